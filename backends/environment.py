@@ -1,0 +1,54 @@
+"""Environment variables that a framework reads once, when it is imported: set before, or refused after."""
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+
+from backends.errors import BackendError
+
+__all__ = ["Settings", "import_framework"]
+
+Settings = Mapping[str, str | None]
+"""Values of environment variables; None for one that must be unset."""
+
+_imported_with: dict[str, Settings] = {}
+
+
+def import_framework(name: str, settings: Settings, *, requirement: str) -> ModuleType:
+    """Import a framework under the environment it needs.
+
+    `settings` are the variables that it reads at import. `requirement` says what it needs to import at all.
+    Raises BackendError where the framework is absent, broken, or already imported with other settings.
+    """
+    if sys.modules.get(name) is not None:
+        found = _imported_with.get(name, os.environ)
+        for variable, wanted in settings.items():
+            if found.get(variable) != wanted:
+                raise BackendError(
+                    f"{name} is already imported with {variable}={found.get(variable) or 'unset'}, and this backend "
+                    f"needs {wanted or 'unset'}: start a fresh process, and load the backend before importing {name}"
+                )
+        return sys.modules[name]
+    before = {variable: os.environ.get(variable) for variable in settings}
+    _apply(settings)
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:
+        _apply(before)
+        if isinstance(error, ModuleNotFoundError) and error.name == name:
+            raise BackendError(f"{name} is not installed: pip install 'parallel-core[{name}]'") from error
+        raise BackendError(
+            f"{name} cannot be imported ({type(error).__name__}: {error}): it needs {requirement}"
+        ) from error
+    _imported_with[name] = dict(settings)
+    return module
+
+
+def _apply(settings: Settings) -> None:
+    for variable, value in settings.items():
+        if value is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = value

@@ -1,0 +1,155 @@
+"""MXNet behind the `Backend` protocol. Read it beside `torch_backend.py`: same verbs, same order.
+
+MXNet's engine queues every operator, on CPUs too: Python returns at once, the engine tracks which operator reads and
+writes which array, and each device's worker runs what is ready. So `launch` is `fn(*args)`, and a value is MXNet's
+own array. The synchronous engine is MXNet's NaiveEngine, which runs every operator where it is called.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NoReturn, final
+
+import numpy as np
+
+from backends.device import Device, available_cores, logical_devices
+from backends.environment import Settings, import_framework
+from backends.errors import BackendError, ComputationError
+from backends.nested import leaves, map_leaves
+from backends.protocol import Array, Engine, HostArray
+from backends.splitting import row_ranges
+
+__all__ = ["MXNetBackend"]
+
+
+@final
+class MXNetBackend:
+    """MXNet on CPU contexts `cpu(1)` … `cpu(N)`, or on GPUs."""
+
+    name = "mxnet"
+
+    def __init__(self, devices: int, device_kind: str, engine: Engine | None, threads_per_device: int | None) -> None:
+        self.engine: Engine = engine or "async"
+        self.threads_per_device = threads_per_device or max(1, available_cores() // devices)
+        self.settings: Settings = {
+            # Unset, MXNet takes ThreadedEnginePerDevice.
+            "MXNET_ENGINE_TYPE": "NaiveEngine" if self.engine == "sync" else None,
+            "MXNET_CPU_WORKER_NTHREADS": "1",
+            # Operators that share one of these pieces of scratch memory wait for each other, whatever their device.
+            "MXNET_CPU_TEMP_COPY": "256",
+            "OMP_NUM_THREADS": str(self.threads_per_device),
+        }
+        mx = import_framework("mxnet", self.settings, requirement="Python < 3.12 and numpy < 1.24")
+        from backends import mxnet_ops
+
+        self._mx, self.ops = mx, mxnet_ops
+        self.version: str = mx.__version__
+        gpus: int = mx.context.num_gpus()
+        if device_kind == "gpu" and gpus < devices:
+            raise BackendError(f"mxnet finds {gpus} GPUs, fewer than the {devices} asked for: use --device-kind cpu")
+        self._cuda = device_kind == "gpu" or (device_kind == "auto" and gpus >= devices)
+        self.devices = logical_devices("gpu" if self._cuda else "cpu", devices)
+        self._failure: ComputationError | None = None
+        self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
+        self.scheduler = (
+            "MXNet's own engine: one queue and one worker per device"
+            if self.engine == "async"
+            else "none: MXNet's NaiveEngine runs each operator where it is called"
+        )
+
+    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        if self._failure:
+            self._refuse()
+        try:
+            return fn(*args)
+        except Exception as error:
+            self._fail(error, "launch")
+
+    def wait(self, x: Array) -> Array:
+        if self._failure:
+            self._refuse()
+        for leaf in leaves(x):
+            try:
+                leaf.wait_to_read()
+            except self._mx.MXNetError as error:
+                self._fail(error, f"{leaf.ctx.device_type}:{leaf.ctx.device_id}")
+        return x
+
+    def waitall(self) -> None:
+        if self._failure:
+            self._refuse()
+        try:
+            self._mx.npx.waitall()
+        except self._mx.MXNetError as error:
+            self._fail(error, "some device")
+
+    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        if self._failure:
+            self._refuse()
+        try:
+            if out is None:
+                return map_leaves(lambda leaf: self._copy(leaf, self._contexts[device]), x)
+            return map_leaves(self._overwrite, out, x)
+        except Exception as error:
+            self._fail(error, str(device))
+
+    def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        return tuple(
+            self.asarray(x[rows], device)
+            for rows, device in zip(row_ranges(len(x), len(devices)), devices, strict=True)
+        )
+
+    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        first, *others = xs
+        total = self.launch(map_leaves, self._add_terms, first, *others)
+        return (total, *(self.launch(map_leaves, self._overwrite, x, total) for x in others))
+
+    def asarray(self, x: HostArray, device: Device) -> Array:
+        if self._failure:
+            self._refuse()
+        return map_leaves(lambda leaf: self._mx.np.array(leaf, dtype=leaf.dtype, ctx=self._contexts[device]), x)
+
+    def to_numpy(self, x: Array) -> Any:
+        self.wait(x)
+        return map_leaves(lambda leaf: leaf.asnumpy(), x)
+
+    def _copy(self, x: Array, context: Any) -> Array:
+        return self._overwrite(self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context), x)
+
+    def _overwrite(self, out: Array, x: Array) -> Array:
+        if self._cuda or x.ndim == 0 or x.size == 0 or x.dtype == np.bool_:
+            return x.copyto(out)
+        # MXNet's own copy between CPUs runs on the source's worker, behind its computation. An operator runs on the
+        # device of its first operand, so this one is the destination's work.
+        everything = (None,) * x.ndim
+        target = out.as_nd_ndarray()
+        self._mx.nd._internal._slice_assign(
+            target, x.as_nd_ndarray(), begin=everything, end=everything, step=everything, out=target
+        )
+        return out
+
+    def _add_terms(self, *terms: Array) -> Array:
+        return reduce(self._add_term, terms)
+
+    def _add_term(self, total: Array, term: Array) -> Array:
+        if total.shape != term.shape or total.dtype != term.dtype:
+            raise ValueError(
+                f"allreduce needs equal arrays, not {total.shape} {total.dtype} and {term.shape} {term.dtype}"
+            )
+        # Operators take operands of two CPU contexts, not of two GPUs.
+        near = term.as_in_ctx(total.ctx) if self._cuda else term
+        return self._mx.np.add(total, near, out=total)
+
+    def _fail(self, error: BaseException, place: str) -> NoReturn:
+        self._failure = ComputationError(f"mxnet on {place}: {type(error).__name__}: {_reason(error)}")
+        raise self._failure from error
+
+    def _refuse(self) -> NoReturn:
+        # MXNet reports an error to the first wait only; what is read later is garbage without a warning.
+        raise ComputationError(f"mxnet refuses further work after a failure ({self._failure}): load the backend again")
+
+
+def _reason(error: BaseException) -> str:
+    # MXNet puts its stack trace before or after the sentence that matters.
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "Error" in line or "Check failed" in line]
+    return (told or lines or [""])[-1]

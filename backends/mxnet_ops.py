@@ -1,0 +1,77 @@
+"""MXNet's functions in the spelling that all backends share. Importing this module imports mxnet."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import mxnet as mx
+from mxnet import autograd, npx
+from mxnet import np as mnp
+
+from backends.nested import map_leaves
+
+Array: TypeAlias = mnp.ndarray
+
+# NumPy semantics: arrays of no dimensions and empty shards exist.
+npx.set_np()
+
+
+def matmul(a: Array, b: Array) -> Array:
+    return mnp.dot(a, b)
+
+
+def add(a: Array, b: Array | float) -> Array:
+    return a + b
+
+
+def relu(x: Array) -> Array:
+    return npx.relu(x)
+
+
+def total(x: Array) -> Array:
+    return x.sum()
+
+
+def flatten(x: Array) -> Array:
+    return npx.batch_flatten(x)
+
+
+def conv2d(x: Array, weight: Array, bias: Array) -> Array:
+    return npx.convolution(x, weight, bias, kernel=weight.shape[2:], num_filter=weight.shape[0])
+
+
+def avg_pool2d(x: Array, size: int) -> Array:
+    return npx.pooling(x, pool_type="avg", kernel=(size, size), stride=(size, size))
+
+
+def cross_entropy(scores: Array, labels: Array) -> Array:
+    return -npx.pick(npx.log_softmax(scores, axis=-1), labels, axis=-1).sum()
+
+
+def count_correct(scores: Array, labels: Array) -> Array:
+    return (scores.argmax(axis=1).astype(labels.dtype) == labels).sum()
+
+
+def zeros_like(x: Array) -> Array:
+    return map_leaves(mnp.zeros_like, x)
+
+
+def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
+    def evaluate(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
+        for parameter in parameters:
+            # MXNet differentiates only by arrays that were marked before recording.
+            if parameter.grad is None:
+                parameter.attach_grad()
+        with autograd.record():
+            value = fn(parameters, *rest)
+        # Not backward(): it writes to the one buffer in `.grad`, so a second call would overwrite the first's result.
+        gradients = autograd.grad(value, list(parameters))
+        return value.detach(), tuple(gradient.as_np_ndarray() for gradient in gradients)
+
+    return evaluate
+
+
+def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        old = parameter.as_nd_ndarray()
+        mx.nd.sgd_update(old, gradient.as_nd_ndarray(), lr=rate, out=old)
+    return tuple(parameters)

@@ -1,0 +1,102 @@
+"""NumPy behind the `Backend` protocol: the synchronous reference. Same verbs and order as the other two files.
+
+Nothing is queued, so nothing is ever waited for, and every other backend's numbers are checked against this one.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NoReturn, final
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from backends import numpy_ops
+from backends.device import Device, available_cores, logical_devices
+from backends.environment import Settings
+from backends.errors import BackendError, ComputationError
+from backends.nested import map_leaves
+from backends.protocol import Array, Engine, HostArray, Ops
+from backends.splitting import row_ranges
+
+__all__ = ["NumPyBackend"]
+
+
+@final
+class NumPyBackend:
+    """NumPy; its devices are names for parts of one memory."""
+
+    name = "numpy"
+
+    def __init__(self, devices: int, device_kind: str, engine: Engine | None, threads_per_device: int | None) -> None:
+        if engine == "async":
+            raise BackendError("numpy is the synchronous reference and has no async engine: use --engine sync")
+        if device_kind == "gpu":
+            raise BackendError("numpy finds 0 GPUs: use --device-kind cpu")
+        self.engine: Engine = "sync"
+        self.threads_per_device = threads_per_device or max(1, available_cores() // devices)
+        self.settings: Settings = {}
+        self.ops: Ops = numpy_ops
+        self.version = np.__version__
+        self.devices = logical_devices("cpu", devices)
+        self.scheduler = "none: NumPy computes on the calling thread"
+        self._failure: ComputationError | None = None
+        # NumPy read its environment before anyone could choose a backend, so its BLAS is told now.
+        threadpool_limits(self.threads_per_device, user_api="blas")
+
+    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        if self._failure:
+            self._refuse()
+        try:
+            return fn(*args)
+        except Exception as error:
+            self._fail(error)
+
+    def wait(self, x: Array) -> Array:
+        if self._failure:
+            self._refuse()
+        return x
+
+    def waitall(self) -> None:
+        if self._failure:
+            self._refuse()
+
+    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:  # noqa: ARG002
+        if out is None:
+            return self.launch(map_leaves, np.copy, x)
+        return self.launch(map_leaves, _overwrite, out, x)
+
+    def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        return tuple(
+            self.asarray(x[rows], device)
+            for rows, device in zip(row_ranges(len(x), len(devices)), devices, strict=True)
+        )
+
+    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        first, *others = xs
+        total = self.launch(map_leaves, lambda *terms: reduce(_add_term, terms), first, *others)
+        return (total, *(self.launch(map_leaves, _overwrite, x, total) for x in others))
+
+    def asarray(self, x: HostArray, device: Device) -> Array:  # noqa: ARG002
+        return self.launch(map_leaves, np.array, x)
+
+    def to_numpy(self, x: Array) -> Any:
+        return self.launch(map_leaves, np.array, x)
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        self._failure = ComputationError(f"numpy: {type(error).__name__}: {error}")
+        raise self._failure from error
+
+    def _refuse(self) -> NoReturn:
+        raise ComputationError(f"numpy refuses further work after a failure ({self._failure}): load the backend again")
+
+
+def _overwrite(out: np.ndarray, x: np.ndarray) -> np.ndarray:
+    np.copyto(out, x)
+    return out
+
+
+def _add_term(total: np.ndarray, term: np.ndarray) -> np.ndarray:
+    if total.shape != term.shape or total.dtype != term.dtype:
+        raise ValueError(f"allreduce needs equal arrays, not {total.shape} {total.dtype} and {term.shape} {term.dtype}")
+    total += term
+    return total

@@ -1,0 +1,118 @@
+"""The seam between experiments and frameworks: the verbs of the book's chapters, and nothing else.
+
+A verb enters this protocol only if every backend implements it, two experiments call it, and it cannot be composed
+from the others. Data dependencies are visible as values (`gradients = backend.allreduce(gradients)`), so a schedule
+can be read off an experiment's text.
+
+An `Array` is opaque: a framework's array, a tuple of arrays, or the promise of either. Experiments pass it from verb
+to verb, and may index it (`step[0]`) where it is a tuple.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from backends.device import Device
+from backends.environment import Settings
+
+__all__ = ["Array", "Backend", "Engine", "Ops"]
+
+Array: TypeAlias = Any
+HostArray: TypeAlias = "np.ndarray | tuple[np.ndarray, ...]"
+Engine = Literal["async", "sync"]
+
+
+class Ops(Protocol):
+    """Pure framework functions in one spelling, to be passed to `Backend.launch`. No scheduling happens in them."""
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        """Multiply matrices (m, k) and (k, n)."""
+
+    def add(self, a: Array, b: Array | float) -> Array:
+        """Add with broadcasting."""
+
+    def relu(self, x: Array) -> Array:
+        """Clip at zero from below."""
+
+    def total(self, x: Array) -> Array:
+        """Sum all elements to an array of no dimensions."""
+
+    def flatten(self, x: Array) -> Array:
+        """Reshape (n, …) to (n, product of the rest)."""
+
+    def conv2d(self, x: Array, weight: Array, bias: Array) -> Array:
+        """Correlate images (n, c, h, w) with filters (o, c, kh, kw) and add a bias (o,): no padding, stride 1."""
+
+    def avg_pool2d(self, x: Array, size: int) -> Array:
+        """Average over windows of `size` × `size` with stride `size`; rows and columns left over are dropped."""
+
+    def cross_entropy(self, scores: Array, labels: Array) -> Array:
+        """Sum over the rows (not average) of -log softmax(scores (n, k)) at integer labels (n,)."""
+
+    def count_correct(self, scores: Array, labels: Array) -> Array:
+        """Count the rows of scores (n, k) whose largest entry is at the label (n,)."""
+
+    def zeros_like(self, x: Array) -> Array:
+        """Make zeros of the same shape, dtype and device, for an array or a tuple."""
+
+    def value_and_grad(self, fn: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
+        """Make the function (parameters, *rest) -> (fn(parameters, *rest), its gradients by the parameters).
+
+        `parameters` is a tuple of floating-point arrays, and so are the gradients; `fn` returns one number.
+        """
+
+    def sgd(self, parameters: Array, gradients: Array, rate: float) -> Array:
+        """Return parameters - rate · gradients. The parameters are consumed: their memory is reused."""
+
+
+class Backend(Protocol):
+    """A framework with some logical devices and an engine that schedules work on them.
+
+    After a computation has failed, every verb raises ComputationError.
+    """
+
+    name: str
+    version: str
+    engine: Engine
+    devices: tuple[Device, ...]
+    threads_per_device: int
+    scheduler: str
+    """Who queues the work, in a sentence that a reader of results can use."""
+    settings: Settings
+    """The environment variables that this backend set, or unset, before it imported its framework."""
+    ops: Ops
+
+    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        """Enqueue `fn(*args)` on the device of its first array; return at once where the engine is asynchronous.
+
+        New arrays in `fn` must come from its arguments (`ops.zeros_like`), which say the device.
+        """
+
+    def wait(self, x: Array) -> Array:
+        """Block until `x` is computed, and no longer; return it. Raises ComputationError where computing it failed."""
+
+    def waitall(self) -> None:
+        """Block until all that was launched on any device is done. Raises ComputationError where any of it failed."""
+
+    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        """Enqueue a copy of `x` to `device`; it may overlap with computation that does not depend on it.
+
+        `out`, an array on that device of the same shape and dtype, is consumed: the copy is written to its memory.
+        Without it the copy gets memory of its own, even where `x` is on that device already.
+        """
+
+    def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        """Divide the rows of `x` evenly over the devices, the extra rows to the first; shards may be empty."""
+
+    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        """Sum one value per device; return the sum on every device, in the order given.
+
+        The values are consumed (their memory may hold the sums). Arrays of unequal shapes or dtypes are an error.
+        """
+
+    def asarray(self, x: HostArray, device: Device) -> Array:
+        """Copy a NumPy array, or a tuple of them, to a device; the dtype is kept."""
+
+    def to_numpy(self, x: Array) -> Any:
+        """Wait for `x` and return it as NumPy (a tuple for a tuple): an array that shares no memory with `x`."""

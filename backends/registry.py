@@ -1,0 +1,59 @@
+"""Find backends by entry point, and load one: its module is imported only then."""
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import get_args
+
+from backends.errors import BackendError
+from backends.protocol import Backend, Engine
+
+__all__ = ["GROUP", "load", "names"]
+
+GROUP = "parallel_core.backends"
+
+
+def names() -> tuple[str, ...]:
+    """List the registered backends by name; that a backend is registered does not mean its framework is installed."""
+    return tuple(sorted(_registered()))
+
+
+def load(
+    name: str,
+    devices: int = 2,
+    device_kind: str = "auto",
+    engine: str | None = None,
+    threads_per_device: int | None = None,
+) -> Backend:
+    """Import a framework and return its backend.
+
+    `devices` is the number of logical devices. `device_kind` is `cpu`, `gpu`, or `auto` (GPUs where there are enough
+    of them). `engine` is `async` or `sync`; None takes the backend's own first choice (`async` for all but NumPy).
+    `threads_per_device` is for CPU devices; None divides this process's cores among them.
+    Raises BackendError, in one line, for anything that cannot be had.
+    """
+    registered = _registered()
+    if name not in registered:
+        raise BackendError(f"unknown backend {name!r} (known: {', '.join(sorted(registered))})")
+    if devices < 1:
+        raise BackendError(f"a backend needs at least 1 device, not {devices}")
+    if device_kind not in ("auto", "cpu", "gpu"):
+        raise BackendError(f"unknown device kind {device_kind!r} (known: auto, cpu, gpu)")
+    if engine not in (None, *get_args(Engine)):
+        raise BackendError(f"unknown engine {engine!r} (known: {', '.join(get_args(Engine))})")
+    if threads_per_device is not None and threads_per_device < 1:
+        raise BackendError(f"a device needs at least 1 thread, not {threads_per_device}")
+    make: Callable[..., Backend] = registered[name].load()
+    return make(devices, device_kind, engine, threads_per_device)
+
+
+def _registered() -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=GROUP):
+        other = found.setdefault(entry.name, entry)
+        if other.value != entry.value:
+            raise BackendError(
+                f"two backends are called {entry.name!r} ({other.value} and {entry.value}): uninstall one of them"
+            )
+    if not found:
+        raise BackendError(f"no entry points in {GROUP}: install the package first (pip install -e .)")
+    return found

@@ -1,0 +1,213 @@
+"""PyTorch behind the `Backend` protocol. Read it beside `mxnet_backend.py`: same verbs, same order.
+
+On a CPU, PyTorch has no queue: an operator runs on the calling thread and returns when it is done (the GIL is
+released meanwhile). So the asynchronous engine brings its own streams, a thread for computation and one for copies
+per logical device, and a value is a promise. The synchronous engine is plain eager PyTorch, and values are tensors.
+On CUDA, PyTorch enqueues by itself: `launch` is `fn(*args)` on either engine.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any, NoReturn, final
+
+import numpy as np
+
+from backends.device import Device, available_cores, logical_devices
+from backends.environment import Settings, import_framework
+from backends.errors import BackendError, ComputationError
+from backends.nested import leaves, map_leaves
+from backends.protocol import Array, Engine, HostArray
+from backends.splitting import row_ranges
+from backends.streams import Promise, WorkerStream, resolve
+
+__all__ = ["TorchBackend"]
+
+
+@final
+class TorchBackend:
+    """PyTorch on logical CPU devices, or on GPUs."""
+
+    name = "torch"
+
+    def __init__(self, devices: int, device_kind: str, engine: Engine | None, threads_per_device: int | None) -> None:
+        self.engine: Engine = engine or "async"
+        self.threads_per_device = threads_per_device or max(1, available_cores() // devices)
+        self.settings: Settings = (
+            {"CUDA_LAUNCH_BLOCKING": "1"} if self.engine == "sync" and device_kind != "cpu" else {}
+        )
+        torch = import_framework("torch", self.settings, requirement="torch 2 or later")
+        from backends import torch_ops
+
+        self._torch, self.ops = torch, torch_ops
+        self.version: str = torch.__version__
+        gpus: int = torch.cuda.device_count()
+        if device_kind == "gpu" and gpus < devices:
+            raise BackendError(f"torch finds {gpus} GPUs, fewer than the {devices} asked for: use --device-kind cpu")
+        self._cuda = device_kind == "gpu" or (device_kind == "auto" and gpus >= devices)
+        self.devices = logical_devices("gpu" if self._cuda else "cpu", devices)
+        self._failure: ComputationError | None = None
+        self._limit_threads()
+        if self._cuda:
+            torch.backends.cudnn.allow_tf32 = False
+            self._cuda_copies = {device: torch.cuda.Stream(device.index) for device in self.devices}
+            self._in_copy: list[tuple[Any, Array]] = []
+            self.scheduler = "CUDA streams: PyTorch itself enqueues on each GPU" + (
+                ", and CUDA_LAUNCH_BLOCKING waits after every kernel" if self.engine == "sync" else ""
+            )
+        elif self.engine == "async":
+            self._compute = {d: WorkerStream(d, f"{d} compute", self._limit_threads) for d in self.devices}
+            self._copy = {d: WorkerStream(d, f"{d} copy", self._limit_threads) for d in self.devices}
+            self.scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
+        else:
+            self.scheduler = "none: eager PyTorch computes on the calling thread and has no queue on a CPU"
+        self._threaded = not self._cuda and self.engine == "async"
+
+    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        if self._failure:
+            self._refuse()
+        if self._threaded:
+            return self._stream(self._compute, args).submit(fn, *args)
+        try:
+            return fn(*args)
+        except Exception as error:
+            self._fail(error, "launch")
+
+    def wait(self, x: Array) -> Array:
+        if self._failure:
+            self._refuse()
+        for leaf in leaves(x):
+            try:
+                if self._threaded:
+                    resolve(leaf)
+                elif self._cuda:
+                    # The stream, not the tensor: PyTorch has no event per tensor.
+                    self._torch.cuda.current_stream(leaf.device).synchronize()
+            except Exception as error:
+                self._fail(error, str(leaf.device))
+        return x
+
+    def waitall(self) -> None:
+        if self._failure:
+            self._refuse()
+        if self._threaded:
+            streams = (*self._compute.values(), *self._copy.values())
+            for barrier in [stream.submit(lambda: None) for stream in streams]:
+                barrier.result()
+            for stream in streams:
+                if stream.error is not None:
+                    self._fail(stream.error, str(stream.device))
+        elif self._cuda:
+            for device in self.devices:
+                try:
+                    self._torch.cuda.synchronize(device.index)
+                except Exception as error:
+                    self._fail(error, str(device))
+
+    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        if self._failure:
+            self._refuse()
+        if self._threaded:
+            # On the destination's copy thread: the source's threads, and so its cores, go on computing.
+            return self._copy[device].submit(_copy, x, out)
+        try:
+            if self._cuda:
+                return map_leaves(lambda leaf, *outs: self._copy_on_cuda(leaf, device, *outs), *_operands(x, out))
+            return _copy(x, out)
+        except Exception as error:
+            self._fail(error, str(device))
+
+    def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        return tuple(
+            self.asarray(x[rows], device)
+            for rows, device in zip(row_ranges(len(x), len(devices)), devices, strict=True)
+        )
+
+    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        first, *others = xs
+        if not others:
+            return (first,)
+        if self._cuda:
+            home = next(device for device in self.devices if device.index == next(leaves(first)).device.index)
+            total = self.launch(_add_into, first, *(self.copy_to(x, home) for x in others))
+        else:
+            # Logical CPU devices share one memory: the first device reads the others' arrays where they lie.
+            total = self.launch(_add_into, first, *others)
+        return (total, *(self.launch(_overwrite, x, total) for x in others))
+
+    def asarray(self, x: HostArray, device: Device) -> Array:
+        if self._failure:
+            self._refuse()
+        return map_leaves(lambda leaf: self._load(leaf, device), x)
+
+    def to_numpy(self, x: Array) -> Any:
+        self.wait(x)
+        return map_leaves(lambda leaf: leaf.detach().to("cpu", copy=True).numpy(), resolve(x))
+
+    def _load(self, x: np.ndarray, device: Device) -> Array:
+        if self._cuda:
+            return self._torch.tensor(x, device=f"cuda:{device.index}")
+        tensor = self._torch.tensor(x)
+        if not self._threaded:
+            return tensor
+        promise = Promise(device)
+        promise.fulfil(tensor)
+        return promise
+
+    def _stream(self, streams: dict[Device, WorkerStream], args: Iterable[Array]) -> WorkerStream:
+        for leaf in leaves(args):
+            if isinstance(leaf, Promise):
+                return streams[leaf.device]
+        raise BackendError("launch needs an array of this backend among its arguments: it says the device")
+
+    def _limit_threads(self) -> None:
+        # The setting is the calling thread's own: without it, every worker would use all cores.
+        self._torch.set_num_threads(self.threads_per_device)
+
+    def _copy_on_cuda(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        cuda = self._torch.cuda
+        copies, target = self._cuda_copies[device], f"cuda:{device.index}"
+        if out is None:
+            out = self._torch.empty_like(x, device=target)
+        copies.wait_stream(cuda.current_stream(x.device))
+        copies.wait_stream(cuda.current_stream(target))
+        with cuda.stream(copies):
+            out.copy_(x, non_blocking=True)
+        done = copies.record_event()
+        cuda.current_stream(target).wait_event(done)
+        # PyTorch would reuse the source's memory as soon as the last reference goes, copied or not.
+        self._in_copy = [pair for pair in self._in_copy if not pair[0].query()] + [(done, x)]
+        return out
+
+    def _fail(self, error: BaseException, place: str) -> NoReturn:
+        self._failure = ComputationError(
+            f"torch on {place}: {type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        )
+        raise self._failure from error
+
+    def _refuse(self) -> NoReturn:
+        raise ComputationError(f"torch refuses further work after a failure ({self._failure}): load the backend again")
+
+
+def _operands(x: Array, out: Array | None) -> tuple[Array, ...]:
+    return (x,) if out is None else (x, out)
+
+
+def _copy(x: Array, out: Array | None) -> Array:
+    # `.to(device)` would return the same tensor: on one CPU, two devices would share their parameters.
+    return map_leaves(lambda leaf: leaf.clone(), x) if out is None else _overwrite(out, x)
+
+
+def _overwrite(out: Array, x: Array) -> Array:
+    return map_leaves(lambda target, source: target.copy_(source), out, x)
+
+
+def _add_into(first: Array, *others: Array) -> Array:
+    return map_leaves(lambda *terms: reduce(_add_term, terms), first, *others)
+
+
+def _add_term(total: Array, term: Array) -> Array:
+    if total.shape != term.shape or total.dtype != term.dtype:
+        raise ValueError(
+            f"allreduce needs equal arrays, not {tuple(total.shape)} {total.dtype} and {tuple(term.shape)} {term.dtype}"
+        )
+    return total.add_(term)

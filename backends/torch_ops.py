@@ -1,0 +1,64 @@
+"""PyTorch's functions in the spelling that all backends share. Importing this module imports torch."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from backends.nested import map_leaves
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    return a @ b
+
+
+def add(a: Tensor, b: Tensor | float) -> Tensor:
+    return a + b
+
+
+def relu(x: Tensor) -> Tensor:
+    return functional.relu(x)
+
+
+def total(x: Tensor) -> Tensor:
+    return x.sum()
+
+
+def flatten(x: Tensor) -> Tensor:
+    return x.flatten(start_dim=1)
+
+
+def conv2d(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return functional.conv2d(x, weight, bias)
+
+
+def avg_pool2d(x: Tensor, size: int) -> Tensor:
+    return functional.avg_pool2d(x, size)
+
+
+def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    # Torch takes class labels as int64 only.
+    return functional.cross_entropy(scores, labels.long(), reduction="sum")
+
+
+def count_correct(scores: Tensor, labels: Tensor) -> Tensor:
+    return (scores.argmax(dim=1) == labels).sum()
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    return map_leaves(torch.zeros_like, x)
+
+
+def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:
+    def evaluate(parameters: tuple[Tensor, ...], *rest: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        # Leaves of this call's own: gradients accumulate in no shared `.grad`, so devices do not race.
+        leaves = tuple(parameter.detach().requires_grad_() for parameter in parameters)
+        value = fn(leaves, *rest)
+        return value.detach(), torch.autograd.grad(value, leaves)
+
+    return evaluate
+
+
+def sgd(parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float) -> tuple[Tensor, ...]:
+    return tuple(p.sub_(g, alpha=rate) for p, g in zip(parameters, gradients, strict=True))

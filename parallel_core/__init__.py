@@ -1,0 +1,29 @@
+"""A laboratory for how deep-learning frameworks schedule work.
+
+>>> import backends, parallel_core
+>>> backend = backends.load("torch", devices=2)
+>>> result = parallel_core.run_parallel(backend)
+>>> result.metrics["parallel_speedup"], result.explanation
+"""
+
+from parallel_core.dataset import Dataset, load_fashion_mnist
+from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.experiments import run_async, run_data_parallel, run_overlap, run_parallel
+from parallel_core.measurement import Benchmark
+from parallel_core.result import Case, Result
+from parallel_core.training import Settings
+
+__all__ = [
+    "Benchmark",
+    "Case",
+    "Dataset",
+    "MeasurementError",
+    "RequestError",
+    "Result",
+    "Settings",
+    "load_fashion_mnist",
+    "run_async",
+    "run_data_parallel",
+    "run_overlap",
+    "run_parallel",
+]

@@ -1,0 +1,172 @@
+"""Fashion-MNIST from wherever it is: a directory that was named, the cache, Debian's package, or the network.
+
+Where it is nowhere, a synthetic set of the same shape stands in, and its `source` says so. Xiao, Rasul and Vollgraf,
+"Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning Algorithms", 2017.
+"""
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import platformdirs
+import pooch
+
+from parallel_core.errors import RequestError
+
+__all__ = ["DataError", "Dataset", "load_fashion_mnist", "parse_idx", "read_directory", "synthetic"]
+
+ORIGIN = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+DEBIAN = Path("/usr/share/datasets/fashion-mnist")
+VARIABLE = "PARALLEL_CORE_DATA"
+DOWNLOAD_SECONDS = 10
+
+FILES: Mapping[str, str] = MappingProxyType(
+    {
+        "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    }
+)
+"""The four files and the SHA-256 of their content unpacked: packers differ, and Debian's packed them anew."""
+
+PACKED_MD5: Mapping[str, str] = MappingProxyType(
+    {
+        "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
+        "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
+        "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
+    }
+)
+"""What the authors publish for the packed files at their origin."""
+
+
+class DataError(RequestError):
+    """Data that were named cannot be used: a directory or file that is missing, unreadable, truncated or altered."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images, uint8 (n, 28, 28), and their labels, int32 (n,) from 0 to 9."""
+
+    source: str
+    """Where the data came from; it begins with `synthetic` where they are made up."""
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+
+
+def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
+    """Load from `data_dir`, $PARALLEL_CORE_DATA, the user's cache, Debian's package, a download; else make some up.
+
+    A directory that was named must hold good data: DataError names the file that is not. Finding none in the places
+    that nobody named is no error.
+    """
+    named = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    if named is not None:
+        return read_directory(named)
+    cache = platformdirs.user_cache_path("parallel-core") / "fashion-mnist"
+    for directory in (cache, DEBIAN):
+        if all(locate(directory, name) for name in FILES):
+            return read_directory(directory)
+    try:
+        download(cache)
+    except (OSError, ValueError) as error:
+        reason = type(error).__name__
+        return synthetic(f"Fashion-MNIST is not on this machine and cannot be downloaded ({reason})")
+    return read_directory(cache)
+
+
+def read_directory(directory: Path) -> Dataset:
+    """Read the four files, packed or not, from a directory and check their content; DataError names a bad one."""
+    try:
+        next(directory.iterdir(), None)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise DataError(f"data directory {directory} cannot be read: {reason}") from error
+    train_images, train_labels, test_images, test_labels = (read_file(directory, name) for name in FILES)
+    return Dataset(
+        f"Fashion-MNIST from {directory}",
+        train_images,
+        train_labels.astype(np.int32),
+        test_images,
+        test_labels.astype(np.int32),
+    )
+
+
+def read_file(directory: Path, name: str) -> np.ndarray:
+    """Read one file, packed or not, and check that its content is the original's."""
+    path = locate(directory, name)
+    if path is None:
+        raise DataError(f"{directory} holds neither {name}.gz nor {name}")
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read, it may be truncated: {error}") from error
+    if hashlib.sha256(content).hexdigest() != FILES[name]:
+        raise DataError(f"{path} is not the original {name}: its content was truncated or altered")
+    try:
+        return parse_idx(content)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def locate(directory: Path, name: str) -> Path | None:
+    """Find a file in a directory, packed or not."""
+    return next((path for path in (directory / f"{name}.gz", directory / name) if path.is_file()), None)
+
+
+def parse_idx(content: bytes) -> np.ndarray:
+    """Parse the IDX format of MNIST: two zero bytes, the type (8: uint8), the number of dimensions, big-endian lengths.
+
+    Raises ValueError for anything else.
+    """
+    if len(content) < 4 or content[:3] != b"\x00\x00\x08":
+        raise ValueError("not an IDX file of unsigned bytes")
+    start = 4 + 4 * content[3]
+    if len(content) < start:
+        raise ValueError("the IDX header is incomplete")
+    shape = tuple(int(length) for length in np.frombuffer(content, ">u4", content[3], offset=4))
+    values = np.frombuffer(content, np.uint8, offset=start)
+    if values.size != int(np.prod(shape, dtype=np.int64)):
+        raise ValueError(f"the IDX header promises {shape}, but {values.size} values follow")
+    return values.reshape(shape)
+
+
+def download(directory: Path) -> None:
+    """Fetch the four packed files into a directory, checked against the authors' checksums."""
+    for name, checksum in PACKED_MD5.items():
+        pooch.retrieve(
+            f"{ORIGIN}{name}.gz",
+            known_hash=f"md5:{checksum}",
+            fname=f"{name}.gz",
+            path=directory,
+            downloader=pooch.HTTPDownloader(timeout=DOWNLOAD_SECONDS),
+        )
+
+
+def synthetic(reason: str, train: int = 60_000, test: int = 10_000) -> Dataset:
+    """Make images up, always the same: ten random patterns, one for each label, under noise.
+
+    `reason` becomes part of the source.
+    """
+    generator = np.random.default_rng(0)
+    patterns = np.kron(generator.integers(0, 2, (10, 7, 7)), np.ones((4, 4), dtype=np.int64)) * 128
+
+    def images(labels: np.ndarray) -> np.ndarray:
+        noise = generator.integers(0, 128, (len(labels), 28, 28), dtype=np.uint8)
+        return patterns.astype(np.uint8)[labels] + noise
+
+    train_labels, test_labels = (generator.integers(0, 10, n, dtype=np.int32) for n in (train, test))
+    return Dataset(
+        f"synthetic images, since {reason}", images(train_labels), train_labels, images(test_labels), test_labels
+    )

@@ -1,0 +1,41 @@
+"""Dispatch and completion: Python returns from a product long before the product exists.
+
+Ten 1000 × 1000 normal matrices are drawn by NumPy, so that every framework multiplies the same ones; drawing and
+loading them is not timed, only the products are.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from backends import Array, Backend
+from parallel_core.measurement import interleave, measure, relative_error
+from parallel_core.result import Case
+
+__all__ = ["compare_with_numpy"]
+
+REPEATS = 10
+
+
+def multiply(backend: Backend, matrices: list[Array]) -> list[Array]:
+    """Launch the product of every matrix with itself."""
+    return [backend.launch(backend.ops.matmul, a, a) for a in matrices]
+
+
+def compare_with_numpy(backend: Backend, reference: Backend, size: int, rounds: int) -> tuple[tuple[Case, Case], float]:
+    """Time ten products in NumPy and in a backend; return both cases and the largest relative error.
+
+    `reference` is the NumPy backend, on as many threads as one of the backend's devices has.
+    """
+    drawn = list(np.random.default_rng(0).standard_normal((REPEATS, size, size), dtype=np.float32))
+    loaded = [backend.asarray(a, backend.devices[0]) for a in drawn]
+    in_numpy, in_backend = interleave(
+        {
+            "10 products in NumPy": partial(measure, reference, partial(multiply, reference, drawn)),
+            f"10 products in {backend.name}": partial(measure, backend, partial(multiply, backend, loaded)),
+        },
+        rounds,
+    )
+    pairs = zip(multiply(backend, loaded), drawn, strict=True)
+    error = max(relative_error(backend.to_numpy(product), a @ a) for product, a in pairs)
+    return (in_numpy, in_backend), error

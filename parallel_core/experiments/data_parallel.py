@@ -1,0 +1,112 @@
+"""Data-parallel training: LeNet on Fashion-MNIST, each batch divided over the devices.
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs". The training loop is in `parallel_core.training`; this
+file runs it, checks it against NumPy and says what came of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from statistics import median
+
+import numpy as np
+
+import backends
+from backends import Backend
+from parallel_core.dataset import Dataset
+from parallel_core.measurement import relative_error
+from parallel_core.result import Case, Result, describe_backend
+from parallel_core.training import Epoch, Settings, get_params, ignore, train
+
+__all__ = ["explain", "run"]
+
+CHECKED_BATCHES = 3
+
+
+def run(
+    backend: Backend,
+    data: Dataset,
+    settings: Settings | None = None,
+    on_batch: Callable[[int, int], object] = ignore,
+    on_epoch: Callable[[Epoch], object] = ignore,
+) -> Result:
+    """Train LeNet from the same start as every other backend and return speed, accuracy and losses.
+
+    `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done. Raises LossIsNotFiniteError where
+    training diverges.
+    """
+    settings = settings or Settings()
+    params = [get_params(backend, device, settings.seed) for device in backend.devices]
+    epochs = []
+    for epoch in train(backend, params, data, settings, on_batch):
+        epochs.append(epoch)
+        on_epoch(epoch)
+
+    replicas = [backend.to_numpy(p) for p in params]
+    difference = max(
+        relative_error(mine, first) for replica in replicas for mine, first in zip(replica, replicas[0], strict=True)
+    )
+    error = error_against_numpy(data, settings, epochs[0].losses)
+    accuracies = tuple(epoch.accuracy for epoch in epochs)
+    metrics = {
+        "images_per_second": median(epoch.images / epoch.seconds for epoch in epochs),
+        "seconds_per_epoch": median(epoch.seconds for epoch in epochs),
+        "test_accuracy": accuracies[-1],
+        "best_test_accuracy": max(accuracies),
+        "final_loss": epochs[-1].losses[-1],
+    }
+    checks = {"max_relative_error": error, "max_replica_difference": difference}
+    problems = []
+    if not error < 1e-4:
+        problems.append(f"the first losses differ from NumPy's by {error:.1e} of their size")
+    if difference != 0:
+        problems.append(f"the devices' parameters differ after training, by {difference:.1e} of the largest")
+    return Result(
+        experiment="data-parallel",
+        backend=describe_backend(backend),
+        parameters=asdict(settings),
+        cases=(
+            Case(
+                "training, an epoch",
+                seconds=tuple(epoch.seconds for epoch in epochs),
+                dispatch_seconds=tuple(epoch.dispatch_seconds for epoch in epochs),
+            ),
+        ),
+        metrics=metrics,
+        checks=checks,
+        explanation=explain(epochs, len(backend.devices)),
+        problems=tuple(problems),
+        data=data.source,
+        series={
+            "test_accuracy": accuracies,
+            "loss": tuple(loss for epoch in epochs for loss in epoch.losses),
+        },
+    )
+
+
+def error_against_numpy(data: Dataset, settings: Settings, losses: tuple[float, ...]) -> float:
+    """Repeat the first batches in NumPy on one device and return the largest relative difference of the losses."""
+    count = min(CHECKED_BATCHES, len(losses))
+    reference = backends.load("numpy", devices=1)
+    short = replace(settings, epochs=1, limit=count)
+    params = [get_params(reference, reference.devices[0], settings.seed)]
+    without_test = replace(data, test_images=data.test_images[:1], test_labels=data.test_labels[:1])
+    expected = next(train(reference, params, without_test, short)).losses
+    return relative_error(np.array(losses[:count]), np.array(expected))
+
+
+def explain(epochs: list[Epoch], devices: int) -> str:
+    """Say what training reached, and how even the progress was."""
+    last, best = epochs[-1].accuracy, max(epochs, key=lambda epoch: epoch.accuracy)
+    speed = median(epoch.images / epoch.seconds for epoch in epochs)
+    where = "one device" if devices == 1 else f"{devices} devices"
+    sentence = f"On {where}, training ran at {speed:.0f} images/s to a test accuracy of {last:.3f}"
+    if best.accuracy > last:
+        sentence += f" (best: {best.accuracy:.3f} after epoch {best.number})"
+    plateau = [epoch.number for epoch in epochs if epoch.accuracy < 0.2]
+    if plateau and len(epochs) > len(plateau):
+        sentence += (
+            f"; up to epoch {plateau[-1]} it stayed at chance, since weights this small pass hardly any gradient back"
+        )
+    elif plateau:
+        sentence += ", which is chance: weights this small pass hardly any gradient back at first, so train for longer"
+    return f"{sentence}."

@@ -1,0 +1,123 @@
+"""Overlap: can results travel to another device while the next ones are computed?
+
+Book: Dive into Deep Learning, "Automatic Parallelism", computation and communication. A product of two matrices takes
+far longer than copying it through the memory that CPU devices share, so each result is copied as often as makes the
+two parts take about the same time: the time that overlap can save is largest then. Copies go to the same destination
+buffers each time, because memory that the operating system has yet to hand out costs more than the copy.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from backends import Array, Backend, Device
+from parallel_core.errors import RequestError
+from parallel_core.experiments.calibration import normal_matrix
+from parallel_core.measurement import impossible, interleave, measure, relative_error
+from parallel_core.result import Case, Result, describe_backend
+
+__all__ = ["explain", "run"]
+
+PRODUCTS = 50
+START_SIZE = 800
+LARGEST_SIZE = 8192
+
+
+def products(backend: Backend, x: Array, count: int = PRODUCTS) -> list[Array]:
+    """Launch independent products of one matrix with itself."""
+    return [backend.launch(backend.ops.matmul, x, x) for _ in range(count)]
+
+
+def copy_each(backend: Backend, results: list[Array], device: Device, buffers: list[Array], copies: int) -> None:
+    """Launch copies of every result into its buffer on the device; the buffers are replaced by the copies."""
+    for index, result in enumerate(results):
+        for _ in range(copies):
+            buffers[index] = backend.copy_to(result, device, out=buffers[index])
+
+
+def run(backend: Backend, size: int | None = None, copies: int | None = None, rounds: int = 5) -> Result:
+    """Time 50 products, the copying of their results to another device, and both together.
+
+    `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
+    backend with a single device.
+    """
+    if len(backend.devices) < 2:
+        raise RequestError("the experiment 'overlap' copies to another device: it needs at least 2 (--devices 2)")
+    source, destination, *_ = backend.devices
+    size, copies = calibrate(backend, size, copies)
+    x = normal_matrix(backend, size, source)
+    results = products(backend, x)
+    buffers = [backend.copy_to(result, destination) for result in results]
+
+    def both() -> list[Array]:
+        made = products(backend, x)
+        copy_each(backend, made, destination, buffers, copies)
+        return made
+
+    run_alone, copy_alone, together = interleave(
+        {
+            "run": partial(measure, backend, partial(products, backend, x)),
+            "copy": partial(measure, backend, partial(copy_each, backend, results, destination, buffers, copies)),
+            "run and copy together": partial(measure, backend, both),
+        },
+        rounds,
+    )
+
+    expected = np.matmul(backend.to_numpy(x), backend.to_numpy(x))
+    error = max(relative_error(backend.to_numpy(buffer), expected) for buffer in buffers)
+    parts = (run_alone, copy_alone)
+    efficiency = (run_alone.median + copy_alone.median - together.median) / min(part.median for part in parts)
+    problems = [problem for problem in (impossible(together, parts),) if problem]
+    if not error < 1e-4:
+        problems.append(f"copies differ from NumPy's products by {error:.1e} of the largest element")
+    return Result(
+        experiment="overlap",
+        backend=describe_backend(backend),
+        parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds},
+        cases=(run_alone, copy_alone, together),
+        metrics={"overlap_efficiency": efficiency},
+        checks={"max_relative_error": error},
+        explanation=explain(efficiency, run_alone, copy_alone),
+        problems=tuple(problems),
+    )
+
+
+def calibrate(backend: Backend, size: int | None, copies: int | None) -> tuple[int, int]:
+    """Choose the size and the number of copies with which computing and copying take about the same time."""
+    chosen = size or START_SIZE
+    # Where even a single copy takes longer (a GPU behind a bus), larger matrices shift the balance to computing.
+    while size is None and copies is None and time_ratio(backend, chosen, 1) < 1 and chosen < LARGEST_SIZE:
+        chosen *= 2
+    if copies is None:
+        # Many copies of one result are faster apiece than few, for it stays in the cache: estimate, then correct.
+        copies = 8
+        for _ in range(2):
+            copies = max(1, round(copies * time_ratio(backend, chosen, copies)))
+    return chosen, copies
+
+
+def time_ratio(backend: Backend, size: int, copies: int) -> float:
+    """Measure how many times longer the products take than the copies, on a tenth of the products."""
+    source, destination, *_ = backend.devices
+    x = normal_matrix(backend, size, source)
+    some = partial(products, backend, x, PRODUCTS // 10)
+    results = some()
+    buffers = [backend.copy_to(result, destination) for result in results]
+    copying = partial(copy_each, backend, results, destination, buffers, copies)
+    run_alone, copy_alone = interleave(
+        {"run": partial(measure, backend, some), "copy": partial(measure, backend, copying)}, rounds=3
+    )
+    return run_alone.median / copy_alone.median
+
+
+def explain(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
+    """Say how much of the shorter part was hidden under the longer one."""
+    shares = sorted((run_alone.median, copy_alone.median))
+    unequal = "" if shares[1] < 2 * shares[0] else " The parts take unequal times here, so little could be saved."
+    if efficiency < -0.1:
+        return f"Together took longer than one after the other: the copies disturbed the computation.{unequal}"
+    if efficiency < 0.2:
+        return f"Nothing overlapped: each copy kept the computation waiting, or was kept waiting by it.{unequal}"
+    if efficiency < 0.8:
+        return f"{efficiency:.0%} of the shorter part was hidden under the longer one.{unequal}"
+    return f"The overlap is real: {efficiency:.0%} of the shorter part was hidden under the longer one.{unequal}"

@@ -1,0 +1,66 @@
+"""Result files: written whole or not at all, and found unwritable before the run rather than after it."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from parallel_core.errors import RequestError
+
+__all__ = ["STANDARD_OUTPUT", "check_writable", "write_whole"]
+
+STANDARD_OUTPUT = Path("-")
+
+
+def check_writable(path: Path) -> None:
+    """Raise RequestError where `write_whole` could not write to this path; nothing is left behind."""
+    if path == STANDARD_OUTPUT:
+        return
+    target = path.resolve()
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(None, "is a directory")
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(None, "permission denied")
+        if not _is_special(target):
+            with tempfile.TemporaryFile(dir=target.parent):
+                pass
+    except OSError as error:
+        raise RequestError(f"cannot write to {path}: {error.strerror or error}") from error
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a file beside `path` and move it there when it is complete.
+
+    `-` is standard output; a device or pipe is written to directly. Raises OSError, and leaves an older file as it was.
+    """
+    if path == STANDARD_OUTPUT:
+        write(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    target = path.resolve()
+    if _is_special(target):
+        with target.open("wb") as stream:
+            write(stream)
+        return
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            write(stream)
+        # mkstemp makes private files; a result is as readable as any other new file.
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)
+        Path(name).replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _is_special(target: Path) -> bool:
+    # Renaming a file over /dev/null would replace the device.
+    return target.exists() and not target.is_file()

@@ -1,0 +1,73 @@
+"""LeNet from scratch, as in the book: parameters from one NumPy seed, the network in ten lines.
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs".
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from backends import Array, Ops
+
+__all__ = ["count_correct", "initial_parameters", "loss_and_gradients", "network"]
+
+SHAPES = ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
+
+
+def initial_parameters(seed: int = 0) -> tuple[np.ndarray, ...]:
+    """Draw the weights, 0.01 · normal, and zero biases: float32, the same for every framework."""
+    generator = np.random.default_rng(seed)
+    return tuple(
+        np.float32(0.01) * generator.standard_normal(shape, dtype=np.float32)
+        if len(shape) > 1
+        else np.zeros(shape, dtype=np.float32)
+        for shape in SHAPES
+    )
+
+
+def network(ops: Ops) -> Callable[[Array, Array], Array]:
+    """Make the function (parameters, images (n, 1, 28, 28)) -> scores (n, 10)."""
+
+    def lenet(parameters: Array, images: Array) -> Array:
+        w1, b1, w2, b2, w3, b3, w4, b4 = parameters
+        h1 = ops.avg_pool2d(ops.relu(ops.conv2d(images, w1, b1)), 2)
+        h2 = ops.avg_pool2d(ops.relu(ops.conv2d(h1, w2, b2)), 2)
+        h3 = ops.relu(ops.add(ops.matmul(ops.flatten(h2), w3), b3))
+        return ops.add(ops.matmul(h3, w4), b4)
+
+    return lenet
+
+
+def loss_and_gradients(ops: Ops) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
+    """Make the function (parameters, images, labels) -> (sum of the rows' losses, its gradients)."""
+    lenet = network(ops)
+
+    def loss(parameters: Array, images: Array, labels: Array) -> Array:
+        return ops.cross_entropy(lenet(parameters, images), labels)
+
+    differentiate = ops.value_and_grad(loss)
+
+    def evaluate(parameters: Array, images: Array, labels: Array) -> tuple[Array, Array]:
+        # A shard without rows is skipped: frameworks refuse to convolve nothing.
+        if images.shape[0] == 0:
+            return nothing(ops, parameters), ops.zeros_like(parameters)
+        return differentiate(parameters, images, labels)
+
+    return evaluate
+
+
+def count_correct(ops: Ops) -> Callable[[Array, Array, Array], Array]:
+    """Make the function (parameters, images, labels) -> number of images whose highest score is at their label."""
+    lenet = network(ops)
+
+    def count(parameters: Array, images: Array, labels: Array) -> Array:
+        if images.shape[0] == 0:
+            return nothing(ops, parameters)
+        return ops.count_correct(lenet(parameters, images), labels)
+
+    return count
+
+
+def nothing(ops: Ops, parameters: Array) -> Array:
+    """Make a zero on the parameters' device."""
+    return ops.total(ops.zeros_like(parameters[-1]))

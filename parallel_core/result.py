@@ -1,0 +1,118 @@
+"""What an experiment returns: frozen values, and the JSON object whose keys are a public interface."""
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backends import Backend
+from parallel_core.machine import describe_machine
+
+__all__ = ["Case", "Result", "describe_backend"]
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that was timed, several times.
+
+    `seconds` are times until all was done, `dispatch_seconds` until control returned to Python.
+    """
+
+    name: str
+    seconds: tuple[float, ...]
+    dispatch_seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The median time until all was done, in seconds."""
+        return statistics.median(self.seconds)
+
+    @property
+    def dispatch_median(self) -> float:
+        """The median time until control returned, in seconds."""
+        return statistics.median(self.dispatch_seconds)
+
+    @property
+    def spread(self) -> float:
+        """Half the distance from the fastest to the slowest repetition, as a share of the median."""
+        return (max(self.seconds) - min(self.seconds)) / 2 / self.median
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that stands in a result's `cases`."""
+        return {"name": self.name, "seconds": list(self.seconds), "dispatch_seconds": list(self.dispatch_seconds)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One experiment on one backend and engine."""
+
+    experiment: str
+    backend: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    cases: tuple[Case, ...]
+    metrics: Mapping[str, float]
+    checks: Mapping[str, float]
+    explanation: str
+    """What the numbers mean for this framework and engine: a sentence that follows from them."""
+    notes: tuple[str, ...] = ()
+    """More sentences, one for each question that the experiment asks."""
+    problems: tuple[str, ...] = ()
+    """Why the result is invalid: a check that failed, a time that cannot be. Empty for a valid one."""
+    data: str | None = None
+    """Where the training data came from; it begins with `synthetic` where they are made up."""
+    series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Values over steps or epochs: losses, accuracies."""
+    environment: Mapping[str, Any] = field(default_factory=describe_machine)
+
+    def case(self, name: str) -> Case:
+        """Return the case of that name; KeyError where there is none."""
+        for case in self.cases:
+            if case.name == name:
+                return case
+        raise KeyError(name)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `--json` writes; numbers that are not finite become null."""
+        return _finite(
+            {
+                "schema": SCHEMA,
+                "experiment": self.experiment,
+                "backend": dict(self.backend),
+                "parameters": dict(self.parameters),
+                "cases": [case.as_json() for case in self.cases],
+                "metrics": dict(self.metrics),
+                "checks": dict(self.checks),
+                "series": {name: list(values) for name, values in self.series.items()},
+                "data": self.data,
+                "explanation": self.explanation,
+                "notes": list(self.notes),
+                "problems": list(self.problems),
+                "environment": dict(self.environment),
+            }
+        )
+
+
+def describe_backend(backend: Backend) -> dict[str, Any]:
+    """Return the object that stands under a result's `backend`."""
+    return {
+        "name": backend.name,
+        "version": backend.version,
+        "engine": backend.engine,
+        "devices": [str(device) for device in backend.devices],
+        "threads_per_device": backend.threads_per_device,
+        "scheduler": backend.scheduler,
+        "settings": dict(backend.settings),
+    }
+
+
+def _finite(value: Any) -> Any:
+    # JSON has no NaN; most readers refuse a file that holds one.
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+        return None
+    return value
