@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from types import ModuleType
 
@@ -34,7 +35,10 @@ def import_framework(name: str, settings: Settings, *, requirement: str) -> Modu
     before = {variable: os.environ.get(variable) for variable in settings}
     _apply(settings)
     try:
-        module = importlib.import_module(name)
+        # What a framework imports in the wrong way is no news to its users.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            module = importlib.import_module(name)
     except Exception as error:
         _apply(before)
         if isinstance(error, ModuleNotFoundError) and error.name == name:

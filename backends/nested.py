@@ -15,8 +15,10 @@ def map_leaves(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
 
 def leaves(value: Any) -> Iterator[Any]:
     """Iterate over the arrays of a value, depth first."""
-    if isinstance(value, tuple | list):
-        for item in value:
-            yield from leaves(item)
-    else:
-        yield value
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, tuple | list):
+            pending.extend(reversed(item))
+        else:
+            yield item

@@ -63,7 +63,7 @@ class Ops(Protocol):
         """
 
     def sgd(self, parameters: Array, gradients: Array, rate: float) -> Array:
-        """Return parameters - rate · gradients. The parameters are consumed: their memory is reused."""
+        """Return parameters - rate · gradients. The parameters are consumed: their memory may hold the result."""
 
 
 class Backend(Protocol):

@@ -3,16 +3,20 @@
 Eager PyTorch computes on the calling thread. To let Python run ahead, each logical CPU device gets one thread for
 computation and one for copies; `submit` returns a promise at once. A task's arguments that are promises are waited
 for in the worker. Every promise was submitted before the tasks that use it, so program order excludes deadlock.
+
+Waiting for arguments is enough while tasks only read. A task that writes to an argument's memory must also come after
+the tasks on other streams that still read it; it names that argument as consumed.
 """
 
 import atexit
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Any, final
 
 from backends.device import Device
+from backends.nested import leaves
 
 __all__ = ["Promise", "WorkerStream", "resolve"]
 
@@ -20,7 +24,7 @@ __all__ = ["Promise", "WorkerStream", "resolve"]
 class Promise:
     """A value that a stream will compute. `promise[i]` promises item i of a tuple; it cannot be iterated."""
 
-    __slots__ = ("_error", "_pending", "_value", "device")
+    __slots__ = ("_error", "_pending", "_value", "device", "readers")
     __iter__ = None
 
     def __init__(self, device: Device) -> None:
@@ -30,6 +34,8 @@ class Promise:
         self._pending.acquire()
         self._value: Any = None
         self._error: BaseException | None = None
+        self.readers: dict[WorkerStream, threading.Lock] = {}
+        """For each stream, the lock of the last task there that reads this value: released when the task is done."""
 
     def fulfil(self, value: Any) -> None:
         """Set the value and wake those who wait for it."""
@@ -61,7 +67,7 @@ class _Item(Promise):
     __slots__ = ("_index", "_parent")
 
     def __init__(self, parent: Promise, index: int) -> None:
-        self.device = parent.device
+        self.device, self.readers = parent.device, parent.readers
         self._parent, self._index = parent, index
 
     def result(self) -> Any:
@@ -102,8 +108,28 @@ class WorkerStream:
     def submit(self, fn: Callable[..., Any], *args: Any) -> Promise:
         """Enqueue `fn(*args)`, with promises among the arguments replaced by their results; never blocks."""
         promise = Promise(self.device)
-        self._put((promise, fn, args))
+        self._read(args, promise)
+        self._put((promise, fn, args, ()))
         return promise
+
+    def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Promise:
+        """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never blocks."""
+        others = [
+            lock
+            for leaf in leaves(consumed)
+            if isinstance(leaf, Promise)
+            for stream, lock in leaf.readers.items()
+            if stream is not self
+        ]
+        promise = Promise(self.device)
+        self._read((consumed, *args), promise)
+        self._put((promise, fn, (consumed, *args), others))
+        return promise
+
+    def _read(self, args: Iterable[Any], promise: Promise) -> None:
+        for leaf in leaves(args):
+            if isinstance(leaf, Promise):
+                leaf.readers[self] = promise._pending
 
 
 _queues: weakref.WeakKeyDictionary[threading.Thread, "SimpleQueue[Any]"] = weakref.WeakKeyDictionary()
@@ -113,10 +139,13 @@ _closing = threading.Event()
 def _serve(tasks: "SimpleQueue[Any]", stream: "weakref.ref[WorkerStream]", prepare: Callable[[], None]) -> None:
     prepare()
     while (task := tasks.get()) is not None:
-        promise, fn, args = task
+        promise, fn, args, readers = task
         try:
             if _closing.is_set():
                 raise InterruptedError("the program ended before this was computed")
+            for reader in readers:
+                with reader:
+                    pass
             promise.fulfil(fn(*map(resolve, args)))
         except BaseException as error:
             owner = stream()
@@ -125,7 +154,7 @@ def _serve(tasks: "SimpleQueue[Any]", stream: "weakref.ref[WorkerStream]", prepa
             promise.fail(error)
             del owner
         # The loop would otherwise hold the last result while it waits for the next task.
-        del task, promise, fn, args
+        del task, promise, fn, args, readers
 
 
 @atexit.register

@@ -7,7 +7,7 @@ On CUDA, PyTorch enqueues by itself: `launch` is `fn(*args)` on either engine.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -46,7 +46,9 @@ class TorchBackend:
         self._cuda = device_kind == "gpu" or (device_kind == "auto" and gpus >= devices)
         self.devices = logical_devices("gpu" if self._cuda else "cpu", devices)
         self._failure: ComputationError | None = None
-        self._limit_threads()
+        # The setting is the calling thread's own: without it, every worker would use all cores.
+        limit_threads = partial(torch.set_num_threads, self.threads_per_device)
+        limit_threads()
         if self._cuda:
             torch.backends.cudnn.allow_tf32 = False
             self._cuda_copies = {device: torch.cuda.Stream(device.index) for device in self.devices}
@@ -55,8 +57,8 @@ class TorchBackend:
                 ", and CUDA_LAUNCH_BLOCKING waits after every kernel" if self.engine == "sync" else ""
             )
         elif self.engine == "async":
-            self._compute = {d: WorkerStream(d, f"{d} compute", self._limit_threads) for d in self.devices}
-            self._copy = {d: WorkerStream(d, f"{d} copy", self._limit_threads) for d in self.devices}
+            self._compute = {d: WorkerStream(d, f"{d} compute", limit_threads) for d in self.devices}
+            self._copy = {d: WorkerStream(d, f"{d} copy", limit_threads) for d in self.devices}
             self.scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
         else:
             self.scheduler = "none: eager PyTorch computes on the calling thread and has no queue on a CPU"
@@ -108,11 +110,13 @@ class TorchBackend:
             self._refuse()
         if self._threaded:
             # On the destination's copy thread: the source's threads, and so its cores, go on computing.
-            return self._copy[device].submit(_copy, x, out)
+            if out is None:
+                return self._copy[device].submit(_clone, x)
+            return self._copy[device].submit_consuming(_overwrite, out, x)
         try:
             if self._cuda:
                 return map_leaves(lambda leaf, *outs: self._copy_on_cuda(leaf, device, *outs), *_operands(x, out))
-            return _copy(x, out)
+            return _clone(x) if out is None else _overwrite(out, x)
         except Exception as error:
             self._fail(error, str(device))
 
@@ -128,11 +132,11 @@ class TorchBackend:
             return (first,)
         if self._cuda:
             home = next(device for device in self.devices if device.index == next(leaves(first)).device.index)
-            total = self.launch(_add_into, first, *(self.copy_to(x, home) for x in others))
+            total = self._consume(_add_into, first, *(self.copy_to(x, home) for x in others))
         else:
             # Logical CPU devices share one memory: the first device reads the others' arrays where they lie.
-            total = self.launch(_add_into, first, *others)
-        return (total, *(self.launch(_overwrite, x, total) for x in others))
+            total = self._consume(_add_into, first, *others)
+        return (total, *(self._consume(_overwrite, x, total) for x in others))
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         if self._failure:
@@ -153,15 +157,22 @@ class TorchBackend:
         promise.fulfil(tensor)
         return promise
 
+    def _consume(self, fn: Callable[..., Array], x: Array, *args: Array) -> Array:
+        if self._failure:
+            self._refuse()
+        if self._threaded:
+            return self._stream(self._compute, (x,)).submit_consuming(fn, x, *args)
+        if self._cuda:
+            # Copies out of `x` may be under way on streams of their own.
+            for copied, source in self._in_copy:
+                self._torch.cuda.current_stream(source.device).wait_event(copied)
+        return self.launch(fn, x, *args)
+
     def _stream(self, streams: dict[Device, WorkerStream], args: Iterable[Array]) -> WorkerStream:
         for leaf in leaves(args):
             if isinstance(leaf, Promise):
                 return streams[leaf.device]
         raise BackendError("launch needs an array of this backend among its arguments: it says the device")
-
-    def _limit_threads(self) -> None:
-        # The setting is the calling thread's own: without it, every worker would use all cores.
-        self._torch.set_num_threads(self.threads_per_device)
 
     def _copy_on_cuda(self, x: Array, device: Device, out: Array | None = None) -> Array:
         cuda = self._torch.cuda
@@ -192,9 +203,9 @@ def _operands(x: Array, out: Array | None) -> tuple[Array, ...]:
     return (x,) if out is None else (x, out)
 
 
-def _copy(x: Array, out: Array | None) -> Array:
+def _clone(x: Array) -> Array:
     # `.to(device)` would return the same tensor: on one CPU, two devices would share their parameters.
-    return map_leaves(lambda leaf: leaf.clone(), x) if out is None else _overwrite(out, x)
+    return map_leaves(lambda leaf: leaf.clone(), x)
 
 
 def _overwrite(out: Array, x: Array) -> Array:

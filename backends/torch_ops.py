@@ -61,4 +61,5 @@ def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tup
 
 
 def sgd(parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float) -> tuple[Tensor, ...]:
-    return tuple(p.sub_(g, alpha=rate) for p, g in zip(parameters, gradients, strict=True))
+    # Not in place: another device's thread may still read the old parameters.
+    return tuple(p.sub(g, alpha=rate) for p, g in zip(parameters, gradients, strict=True))

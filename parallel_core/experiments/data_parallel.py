@@ -105,7 +105,7 @@ def explain(epochs: list[Epoch], devices: int) -> str:
     plateau = [epoch.number for epoch in epochs if epoch.accuracy < 0.2]
     if plateau and len(epochs) > len(plateau):
         sentence += (
-            f"; up to epoch {plateau[-1]} it stayed at chance, since weights this small pass hardly any gradient back"
+            f"; after epoch {plateau[-1]} it was still at chance, for weights this small pass hardly any gradient back"
         )
     elif plateau:
         sentence += ", which is chance: weights this small pass hardly any gradient back at first, so train for longer"

@@ -6,7 +6,7 @@ Book: Dive into Deep Learning, "Asynchronous Computation". Four questions, a fil
 
 import backends
 from backends import Backend
-from parallel_core.experiments.asynchronous.answers import answers, explain
+from parallel_core.experiments.asynchronous.answers import answer_questions, explain
 from parallel_core.experiments.asynchronous.barriers import compare_barriers, time_blockers
 from parallel_core.experiments.asynchronous.increments import fit_cost_model, time_increments
 from parallel_core.experiments.asynchronous.products import compare_with_numpy
@@ -52,7 +52,7 @@ def run(backend: Backend, size: int = 1000, steps: int = 10_000, rounds: int = 5
         metrics=metrics,
         checks=errors,
         explanation=explain(metrics["dispatch_fraction"], metrics["async_speedup"]),
-        notes=answers(metrics, steps, backend.scheduler),
+        notes=answer_questions(metrics, steps, backend.scheduler),
         problems=tuple(
             f"{name} is {value:.1e}: results differ from NumPy's" for name, value in errors.items() if not value < 1e-4
         ),

@@ -6,7 +6,7 @@ from humanize import metric, naturalsize
 
 from parallel_core.experiments.asynchronous.queue_depth import WAIT_EVERY
 
-__all__ = ["answers", "explain"]
+__all__ = ["answer_questions", "explain"]
 
 
 def explain(dispatch_fraction: float, async_speedup: float) -> str:
@@ -23,7 +23,7 @@ def explain(dispatch_fraction: float, async_speedup: float) -> str:
     )
 
 
-def answers(metrics: Mapping[str, float], steps: int, scheduler: str) -> tuple[str, ...]:
+def answer_questions(metrics: Mapping[str, float], steps: int, scheduler: str) -> tuple[str, ...]:
     """Answer the experiment's questions: who schedules, what waiting waits for, the model, calls, memory."""
     sentences = (
         f"Scheduler: {scheduler}.",

@@ -1,0 +1,111 @@
+"""PyTorch on CPUs: worker threads make a queue of an eager framework. Decided by events, not by the clock."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Array, Backend
+
+
+@pytest.fixture
+def torch_backend(require: Callable[[str], None]) -> Backend:
+    require("torch")
+    return backends.load("torch", 2, "cpu", "async", 1)
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def ones(backend: Backend, device: int) -> Array:
+    return backend.asarray(np.ones(2, dtype=np.float32), backend.devices[device])
+
+
+def behind(gate: threading.Event) -> Callable[[Array], Array]:
+    def identity(x: Array) -> Array:
+        gate.wait()
+        return x
+
+    return identity
+
+
+def test_launch_returns_before_the_computation(torch_backend: Backend, gate: threading.Event) -> None:
+    y = torch_backend.launch(behind(gate), ones(torch_backend, 0))
+    gate.set()
+    assert torch_backend.to_numpy(y).sum() == 2
+
+
+def test_waiting_for_one_device_is_not_waiting_for_another(torch_backend: Backend, gate: threading.Event) -> None:
+    torch_backend.launch(behind(gate), ones(torch_backend, 0))
+    y = torch_backend.launch(torch_backend.ops.add, ones(torch_backend, 1), 1.0)
+    assert torch_backend.to_numpy(y).sum() == 4
+
+
+def test_waiting_for_a_result_is_not_waiting_for_what_was_launched_later(
+    torch_backend: Backend, gate: threading.Event
+) -> None:
+    y = torch_backend.launch(torch_backend.ops.add, ones(torch_backend, 0), 1.0)
+    torch_backend.launch(behind(gate), ones(torch_backend, 0))
+    assert torch_backend.to_numpy(torch_backend.wait(y)).sum() == 4
+
+
+def test_copies_go_on_while_both_devices_compute(torch_backend: Backend, gate: threading.Event) -> None:
+    x = ones(torch_backend, 0)
+    for device in (0, 1):
+        torch_backend.launch(behind(gate), ones(torch_backend, device))
+    assert torch_backend.to_numpy(torch_backend.copy_to(x, torch_backend.devices[1])).sum() == 2
+
+
+def test_a_consuming_allreduce_leaves_pending_copies_alone(torch_backend: Backend, gate: threading.Event) -> None:
+    first, second = torch_backend.devices
+    x, y = ones(torch_backend, 0), ones(torch_backend, 1)
+    blocked = torch_backend.copy_to(torch_backend.launch(behind(gate), ones(torch_backend, 1)), second)
+    copy = torch_backend.copy_to(x, second)
+    sums = torch_backend.allreduce([x, y])
+    # Long enough for the sum to overwrite what the copy has yet to read, if nothing held it back.
+    time.sleep(0.1)
+    gate.set()
+    assert torch_backend.to_numpy(copy).sum() == 2
+    assert [torch_backend.to_numpy(total).sum() for total in sums] == [4, 4]
+    torch_backend.wait(blocked)
+    assert first != second
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("engine", ["async", "sync"])
+def test_every_thread_that_computes_keeps_to_its_share_of_cores(
+    require: Callable[[str], None], threads: int, engine: str
+) -> None:
+    require("torch")
+    backend = backends.load("torch", 2, "cpu", engine, threads)
+    import torch
+
+    for device in (0, 1):
+        counted = backend.launch(lambda x: x * torch.get_num_threads(), ones(backend, device))
+        np.testing.assert_array_equal(backend.to_numpy(counted), [threads, threads])
+
+
+def test_an_array_of_another_backend_is_refused(torch_backend: Backend) -> None:
+    with pytest.raises(backends.BackendError, match="array of this backend"):
+        torch_backend.launch(torch_backend.ops.relu, np.ones(2))
+
+
+def test_dropping_a_backend_ends_its_threads(require: Callable[[str], None]) -> None:
+    require("torch")
+    before = set(threading.enumerate())
+    backend: Backend | None = backends.load("torch", 2, "cpu", "async", 1)
+    assert backend is not None
+    backend.wait(backend.launch(backend.ops.relu, ones(backend, 0)))
+    started = set(threading.enumerate()) - before
+    assert len(started) == 4
+    del backend
+    for thread in started:
+        thread.join(timeout=10)
+        assert not thread.is_alive()

@@ -1,0 +1,94 @@
+"""What each verb promises, on every backend and engine."""
+
+import numpy as np
+import pytest
+
+from backends import Backend
+
+DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint8", "bool")
+
+
+def increment(x, by=1):  # type: ignore[no-untyped-def]
+    return x + by
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 4), (2, 1, 3, 2)])
+def test_arrays_go_to_a_device_to_another_and_back(backend: Backend, dtype: str, shape: tuple[int, ...]) -> None:
+    x = (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 5).astype(dtype)
+    there = backend.copy_to(backend.asarray(x, backend.devices[0]), backend.devices[-1])
+    back = backend.to_numpy(there)
+    assert back.dtype == x.dtype
+    np.testing.assert_array_equal(back, x)
+
+
+def test_loading_copies(backend: Backend) -> None:
+    x = np.zeros(3, dtype=np.float32)
+    loaded = backend.asarray(x, backend.devices[0])
+    x[:] = 1
+    np.testing.assert_array_equal(backend.to_numpy(loaded), np.zeros(3))
+
+
+def test_reading_back_copies(backend: Backend) -> None:
+    loaded = backend.asarray(np.zeros(3, dtype=np.float32), backend.devices[0])
+    backend.to_numpy(loaded)[:] = 1
+    np.testing.assert_array_equal(backend.to_numpy(loaded), np.zeros(3))
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_copy_has_memory_of_its_own_even_on_its_own_device(backend: Backend, target: int) -> None:
+    x = backend.asarray((np.zeros(3, dtype=np.float32),), backend.devices[0])
+    copy = backend.copy_to(x, backend.devices[target])
+    ones = backend.asarray((np.ones(3, dtype=np.float32),), backend.devices[0])
+    changed = backend.launch(backend.ops.sgd, x, ones, 1.0)
+    np.testing.assert_array_equal(backend.to_numpy(changed)[0], -np.ones(3))
+    np.testing.assert_array_equal(backend.to_numpy(copy)[0], np.zeros(3))
+
+
+def test_a_copy_can_reuse_a_buffer(backend: Backend) -> None:
+    first, last = backend.devices[0], backend.devices[-1]
+    buffer = backend.asarray(np.zeros((2, 3), dtype=np.float32), last)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    copy = backend.copy_to(backend.asarray(x, first), last, out=buffer)
+    np.testing.assert_array_equal(backend.to_numpy(copy), x)
+    backend.waitall()
+    np.testing.assert_array_equal(backend.to_numpy(buffer), x)
+
+
+def test_a_copy_waits_for_the_result_that_it_copies(backend: Backend) -> None:
+    x = np.full((300, 300), 1 / 300, dtype=np.float32)
+    y = loaded = backend.asarray(x, backend.devices[0])
+    expected = x
+    for _ in range(20):
+        y = backend.launch(backend.ops.matmul, y, loaded)
+        expected = expected @ x
+    copy = backend.copy_to(y, backend.devices[-1])
+    np.testing.assert_allclose(backend.to_numpy(copy), expected, rtol=1e-3)
+
+
+def test_wait_returns_its_argument(backend: Backend) -> None:
+    x = backend.asarray(np.ones(2, dtype=np.float32), backend.devices[0])
+    np.testing.assert_array_equal(backend.to_numpy(backend.wait(backend.launch(increment, x))), [2, 2])
+
+
+def test_results_of_launches_are_arguments_of_launches(backend: Backend) -> None:
+    x = backend.asarray(np.zeros(2, dtype=np.float32), backend.devices[0])
+    for _ in range(10):
+        x = backend.launch(increment, x, 2)
+    backend.waitall()
+    np.testing.assert_array_equal(backend.to_numpy(x), [20, 20])
+
+
+def test_tuples_are_values(backend: Backend) -> None:
+    first, last = backend.devices[0], backend.devices[-1]
+    pair = backend.asarray((np.zeros(2, dtype=np.float32), np.ones((1, 2), dtype=np.float32)), first)
+    swapped = backend.launch(lambda value: (value[1], (value[0],)), pair)
+    copied = backend.copy_to(swapped, last)
+    ones, (zeros,) = backend.to_numpy(copied)
+    np.testing.assert_array_equal(ones, [[1, 1]])
+    np.testing.assert_array_equal(zeros, [0, 0])
+    np.testing.assert_array_equal(backend.to_numpy(backend.wait(swapped[1][0])), [0, 0])
+
+
+def test_devices_leave_cpu_0_to_mxnet_s_waits(backend: Backend) -> None:
+    assert [str(device) for device in backend.devices] == ["cpu:1", "cpu:2", "cpu:3"]

@@ -1,0 +1,117 @@
+"""One backend fixture for the whole suite: a test that takes `backend` runs on every installed backend.
+
+`--engine` chooses the engine of the whole process, because MXNet reads its own at import; a plain `pytest` takes
+async. With `--engine sync` only the tests that depend on the engine run. `--require mxnet,torch` turns a missing
+framework from a skip into a failure.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import backends
+from backends import Backend, BackendError
+
+# Other tests' imports must not decide how many threads a framework takes.
+THREADS = 1
+
+# No deadline: a framework's first call takes as long as it takes.
+# A backend keeps no state between examples but its failure, and no example may fail.
+settings.register_profile(
+    "suite", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("suite")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--engine", choices=("async", "sync"), default="async")
+    parser.addoption("--require", default="", help="frameworks whose absence is a failure: mxnet,torch")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend_name" in metafunc.fixturenames:
+        # NumPy has the sync engine alone; it is tested in both runs, as the reference of both.
+        metafunc.parametrize("backend_name", ["mxnet", "torch", "numpy"])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--engine") == "async":
+        return
+    on_engine = [item for item in items if "engine" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=[item for item in items if item not in on_engine])
+    items[:] = on_engine
+
+
+@pytest.fixture(scope="session")
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.config.getoption("--engine"))
+
+
+@pytest.fixture
+def load(backend_name: str, engine: str, request: pytest.FixtureRequest) -> Callable[[int], Backend]:
+    """Load the parametrised backend with some CPU devices of one thread each."""
+
+    def load_with(devices: int) -> Backend:
+        try:
+            own = "sync" if backend_name == "numpy" else engine
+            return backends.load(backend_name, devices, "cpu", own, THREADS)
+        except BackendError as error:
+            if backend_name in str(request.config.getoption("--require")).split(","):
+                raise
+            pytest.skip(str(error))
+
+    return load_with
+
+
+@pytest.fixture
+def backend(load: Callable[[int], Backend]) -> Backend:
+    """The parametrised backend with three devices, so that two is nowhere taken for granted."""
+    return load(3)
+
+
+RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run_python() -> RunPython:
+    """Run Python code in a fresh process and return what became of it."""
+
+    def run(code: str, *, check: bool = True, **environment: str) -> "subprocess.CompletedProcess[str]":
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, **environment},
+            check=False,
+        )
+        if check and done.returncode != 0:
+            pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    return run
+
+
+@pytest.fixture
+def require(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Skip a test whose framework is not installed, or fail where it is required."""
+
+    def check(name: str) -> None:
+        done = subprocess.run([sys.executable, "-c", f"import {name}"], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            reason = done.stderr.strip().splitlines()[-1]
+            if name in str(request.config.getoption("--require")).split(","):
+                pytest.fail(f"{name} is required and cannot be imported: {reason}")
+            pytest.skip(f"{name} cannot be imported: {reason}")
+
+    return check
+
+
+@pytest.fixture
+def root() -> Path:
+    return Path(__file__).parent.parent

@@ -1,0 +1,94 @@
+"""Every experiment runs on every backend and engine, is checked against NumPy, and comes out as one JSON object."""
+
+import json
+import math
+from collections.abc import Callable
+
+import pytest
+
+import parallel_core
+from backends import Backend
+from parallel_core import RequestError, Result, Settings
+from parallel_core.dataset import synthetic
+
+MADE_UP = synthetic("a test needs no more", train=300, test=50)
+
+RUNS: dict[str, Callable[[Backend], Result]] = {
+    "async": lambda backend: parallel_core.run_async(backend, size=40, steps=30, rounds=2),
+    "parallel": lambda backend: parallel_core.run_parallel(backend, size=64, rounds=2),
+    "overlap": lambda backend: parallel_core.run_overlap(backend, size=64, copies=2, rounds=2),
+    "data-parallel": lambda backend: parallel_core.run_data_parallel(backend, MADE_UP, Settings(2, 64)),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_result_is_checked_and_described(backend: Backend, name: str) -> None:
+    result = RUNS[name](backend)
+    found = json.loads(json.dumps(result.as_json(), allow_nan=False))
+    assert found["schema"] == 1
+    assert found["experiment"] == name
+    assert found["backend"]["name"] == backend.name
+    assert found["backend"]["engine"] == backend.engine
+    assert found["backend"]["devices"] == ["cpu:1", "cpu:2", "cpu:3"]
+    assert found["backend"]["threads_per_device"] == 1
+    assert found["checks"]["max_relative_error"] < 1e-4
+    assert not [problem for problem in found["problems"] if "differ" in problem]
+    assert all(math.isfinite(value) for value in found["metrics"].values())
+    for case in found["cases"]:
+        assert len(case["seconds"]) == len(case["dispatch_seconds"]) == 2
+        assert all(0 <= sent <= done for sent, done in zip(case["dispatch_seconds"], case["seconds"], strict=True))
+    assert found["environment"]["cores"] >= 1
+    assert found["explanation"]
+
+
+def test_the_async_experiment_answers_all_its_questions(backend: Backend) -> None:
+    result = RUNS["async"](backend)
+    assert {case.name for case in result.cases} == {
+        "10 products in NumPy",
+        f"10 products in {backend.name}",
+        "wait for one result",
+        "waitall",
+        "product, to NumPy",
+        "product, to a number",
+        "product, to text",
+        "30 increments, waiting each time",
+        "30 increments, waiting once",
+        "30 increments in one launch",
+    }
+    memory = {f"peak_bytes_{kept}_waiting_every_{n}" for kept in ("kept", "dropped") for n in (1, 10, 100)}
+    assert memory < set(result.metrics)
+    # A hundred arrays of 4 MiB: those that are kept must be there.
+    assert result.metrics["peak_bytes_kept_waiting_every_100"] > 0.8 * 100 * 2**22
+    assert len(result.notes) == 5
+
+
+def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
+    result = RUNS["data-parallel"](backend)
+    assert result.data == "synthetic images, since a test needs no more"
+    assert len(result.series["test_accuracy"]) == 2
+    assert len(result.series["loss"]) == 2 * 5
+    assert result.metrics["test_accuracy"] == result.series["test_accuracy"][-1]
+    assert result.metrics["best_test_accuracy"] == max(result.series["test_accuracy"])
+    assert result.checks["max_replica_difference"] == 0
+
+
+@pytest.mark.parametrize("name", ["parallel", "overlap"])
+def test_a_single_device_is_refused_where_two_are_compared(load: Callable[[int], Backend], name: str) -> None:
+    with pytest.raises(RequestError, match=f"'{name}' .* at least 2"):
+        RUNS[name](load(1))
+
+
+@pytest.mark.parametrize("name", ["async", "data-parallel"])
+def test_a_single_device_does_where_it_can(load: Callable[[int], Backend], name: str) -> None:
+    assert RUNS[name](load(1)).checks["max_relative_error"] < 1e-4
+
+
+@pytest.mark.parametrize("name", ["parallel", "overlap"])
+def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parallel_core.experiments.parallel.TARGET_SECONDS", 0.002)
+    monkeypatch.setattr("parallel_core.experiments.overlap.START_SIZE", 64)
+    run = {"parallel": parallel_core.run_parallel, "overlap": parallel_core.run_overlap}[name]
+    parameters = run(backend, rounds=1).parameters
+    assert parameters["size"] % 8 == 0
+    assert parameters["size"] > 0
+    assert name == "parallel" or parameters["copies"] >= 1

@@ -1,0 +1,145 @@
+"""The same numbers on every framework and number of devices, and training that stops where it must."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Backend
+from parallel_core.dataset import Dataset, load_fashion_mnist, synthetic
+from parallel_core.training import (
+    Epoch,
+    LossIsNotFiniteError,
+    Settings,
+    batches,
+    evaluate,
+    get_params,
+    split_batch,
+    train,
+    train_batch,
+)
+
+STEPS = 20
+MADE_UP = synthetic("a test needs no more", train=600, test=100)
+
+
+@cache
+def real_data() -> Dataset:
+    """Fashion-MNIST, with a test set cut short: evaluation is not what is compared."""
+    data = load_fashion_mnist()
+    if data.source.startswith("synthetic"):
+        pytest.skip(data.source)
+    return replace(data, test_images=data.test_images[:7], test_labels=data.test_labels[:7])
+
+
+def first_epoch(backend: Backend, data: Dataset, settings: Settings) -> Epoch:
+    params = [get_params(backend, device, settings.seed) for device in backend.devices]
+    return next(train(backend, params, data, settings))
+
+
+@cache
+def numpy_losses(batch_size: int, seed: int) -> tuple[float, ...]:
+    reference = backends.load("numpy", devices=1, threads_per_device=1)
+    return first_epoch(reference, real_data(), Settings(1, batch_size, limit=STEPS, seed=seed)).losses
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", [256, 100])
+def test_the_first_losses_equal_numpy_s(load: Callable[[int], Backend], devices: int, batch_size: int) -> None:
+    expected = numpy_losses(batch_size, seed=0)
+    losses = first_epoch(load(devices), real_data(), Settings(1, batch_size, limit=STEPS)).losses
+    assert len(losses) == STEPS
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+
+
+def test_the_losses_are_those_of_real_data() -> None:
+    # Past the plateau at ln 10 they must differ from batch to batch, or the comparison above compares constants.
+    losses = numpy_losses(256, seed=0)
+    assert losses[0] == pytest.approx(math.log(10), rel=1e-2)
+    assert len(set(losses)) == STEPS
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_a_step_on_fewer_or_uneven_rows_equals_numpy_s(backend: Backend, rows: int) -> None:
+    images = MADE_UP.train_images[:rows, None].astype(np.float32) / 255
+    labels = MADE_UP.train_labels[:rows]
+    reference = backends.load("numpy", devices=1, threads_per_device=1)
+    expected, _ = train_batch(reference, [get_params(reference, reference.devices[0])], images, labels, 0.2)
+    params = [get_params(backend, device) for device in backend.devices]
+    updated, losses = train_batch(backend, params, images, labels, 0.2)
+    for replica in map(backend.to_numpy, updated):
+        for found, wanted in zip(replica, expected[0], strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-7)
+    assert [float(loss) > 0 for loss in backend.to_numpy(tuple(losses))] == [i < rows for i in range(3)]
+
+
+def test_replicas_have_memory_of_their_own_and_stay_equal(backend: Backend) -> None:
+    params = [get_params(backend, device) for device in backend.devices]
+    for _ in train(backend, params, MADE_UP, Settings(1, 64)):
+        pass
+    replicas = [backend.to_numpy(p) for p in params]
+    for replica in replicas[1:]:
+        for mine, first in zip(replica, replicas[0], strict=True):
+            np.testing.assert_array_equal(mine, first)
+    ones = backend.asarray(tuple(np.ones_like(p) for p in replicas[0]), backend.devices[0])
+    changed = backend.to_numpy(backend.launch(backend.ops.sgd, params[0], ones, 1.0))
+    assert all((new != old).all() for new, old in zip(changed, replicas[0], strict=True))
+    for untouched, old in zip(backend.to_numpy(params[1]), replicas[0], strict=True):
+        np.testing.assert_array_equal(untouched, old)
+
+
+def test_training_learns_and_is_evaluated_as_numpy_would(backend: Backend) -> None:
+    reference = backends.load("numpy", devices=1, threads_per_device=1)
+    # From the book's weights the loss leaves its plateau late; larger ones learn a few images at once.
+    start = tuple(8 * p for p in backend.to_numpy(get_params(backend, backend.devices[0])))
+    params = [backend.asarray(start, device) for device in backend.devices]
+    *_, last = train(backend, params, MADE_UP, Settings(4, 32, 0.1))
+    assert last.accuracy > 0.9
+    assert last.losses[-1] < 0.5
+    for trained in (start, backend.to_numpy(params[0])):
+        here = evaluate(backend, [backend.asarray(trained, device) for device in backend.devices], MADE_UP)
+        assert here == evaluate(reference, [reference.asarray(trained, reference.devices[0])], MADE_UP)
+
+
+def test_a_loss_that_is_not_finite_names_step_and_device(backend: Backend) -> None:
+    params = [get_params(backend, device) for device in backend.devices]
+    broken = backend.to_numpy(params[1])
+    broken[-1][0] = math.nan
+    params[1] = backend.asarray(broken, backend.devices[1])
+    with pytest.raises(LossIsNotFiniteError, match=r"the loss is nan on cpu:2 in epoch 1, step 1\b.*--lr"):
+        next(train(backend, params, MADE_UP, Settings(1, 60)))
+
+
+def test_progress_is_reported_batch_by_batch(backend: Backend) -> None:
+    params = [get_params(backend, device) for device in backend.devices]
+    seen: list[tuple[int, int]] = []
+    for _ in train(
+        backend, params, MADE_UP, Settings(2, 256, limit=3), lambda epoch, images: seen.append((epoch, images))
+    ):
+        pass
+    assert seen == [(1, 256), (1, 256), (1, 88), (2, 256), (2, 256), (2, 88)]
+
+
+def test_batches_cover_the_data_in_an_order_of_seed_and_epoch() -> None:
+    def labels(settings: Settings, epoch: int) -> list[int]:
+        return [int(label) for _, batch in batches(MADE_UP, settings, epoch) for label in batch]
+
+    every = labels(Settings(batch_size=256), 1)
+    assert sorted(every) == sorted(MADE_UP.train_labels.tolist())
+    assert labels(Settings(batch_size=256), 1) == every
+    assert labels(Settings(batch_size=256), 2) != every
+    assert labels(Settings(batch_size=256, seed=1), 1) != every
+    assert labels(Settings(batch_size=100, limit=2), 1) == every[:200]
+
+
+def test_split_batch_keeps_images_with_their_labels(backend: Backend) -> None:
+    images = np.arange(5, dtype=np.float32)[:, None]
+    shards = split_batch(backend, images, np.arange(5, dtype=np.int32), backend.devices[:2])
+    assert [[x[:, 0].tolist(), y.tolist()] for x, y in map(backend.to_numpy, shards)] == [
+        [[0, 1, 2], [0, 1, 2]],
+        [[3, 4], [3, 4]],
+    ]

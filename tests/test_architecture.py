@@ -1,0 +1,99 @@
+"""The seams hold: frameworks stay in `backends/`, imports stay lazy, and `__all__` is the public interface."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import backends
+import parallel_core
+from backends import Backend, Ops
+from tests.conftest import RunPython
+
+FRAMEWORKS = {"mxnet", "torch"}
+# Importing these imports a framework; they have the backends' functions as their public names.
+OPS = {"backends.mxnet_ops", "backends.torch_ops", "backends.numpy_ops"}
+MODULES = sorted(
+    module.name
+    for package in (backends, parallel_core)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    if module.name not in OPS and not module.name.endswith("__main__")
+)
+
+
+def imported_names(source: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+def test_nothing_outside_backends_imports_a_framework(root: Path) -> None:
+    for source in (root / "parallel_core").rglob("*.py"):
+        assert not FRAMEWORKS & set(imported_names(source)), source
+
+
+def test_backends_know_nothing_of_experiments(root: Path) -> None:
+    for source in (root / "backends").rglob("*.py"):
+        assert "parallel_core" not in set(imported_names(source)), source
+
+
+def test_importing_the_packages_imports_no_framework(run_python: RunPython) -> None:
+    modules = ", ".join(MODULES)
+    done = run_python(f"import sys, {modules}; print(*sorted({FRAMEWORKS!r} & set(sys.modules)))")
+    assert done.stdout.strip() == ""
+
+
+def public_names(module: ModuleType) -> set[str]:
+    return {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isclass(value) or inspect.isfunction(value))
+        and value.__module__ == module.__name__
+    }
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_all_lists_only_what_exists_and_is_sorted(name: str) -> None:
+    module = importlib.import_module(name)
+    exported = getattr(module, "__all__", [])
+    assert all(hasattr(module, exported_name) for exported_name in exported)
+    assert len(set(exported)) == len(exported)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in MODULES if name.startswith("backends.")))
+def test_all_is_what_a_backend_module_defines(name: str) -> None:
+    module = importlib.import_module(name)
+    assert public_names(module) <= set(module.__all__)
+
+
+def test_every_ops_module_has_every_function_of_the_protocol_with_its_arguments(root: Path) -> None:
+    wanted = {
+        name: list(inspect.signature(function).parameters)[1:]
+        for name, function in vars(Ops).items()
+        if inspect.isfunction(function) and not name.startswith("_")
+    }
+    for name in OPS:
+        source = ast.parse((root / f"{name.replace('.', '/')}.py").read_text())
+        found = {
+            node.name: [argument.arg for argument in node.args.args]
+            for node in source.body
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        }
+        assert found == wanted, name
+
+
+def test_every_backend_has_the_verbs_in_the_protocol_s_order(root: Path) -> None:
+    verbs = [name for name, value in vars(Backend).items() if inspect.isfunction(value) and not name.startswith("_")]
+    for name in ("mxnet", "torch", "numpy"):
+        source = ast.parse((root / "backends" / f"{name}_backend.py").read_text())
+        (backend,) = (node for node in source.body if isinstance(node, ast.ClassDef))
+        methods = [node.name for node in backend.body if isinstance(node, ast.FunctionDef)]
+        assert [method for method in methods if not method.startswith("_")] == verbs, name

@@ -1,0 +1,184 @@
+"""The program as a user meets it: results where they belong, one line for what is wrong, and Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROGRAM = [sys.executable, "-m", "parallel_core"]
+SMALL = ["run", "parallel", "--backend", "numpy", "--size", "16", "--rounds", "1"]
+
+
+def program(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_a_table_goes_to_standard_output() -> None:
+    done = program(*SMALL)
+    assert done.returncode == 0
+    assert "parallel_speedup" in done.stdout
+    assert done.stderr == ""
+
+
+def test_json_on_standard_output_has_it_to_itself() -> None:
+    done = program(*SMALL, "--json", "-")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["experiment"] == "parallel"
+    assert "parallel_speedup" in done.stderr
+
+
+def test_json_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    assert program(*SMALL, "--json", str(path)).returncode == 0
+    assert json.loads(path.read_text())["metrics"]["parallel_speedup"] > 0
+
+
+@pytest.mark.parametrize("backend", ["mxnet", "torch"])
+@pytest.mark.parametrize("engine", ["async", "sync"])
+def test_each_engine_from_the_command_line(require: Callable[[str], None], backend: str, engine: str) -> None:
+    require(backend)
+    done = program(*SMALL[:3], backend, *SMALL[4:], "--engine", engine, "--json", "-")
+    assert done.returncode in (0, 1), done.stderr
+    described = json.loads(done.stdout)["backend"]
+    assert (described["name"], described["engine"]) == (backend, engine)
+
+
+def test_training_on_synthetic_data_says_so_everywhere(tmp_path: Path) -> None:
+    picture = tmp_path / "curve.png"
+    code = (
+        "from pathlib import Path; from parallel_core import dataset; "
+        "dataset.DEBIAN = Path('/nowhere'); dataset.ORIGIN = 'http://127.0.0.1:9/'; "
+        "dataset.synthetic.__defaults__ = (300, 50); from parallel_core.__main__ import main; main()"
+    )
+    training = ["run", "data-parallel", "--backend", "numpy", "--epochs", "1", "--json", "-", "--plot", str(picture)]
+    environment = {name: value for name, value in os.environ.items() if name != "PARALLEL_CORE_DATA"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *training],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**environment, "XDG_CACHE_HOME": str(tmp_path)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["data"].startswith("synthetic images")
+    assert done.stderr.count("data: synthetic images") == 2
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "nonsense", "--backend", "numpy"], "unknown experiment 'nonsense' (known: async, parallel, overlap, "),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["run", "parallel"], "Missing option '--backend'"),
+        ([*SMALL[:3], "nonsense"], "unknown backend 'nonsense' (known: mxnet, numpy, torch)"),
+        ([*SMALL, "--engine", "async"], "numpy is the synchronous reference and has no async engine"),
+        ([*SMALL, "--devices", "0"], "Invalid value for '--devices': 0 is not in the range x>=1"),
+        ([*SMALL, "--devices", "1"], "the experiment 'parallel' compares devices: it needs at least 2"),
+        ([*SMALL, "--devices", "two"], "Invalid value for '--devices'"),
+        ([*SMALL, "--device-kind", "gpu"], "numpy finds 0 GPUs"),
+        ([*SMALL, "--json", "/nowhere/result.json"], "cannot write to /nowhere/result.json: No such file or directory"),
+        (["run", "data-parallel", "--backend", "numpy", "--batch-size", "0"], "Invalid value for '--batch-size'"),
+        (["run", "data-parallel", "--backend", "numpy", "--lr", "fast"], "'fast' is not a positive number"),
+        (["run", "data-parallel", "--backend", "numpy", "--lr", "nan"], "'nan' is not a positive number"),
+        (["run", "data-parallel", "--backend", "numpy", "--lr", "-1"], "'-1' is not a positive number"),
+        (
+            ["run", "data-parallel", "--backend", "numpy", "--data-dir", "/nowhere"],
+            "data directory /nowhere cannot be read",
+        ),
+        (["run", "data-parallel", "--backend", "numpy", "--plot", "/nowhere/x.png"], "cannot write to /nowhere/x.png"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
+    done = program(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_a_framework_that_is_not_installed_is_one_line_and_status_2(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
+    done = program(*SMALL[:3], "torch", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (
+        2,
+        "parallel-core: torch is not installed: pip install 'parallel-core[torch]'\n",
+    )
+
+
+def test_training_that_diverges_is_one_line_and_status_1(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    done = program(
+        "run",
+        "data-parallel",
+        "--backend",
+        "numpy",
+        "--lr",
+        "1e30",
+        "--limit",
+        "9",
+        "--batch-size",
+        "16",
+        "--json",
+        str(path),
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("parallel-core: the loss is ")
+    assert " on cpu:1 in epoch 1, step " in done.stderr
+    assert not path.exists()
+
+
+def test_list_names_experiments_and_backends() -> None:
+    told = program("list").stdout
+    for name in ("async", "parallel", "overlap", "data-parallel", "mxnet", "numpy", "torch"):
+        assert name in told
+
+
+def test_help_and_version() -> None:
+    assert "--epochs" in program("run", "data-parallel", "--help").stdout
+    assert program("--version").stdout.startswith("parallel-core, version ")
+
+
+@pytest.mark.parametrize(
+    ("backend", "work"),
+    [
+        # Products that take minutes: MXNet's wait does not return to Python before they are done.
+        ("mxnet", ["parallel", "--size", "3000"]),
+        ("torch", ["parallel", "--size", "3000"]),
+        ("torch", ["data-parallel"]),
+        ("mxnet", ["data-parallel"]),
+        ("numpy", ["async"]),
+    ],
+)
+def test_ctrl_c_ends_the_run_and_leaves_nothing(require: Callable[[str], None], backend: str, work: list[str]) -> None:
+    if backend != "numpy":
+        require(backend)
+    run = subprocess.Popen(
+        [*PROGRAM, "run", *work, "--backend", backend],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    # Into the work: past the imports.
+    time.sleep(6)
+    os.killpg(run.pid, signal.SIGINT)
+    _, errors = run.communicate(timeout=5)
+    assert run.returncode == 130
+    assert errors.rstrip().endswith("parallel-core: interrupted")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(run.pid, 0)
