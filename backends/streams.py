@@ -11,14 +11,13 @@ the tasks on other streams that still read it; it names that argument as consume
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, final
 
 from backends.device import Device
-from backends.nested import leaves
 
-__all__ = ["Promise", "WorkerStream", "resolve"]
+__all__ = ["Promise", "WorkerStream", "promises", "resolve"]
 
 
 class Promise:
@@ -77,6 +76,17 @@ class _Item(Promise):
         return f"<item {self._index} of {self._parent!r}>"
 
 
+def promises(*values: Any) -> list[Promise]:
+    """List the promises in values, however deep in tuples, from left to right."""
+    found = []
+    for value in values:
+        if isinstance(value, Promise):
+            found.append(value)
+        elif isinstance(value, tuple | list):
+            found += promises(*value)
+    return found
+
+
 def resolve(value: Any) -> Any:
     """Replace every promise in a value, however deep in tuples, by its result; blocks until all are there."""
     if isinstance(value, Promise):
@@ -114,22 +124,15 @@ class WorkerStream:
 
     def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Promise:
         """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never blocks."""
-        others = [
-            lock
-            for leaf in leaves(consumed)
-            if isinstance(leaf, Promise)
-            for stream, lock in leaf.readers.items()
-            if stream is not self
-        ]
+        others = [lock for read in promises(consumed) for stream, lock in read.readers.items() if stream is not self]
         promise = Promise(self.device)
         self._read((consumed, *args), promise)
         self._put((promise, fn, (consumed, *args), others))
         return promise
 
-    def _read(self, args: Iterable[Any], promise: Promise) -> None:
-        for leaf in leaves(args):
-            if isinstance(leaf, Promise):
-                leaf.readers[self] = promise._pending
+    def _read(self, args: tuple[Any, ...], promise: Promise) -> None:
+        for read in promises(*args):
+            read.readers[self] = promise._pending
 
 
 _queues: weakref.WeakKeyDictionary[threading.Thread, "SimpleQueue[Any]"] = weakref.WeakKeyDictionary()

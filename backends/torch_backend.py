@@ -18,7 +18,7 @@ from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
 from backends.protocol import Array, Engine, HostArray
 from backends.splitting import row_ranges
-from backends.streams import Promise, WorkerStream, resolve
+from backends.streams import Promise, WorkerStream, promises, resolve
 
 __all__ = ["TorchBackend"]
 
@@ -169,9 +169,8 @@ class TorchBackend:
         return self.launch(fn, x, *args)
 
     def _stream(self, streams: dict[Device, WorkerStream], args: Iterable[Array]) -> WorkerStream:
-        for leaf in leaves(args):
-            if isinstance(leaf, Promise):
-                return streams[leaf.device]
+        for promise in promises(*args):
+            return streams[promise.device]
         raise BackendError("launch needs an array of this backend among its arguments: it says the device")
 
     def _copy_on_cuda(self, x: Array, device: Device, out: Array | None = None) -> Array:

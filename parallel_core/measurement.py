@@ -1,7 +1,9 @@
 """Timing as the experiments need it: dispatch and completion apart, rounds interleaved, medians with their spread."""
 
+import gc
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from types import TracebackType
 from typing import Self, final
@@ -12,7 +14,7 @@ from humanize import metric
 from backends import Backend
 from parallel_core.result import Case
 
-__all__ = ["Benchmark", "impossible", "interleave", "measure", "relative_error"]
+__all__ = ["Benchmark", "impossible", "interleave", "measure", "relative_error", "uncollected"]
 
 Timing = tuple[float, float]
 """Seconds until control returned, and until all was done."""
@@ -52,6 +54,21 @@ class Benchmark:
         return f"{self.label}: control returned after {dispatch}, done after {done}"
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Switch Python's garbage collector off for a while, as `timeit` does.
+
+    Ten thousand queued operations set it off, and it then walks over all that a framework's import has left: 80 ms.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def measure(backend: Backend, fn: Callable[[], object]) -> Timing:
     """Run `fn` once on idle devices and return its timing. What `fn` returns is kept until all is done."""
     backend.waitall()
@@ -70,10 +87,11 @@ def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: 
     The first `warmups` rounds are not counted.
     """
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
-    for turn, (name, take) in itertools.product(range(warmups + rounds), cases.items()):
-        timing = take()
-        if turn >= warmups:
-            timings[name].append(timing)
+    with uncollected():
+        for turn, (name, take) in itertools.product(range(warmups + rounds), cases.items()):
+            timing = take()
+            if turn >= warmups:
+                timings[name].append(timing)
     return tuple(
         Case(name, seconds=tuple(done for _, done in taken), dispatch_seconds=tuple(sent for sent, _ in taken))
         for name, taken in timings.items()

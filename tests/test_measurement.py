@@ -1,5 +1,7 @@
 """Timing: what is counted, in which order, and what cannot be true."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,13 @@ def test_rounds_are_interleaved_and_warm_ups_not_counted() -> None:
     assert second == Case("b", seconds=(4.5, 6.5), dispatch_seconds=(4, 6))
     assert (first.median, first.dispatch_median) == (4.5, 4)
     assert first.spread == pytest.approx(1 / 4.5)
+
+
+def test_the_garbage_collector_rests_while_times_are_taken_and_only_then() -> None:
+    collecting: list[bool] = []
+    interleave({"a": lambda: (collecting.append(gc.isenabled()), (1.0, 1.0))[1]}, rounds=1)
+    assert collecting == [False, False]
+    assert gc.isenabled()
 
 
 def test_dispatch_ends_no_later_than_completion(backend: Backend) -> None:

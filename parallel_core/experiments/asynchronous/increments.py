@@ -15,7 +15,7 @@ import numpy as np
 
 from backends import Array, Backend
 from parallel_core.experiments.calibration import normal_matrix
-from parallel_core.measurement import Timing, interleave, measure
+from parallel_core.measurement import Timing, interleave, measure, uncollected
 from parallel_core.result import Case
 
 __all__ = ["CostModel", "fit_cost_model", "time_increments"]
@@ -126,6 +126,8 @@ def fit_cost_model(backend: Backend, steps: int = 1000, rounds: int = 5) -> Cost
         backend.wait(backend.launch(backend.ops.add, x, 1.0))
         return perf_counter() - start
 
-    taken = [behind_products() for _ in range(rounds)]
+    with uncollected():
+        taken = [behind_products() for _ in range(rounds)]
+        trip = median(round_trip() for _ in range(20 * rounds))
     t1, t2 = median(sent for sent, _ in taken), median(drained for _, drained in taken)
-    return CostModel(t1, t2, max(0.0, median(round_trip() for _ in range(20 * rounds)) - t1 - t2))
+    return CostModel(t1, t2, max(0.0, trip - t1 - t2))
