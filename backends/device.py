@@ -1,10 +1,12 @@
 """Logical devices: what a backend schedules on. On a CPU several of them share one memory, and split its cores."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Device", "DeviceKind", "available_cores", "logical_devices"]
+__all__ = ["Device", "DeviceKind", "available_cores", "core_shares", "logical_devices", "on_cores"]
 
 DeviceKind = Literal["cpu", "gpu"]
 
@@ -30,3 +32,28 @@ def logical_devices(kind: DeviceKind, count: int) -> tuple[Device, ...]:
 def available_cores() -> int:
     """Count the cores this process may use (a container or `taskset` may allow fewer than the machine has)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def core_shares(devices: int, threads: int) -> list[set[int]]:
+    """Give each of `devices` its own `threads` cores; all cores to each where there are too few, or none can be chosen.
+
+    A worker that the system moves from core to core, or two on one core, would be measured as a slower device.
+    """
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if devices * threads > len(cores):
+        return [set(cores)] * devices
+    return [set(cores[first : first + threads]) for first in range(0, devices * threads, threads)]
+
+
+@contextmanager
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """Keep the calling thread, and the threads that it starts meanwhile, to some cores; to any if there are none."""
+    if not cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import Device, available_cores, logical_devices
+from backends.device import Device, available_cores, core_shares, logical_devices, on_cores
 from backends.environment import Settings, import_framework
 from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
@@ -50,6 +50,8 @@ class MXNetBackend:
         self.devices = logical_devices("gpu" if self._cuda else "cpu", devices)
         self._failure: ComputationError | None = None
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
+        if self.engine == "async" and not self._cuda:
+            self._start_workers()
         self.scheduler = (
             "MXNet's own engine: one queue and one worker per device"
             if self.engine == "async"
@@ -111,6 +113,14 @@ class MXNetBackend:
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
         return map_leaves(lambda leaf: leaf.asnumpy(), x)
+
+    def _start_workers(self) -> None:
+        # MXNet starts a context's worker at its first operator, on the cores of the thread that issues it; the worker
+        # of cpu(0), which serves every wait, comes first and is left free.
+        self._mx.np.zeros((1,), ctx=self._mx.cpu(0)).wait_to_read()
+        for device, cores in zip(self.devices, core_shares(len(self.devices), self.threads_per_device), strict=True):
+            with on_cores(cores):
+                self._mx.np.zeros((1,), ctx=self._contexts[device]).wait_to_read()
 
     def _copy(self, x: Array, context: Any) -> Array:
         return self._overwrite(self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context), x)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, final
 
-from backends.device import Device
+from backends.device import Device, on_cores
 
 __all__ = ["Promise", "WorkerStream", "promises", "resolve"]
 
@@ -100,18 +100,19 @@ def resolve(value: Any) -> Any:
 class WorkerStream:
     """One worker thread that runs tasks in the order of their submission.
 
-    `prepare` runs once in the thread before the first task (thread-local settings belong there). `error` is the
-    first one that a task raised.
+    The thread keeps to `cores`. `prepare` runs once in it, before the first task: thread-local settings belong there.
+    `error` is the first one that a task raised.
     """
 
-    def __init__(self, device: Device, name: str, prepare: Callable[[], None]) -> None:
+    def __init__(self, device: Device, name: str, cores: set[int], prepare: Callable[[], None]) -> None:
         self.device = device
         self.error: BaseException | None = None
         self._tasks: SimpleQueue[Any] = SimpleQueue()
         self._put = self._tasks.put
         # The thread must not keep its stream alive, or a dropped backend would leave its threads behind.
         thread = threading.Thread(target=_serve, args=(self._tasks, weakref.ref(self), prepare), name=name, daemon=True)
-        thread.start()
+        with on_cores(cores):
+            thread.start()
         weakref.finalize(self, self._tasks.put, None)
         _queues[thread] = self._tasks
 

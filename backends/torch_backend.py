@@ -12,7 +12,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import Device, available_cores, logical_devices
+from backends.device import Device, available_cores, core_shares, logical_devices
 from backends.environment import Settings, import_framework
 from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
@@ -57,8 +57,9 @@ class TorchBackend:
                 ", and CUDA_LAUNCH_BLOCKING waits after every kernel" if self.engine == "sync" else ""
             )
         elif self.engine == "async":
-            self._compute = {d: WorkerStream(d, f"{d} compute", limit_threads) for d in self.devices}
-            self._copy = {d: WorkerStream(d, f"{d} copy", limit_threads) for d in self.devices}
+            shares = dict(zip(self.devices, core_shares(devices, self.threads_per_device), strict=True))
+            self._compute = {d: WorkerStream(d, f"{d} compute", shares[d], limit_threads) for d in self.devices}
+            self._copy = {d: WorkerStream(d, f"{d} copy", shares[d], limit_threads) for d in self.devices}
             self.scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
         else:
             self.scheduler = "none: eager PyTorch computes on the calling thread and has no queue on a CPU"

@@ -1,7 +1,5 @@
 """Choose sizes that suit the machine: products that take long enough to be timed, but not longer."""
 
-from statistics import median
-
 import numpy as np
 
 from backends import Array, Backend, Device
@@ -16,14 +14,14 @@ def normal_matrix(backend: Backend, size: int, device: Device, seed: int = 0) ->
 
 
 def product_seconds(backend: Backend, size: int, device: Device, count: int = 5) -> float:
-    """Measure the seconds that one size × size product takes on a device."""
+    """Measure the seconds that one size × size product takes on a device, the fastest of a few tries."""
     x = normal_matrix(backend, size, device)
 
     def products() -> list[Array]:
         return [backend.launch(backend.ops.matmul, x, x) for _ in range(count)]
 
     measure(backend, products)
-    return median(measure(backend, products)[1] for _ in range(3)) / count
+    return min(measure(backend, products)[1] for _ in range(5)) / count
 
 
 def size_for(backend: Backend, seconds: float, count: int, device: Device) -> int:

@@ -13,7 +13,7 @@ FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
 
 
 def stream(device: Device = FIRST) -> WorkerStream:
-    return WorkerStream(device, f"{device} test", lambda: None)
+    return WorkerStream(device, f"{device} test", set(), lambda: None)
 
 
 def test_submit_returns_before_the_task_ran() -> None:
