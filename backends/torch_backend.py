@@ -46,8 +46,7 @@ class TorchBackend:
         self._cuda = device_kind == "gpu" or (device_kind == "auto" and gpus >= devices)
         self.devices = logical_devices("gpu" if self._cuda else "cpu", devices)
         self._failure: ComputationError | None = None
-        # The setting is the calling thread's own: without it, every worker would use all cores.
-        limit_threads = partial(torch.set_num_threads, self.threads_per_device)
+        limit_threads = partial(_limit_threads, torch, self.threads_per_device)
         limit_threads()
         if self._cuda:
             torch.backends.cudnn.allow_tf32 = False
@@ -201,6 +200,13 @@ class TorchBackend:
 
 def _operands(x: Array, out: Array | None) -> tuple[Array, ...]:
     return (x,) if out is None else (x, out)
+
+
+def _limit_threads(torch: Any, threads: int) -> None:
+    # The setting is the calling thread's own: without it, every worker would use all cores. But a thread's first use of
+    # OpenMP would replace it by what was set last, in any thread; asking for the number counts as first use.
+    torch.get_num_threads()
+    torch.set_num_threads(threads)
 
 
 def _clone(x: Array) -> Array:

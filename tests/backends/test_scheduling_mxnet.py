@@ -70,31 +70,45 @@ def test_operators_with_scratch_memory_run_on_two_devices_at_once(run_python: Ru
     assert max(overlaps) > 0
 
 
-def test_waiting_for_one_device_is_not_waiting_behind_another(run_python: RunPython) -> None:
-    # On cpu(0), where MXNet queues its waits, the light result would be reported after the heavy ones.
-    done = run_python(
-        """
+WAIT_IN_TWO_THREADS = """
 import threading
+import time
 import numpy as np
 import backends
 
 backend = backends.load("mxnet", 2, "cpu", "async", 1)
-heavy, light = (backend.asarray(np.ones((n, n), dtype=np.float32), d) for n, d in zip((1500, 50), backend.devices))
-backend.wait(backend.launch(backend.ops.matmul, light, light))
+first, second = backend.devices
+heavy, other = (backend.asarray(np.full((1500, 1500), 1e-3, dtype=np.float32), device) for device in backend.devices)
+small = backend.asarray(np.ones((50, 50), dtype=np.float32), first)
+backend.wait(backend.copy_to(small, second))
 order = []
-last = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)][-1]
-result = backend.launch(backend.ops.matmul, light, light)
 
 def wait(name, x):
     backend.wait(x)
     order.append(name)
 
-threads = [threading.Thread(target=wait, args=args) for args in (("light", result), ("heavy", last))]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-print(*order)
+def report(**results):
+    threads = [threading.Thread(target=wait, args=item) for item in results.items()]
+    for thread in threads:
+        thread.start()
+        # The next wait is asked for after this one.
+        time.sleep(0.02)
+    for thread in threads:
+        thread.join()
+    print(*order)
+"""
+
+
+def test_waiting_for_one_device_is_not_waiting_behind_another(run_python: RunPython) -> None:
+    # On cpu(0), where MXNet queues its waits, the light result would be reported after the heavy ones.
+    done = run_python(
+        WAIT_IN_TWO_THREADS
+        + """
+heavies = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
+light = other
+for _ in range(3):
+    light = backend.launch(backend.ops.matmul, light, other)
+report(heavy=heavies[-1], light=light)
 """
     )
     assert done.stdout.split() == ["light", "heavy"]
@@ -103,30 +117,10 @@ print(*order)
 def test_a_copy_is_the_destination_s_work(run_python: RunPython) -> None:
     # MXNet's own copy would stand in the source's queue, behind its products.
     done = run_python(
-        """
-import threading
-import numpy as np
-import backends
-
-backend = backends.load("mxnet", 2, "cpu", "async", 1)
-first, second = backend.devices
-heavy = backend.asarray(np.ones((1500, 1500), dtype=np.float32), first)
-small = backend.asarray(np.ones((50, 50), dtype=np.float32), first)
-backend.wait(backend.copy_to(small, second))
-order = []
-last = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)][-1]
-copy = backend.copy_to(small, second)
-
-def wait(name, x):
-    backend.wait(x)
-    order.append(name)
-
-threads = [threading.Thread(target=wait, args=args) for args in (("copy", copy), ("heavy", last))]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-print(*order)
+        WAIT_IN_TWO_THREADS
+        + """
+heavies = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
+report(heavy=heavies[10], copy=backend.copy_to(small, second))
 """
     )
     assert done.stdout.split() == ["copy", "heavy"]

@@ -19,8 +19,12 @@ def torch_backend(require: Callable[[str], None]) -> Backend:
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
+    """Hold work back until it is set; a test that would wait for ever finds it set after a while, and fails."""
     event = threading.Event()
+    timer = threading.Timer(20, event.set)
+    timer.start()
     yield event
+    timer.cancel()
     event.set()
 
 
@@ -38,6 +42,7 @@ def behind(gate: threading.Event) -> Callable[[Array], Array]:
 
 def test_launch_returns_before_the_computation(torch_backend: Backend, gate: threading.Event) -> None:
     y = torch_backend.launch(behind(gate), ones(torch_backend, 0))
+    assert not gate.is_set()
     gate.set()
     assert torch_backend.to_numpy(y).sum() == 2
 
@@ -46,6 +51,7 @@ def test_waiting_for_one_device_is_not_waiting_for_another(torch_backend: Backen
     torch_backend.launch(behind(gate), ones(torch_backend, 0))
     y = torch_backend.launch(torch_backend.ops.add, ones(torch_backend, 1), 1.0)
     assert torch_backend.to_numpy(y).sum() == 4
+    assert not gate.is_set()
 
 
 def test_waiting_for_a_result_is_not_waiting_for_what_was_launched_later(
@@ -54,6 +60,7 @@ def test_waiting_for_a_result_is_not_waiting_for_what_was_launched_later(
     y = torch_backend.launch(torch_backend.ops.add, ones(torch_backend, 0), 1.0)
     torch_backend.launch(behind(gate), ones(torch_backend, 0))
     assert torch_backend.to_numpy(torch_backend.wait(y)).sum() == 4
+    assert not gate.is_set()
 
 
 def test_copies_go_on_while_both_devices_compute(torch_backend: Backend, gate: threading.Event) -> None:
@@ -61,10 +68,11 @@ def test_copies_go_on_while_both_devices_compute(torch_backend: Backend, gate: t
     for device in (0, 1):
         torch_backend.launch(behind(gate), ones(torch_backend, device))
     assert torch_backend.to_numpy(torch_backend.copy_to(x, torch_backend.devices[1])).sum() == 2
+    assert not gate.is_set()
 
 
 def test_a_consuming_allreduce_leaves_pending_copies_alone(torch_backend: Backend, gate: threading.Event) -> None:
-    first, second = torch_backend.devices
+    second = torch_backend.devices[1]
     x, y = ones(torch_backend, 0), ones(torch_backend, 1)
     blocked = torch_backend.copy_to(torch_backend.launch(behind(gate), ones(torch_backend, 1)), second)
     copy = torch_backend.copy_to(x, second)
@@ -75,7 +83,6 @@ def test_a_consuming_allreduce_leaves_pending_copies_alone(torch_backend: Backen
     assert torch_backend.to_numpy(copy).sum() == 2
     assert [torch_backend.to_numpy(total).sum() for total in sums] == [4, 4]
     torch_backend.wait(blocked)
-    assert first != second
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -85,6 +92,9 @@ def test_every_thread_that_computes_keeps_to_its_share_of_cores(
 ) -> None:
     require("torch")
     backend = backends.load("torch", 2, "cpu", engine, threads)
+    if engine == "async":
+        # PyTorch gives a thread that has yet to compute the number that was set last, anywhere.
+        backends.load("torch", 2, "cpu", engine, threads + 1)
     import torch
 
     for device in (0, 1):
