@@ -70,60 +70,47 @@ def test_operators_with_scratch_memory_run_on_two_devices_at_once(run_python: Ru
     assert max(overlaps) > 0
 
 
-WAIT_IN_TWO_THREADS = """
-import threading
-import time
+QUEUE_HEAVY_PRODUCTS = """
 import numpy as np
 import backends
 
 backend = backends.load("mxnet", 2, "cpu", "async", 1)
+import mxnet
 first, second = backend.devices
 heavy, other = (backend.asarray(np.full((1500, 1500), 1e-3, dtype=np.float32), device) for device in backend.devices)
 small = backend.asarray(np.ones((50, 50), dtype=np.float32), first)
 backend.wait(backend.copy_to(small, second))
-order = []
-
-def wait(name, x):
-    backend.wait(x)
-    order.append(name)
-
-def report(**results):
-    threads = [threading.Thread(target=wait, args=item) for item in results.items()]
-    for thread in threads:
-        thread.start()
-        # The next wait is asked for after this one.
-        time.sleep(0.02)
-    for thread in threads:
-        thread.join()
-    print(*order)
+mxnet.profiler.set_config(filename="TRACE", profile_imperative=True)
+mxnet.profiler.set_state("run")
+kept = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
+WORK
+mxnet.profiler.set_state("stop")
+backend.waitall()
+mxnet.profiler.dump()
 """
 
 
-def test_waiting_for_one_device_is_not_waiting_behind_another(run_python: RunPython) -> None:
-    # On cpu(0), where MXNet queues its waits, the light result would be reported after the heavy ones.
-    done = run_python(
-        WAIT_IN_TWO_THREADS
-        + """
-heavies = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
-light = other
-for _ in range(3):
-    light = backend.launch(backend.ops.matmul, light, other)
-report(heavy=heavies[-1], light=light)
-"""
-    )
-    assert done.stdout.split() == ["light", "heavy"]
-
-
-def test_a_copy_is_the_destination_s_work(run_python: RunPython) -> None:
-    # MXNet's own copy would stand in the source's queue, behind its products.
-    done = run_python(
-        WAIT_IN_TWO_THREADS
-        + """
-heavies = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
-report(heavy=heavies[10], copy=backend.copy_to(small, second))
-"""
-    )
-    assert done.stdout.split() == ["copy", "heavy"]
+@pytest.mark.parametrize(
+    ("work", "products"),
+    [
+        # On cpu(0), where MXNet queues its waits, this would be reported after the twenty products.
+        (
+            "backend.wait(backend.launch(backend.ops.matmul, backend.launch(backend.ops.matmul, other, other), other))",
+            2,
+        ),
+        # MXNet's own copy would stand in the source's queue, behind the twenty products.
+        ("backend.wait(backend.copy_to(small, second))", 0),
+    ],
+    ids=["product", "copy"],
+)
+def test_waiting_for_one_device_is_not_waiting_behind_another(
+    run_python: RunPython, tmp_path: Path, work: str, products: int
+) -> None:
+    path = tmp_path / "trace.json"
+    run_python(QUEUE_HEAVY_PRODUCTS.replace("TRACE", str(path)).replace("WORK", work))
+    trace = json.loads(path.read_text())["traceEvents"]
+    done = sum(event.get("name") == "_np_dot" and event["ph"] == "E" for event in trace)
+    assert products <= done < products + 20
 
 
 @pytest.mark.parametrize("threads", [1, 2])
