@@ -6,6 +6,7 @@ per logical device, and a value is a promise. The synchronous engine is plain ea
 On CUDA, PyTorch enqueues by itself: `launch` is `fn(*args)` on either engine.
 """
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 from typing import Any, NoReturn, final
@@ -32,10 +33,7 @@ class TorchBackend:
     def __init__(self, devices: int, device_kind: str, engine: Engine | None, threads_per_device: int | None) -> None:
         self.engine: Engine = engine or "async"
         self.threads_per_device = threads_per_device or max(1, available_cores() // devices)
-        self.settings: Settings = (
-            {"CUDA_LAUNCH_BLOCKING": "1"} if self.engine == "sync" and device_kind != "cpu" else {}
-        )
-        torch = import_framework("torch", self.settings, requirement="torch 2 or later")
+        torch = import_framework("torch", {}, requirement="torch 2 or later")
         from backends import torch_ops
 
         self._torch, self.ops = torch, torch_ops
@@ -45,6 +43,7 @@ class TorchBackend:
             raise BackendError(f"torch finds {gpus} GPUs, fewer than the {devices} asked for: use --device-kind cpu")
         self._cuda = device_kind == "gpu" or (device_kind == "auto" and gpus >= devices)
         self.devices = logical_devices("gpu" if self._cuda else "cpu", devices)
+        self.settings: Settings = self._settle_launch_blocking() if self._cuda else {}
         self._failure: ComputationError | None = None
         limit_threads = partial(_limit_threads, torch, self.threads_per_device)
         limit_threads()
@@ -127,6 +126,8 @@ class TorchBackend:
         )
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        if self._failure:
+            self._refuse()
         first, *others = xs
         if not others:
             return (first,)
@@ -146,6 +147,15 @@ class TorchBackend:
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
         return map_leaves(lambda leaf: leaf.detach().to("cpu", copy=True).numpy(), resolve(x))
+
+    def _settle_launch_blocking(self) -> Settings:
+        # CUDA reads this when it starts, which is not when PyTorch is imported.
+        name, wanted = "CUDA_LAUNCH_BLOCKING", "1" if self.engine == "sync" else "0"
+        found = os.environ.get(name, "0")
+        if found != wanted and self._torch.cuda.is_initialized():
+            raise BackendError(f"CUDA was started with {name}={found}, and this engine needs {wanted}: start afresh")
+        os.environ[name] = wanted
+        return {name: wanted}
 
     def _load(self, x: np.ndarray, device: Device) -> Array:
         if self._cuda:
@@ -189,9 +199,8 @@ class TorchBackend:
         return out
 
     def _fail(self, error: BaseException, place: str) -> NoReturn:
-        self._failure = ComputationError(
-            f"torch on {place}: {type(error).__name__}: {str(error).strip().splitlines()[0]}"
-        )
+        reason = next(iter(str(error).strip().splitlines()), "no reason given")
+        self._failure = ComputationError(f"torch on {place}: {type(error).__name__}: {reason}")
         raise self._failure from error
 
     def _refuse(self) -> NoReturn:

@@ -61,7 +61,7 @@ def public_names(module: ModuleType) -> set[str]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_all_lists_only_what_exists_and_is_sorted(name: str) -> None:
+def test_all_lists_only_what_exists_and_nothing_twice(name: str) -> None:
     module = importlib.import_module(name)
     exported = getattr(module, "__all__", [])
     assert all(hasattr(module, exported_name) for exported_name in exported)
