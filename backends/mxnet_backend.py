@@ -64,7 +64,7 @@ class MXNetBackend:
         try:
             return fn(*args)
         except Exception as error:
-            self._fail(error, "launch")
+            self._fail(error, "at launch")
 
     def wait(self, x: Array) -> Array:
         if self._failure:
@@ -73,7 +73,7 @@ class MXNetBackend:
             try:
                 leaf.wait_to_read()
             except Exception as error:
-                self._fail(error, f"{leaf.ctx.device_type}:{leaf.ctx.device_id}")
+                self._fail(error, f"on {leaf.ctx.device_type}:{leaf.ctx.device_id}")
         return x
 
     def waitall(self) -> None:
@@ -82,7 +82,7 @@ class MXNetBackend:
         try:
             self._mx.npx.waitall()
         except Exception as error:
-            self._fail(error, "some device")
+            self._fail(error, "on some device")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         if self._failure:
@@ -92,7 +92,7 @@ class MXNetBackend:
                 return map_leaves(lambda leaf: self._copy(leaf, self._contexts[device]), x)
             return map_leaves(self._overwrite, out, x)
         except Exception as error:
-            self._fail(error, str(device))
+            self._fail(error, f"on {device}")
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
         return tuple(
@@ -150,7 +150,7 @@ class MXNetBackend:
         return self._mx.np.add(total, near, out=total)
 
     def _fail(self, error: BaseException, place: str) -> NoReturn:
-        self._failure = ComputationError(f"mxnet on {place}: {type(error).__name__}: {_reason(error)}")
+        self._failure = ComputationError(f"mxnet {place}: {type(error).__name__}: {_reason(error)}")
         raise self._failure from error
 
     def _refuse(self) -> NoReturn:

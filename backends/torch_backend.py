@@ -71,7 +71,7 @@ class TorchBackend:
         try:
             return fn(*args)
         except Exception as error:
-            self._fail(error, "launch")
+            self._fail(error, "at launch")
 
     def wait(self, x: Array) -> Array:
         if self._failure:
@@ -84,7 +84,7 @@ class TorchBackend:
                     # The stream, not the tensor: PyTorch has no event per tensor.
                     self._torch.cuda.current_stream(leaf.device).synchronize()
             except Exception as error:
-                self._fail(error, str(leaf.device))
+                self._fail(error, f"on {leaf.device}")
         return x
 
     def waitall(self) -> None:
@@ -96,13 +96,13 @@ class TorchBackend:
                 barrier.result()
             for stream in streams:
                 if stream.error is not None:
-                    self._fail(stream.error, str(stream.device))
+                    self._fail(stream.error, f"on {stream.device}")
         elif self._cuda:
             for device in self.devices:
                 try:
                     self._torch.cuda.synchronize(device.index)
                 except Exception as error:
-                    self._fail(error, str(device))
+                    self._fail(error, f"on {device}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         if self._failure:
@@ -117,7 +117,7 @@ class TorchBackend:
                 return map_leaves(lambda leaf, *outs: self._copy_on_cuda(leaf, device, *outs), *_operands(x, out))
             return _clone(x) if out is None else _overwrite(out, x)
         except Exception as error:
-            self._fail(error, str(device))
+            self._fail(error, f"on {device}")
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
         return tuple(
@@ -200,7 +200,7 @@ class TorchBackend:
 
     def _fail(self, error: BaseException, place: str) -> NoReturn:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
-        self._failure = ComputationError(f"torch on {place}: {type(error).__name__}: {reason}")
+        self._failure = ComputationError(f"torch {place}: {type(error).__name__}: {reason}")
         raise self._failure from error
 
     def _refuse(self) -> NoReturn:

@@ -66,13 +66,6 @@ class Result:
     """Values over steps or epochs: losses, accuracies."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
 
-    def case(self, name: str) -> Case:
-        """Return the case of that name; KeyError where there is none."""
-        for case in self.cases:
-            if case.name == name:
-                return case
-        raise KeyError(name)
-
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
         return _finite(
