@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Device", "DeviceKind", "available_cores", "core_shares", "logical_devices", "on_cores"]
+from backends.errors import BackendError
+
+__all__ = ["Device", "DeviceKind", "available_cores", "choose_devices", "core_shares", "on_cores"]
 
 DeviceKind = Literal["cpu", "gpu"]
 
@@ -22,11 +24,17 @@ class Device:
         return f"{self.kind}:{self.index}"
 
 
-def logical_devices(kind: DeviceKind, count: int) -> tuple[Device, ...]:
-    """Name `count` devices of a kind: `cpu:1` … `cpu:N`, or `gpu:0` … `gpu:N-1`."""
+def choose_devices(framework: str, kind: str, count: int, gpus: int) -> tuple[Device, ...]:
+    """Name `count` devices, `cpu:1` … `cpu:N` or `gpu:0` … `gpu:N-1`, given the number of GPUs that a framework finds.
+
+    `kind` is `cpu`, `gpu`, or `auto`: GPUs where there are enough. Raises BackendError for more GPUs than there are.
+    """
+    if kind == "gpu" and gpus < count:
+        raise BackendError(f"{framework} finds {gpus} GPUs, fewer than the {count} asked for: use --device-kind cpu")
+    if kind != "cpu" and gpus >= count:
+        return tuple(Device("gpu", index) for index in range(count))
     # cpu:0 is left out everywhere because MXNet queues its waits there: a wait would stand behind the work.
-    first = 1 if kind == "cpu" else 0
-    return tuple(Device(kind, first + offset) for offset in range(count))
+    return tuple(Device("cpu", index) for index in range(1, count + 1))
 
 
 def available_cores() -> int:

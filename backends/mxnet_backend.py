@@ -11,9 +11,9 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import Device, available_cores, core_shares, logical_devices, on_cores
+from backends.device import Device, available_cores, choose_devices, core_shares, on_cores
 from backends.environment import Settings, import_framework
-from backends.errors import BackendError, ComputationError
+from backends.errors import ComputationError
 from backends.nested import leaves, map_leaves
 from backends.protocol import Array, Engine, HostArray
 from backends.splitting import row_ranges
@@ -44,10 +44,8 @@ class MXNetBackend:
         self._mx, self.ops = mx, mxnet_ops
         self.version: str = mx.__version__
         gpus: int = mx.context.num_gpus()
-        if device_kind == "gpu" and gpus < devices:
-            raise BackendError(f"mxnet finds {gpus} GPUs, fewer than the {devices} asked for: use --device-kind cpu")
-        self._cuda = device_kind == "gpu" or (device_kind == "auto" and gpus >= devices)
-        self.devices = logical_devices("gpu" if self._cuda else "cpu", devices)
+        self.devices = choose_devices(self.name, device_kind, devices, gpus)
+        self._cuda = self.devices[0].kind == "gpu"
         self._failure: ComputationError | None = None
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
         if self.engine == "async" and not self._cuda:

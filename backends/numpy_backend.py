@@ -11,7 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from backends import numpy_ops
-from backends.device import Device, available_cores, logical_devices
+from backends.device import Device, available_cores, choose_devices
 from backends.environment import Settings
 from backends.errors import BackendError, ComputationError
 from backends.nested import map_leaves
@@ -30,14 +30,12 @@ class NumPyBackend:
     def __init__(self, devices: int, device_kind: str, engine: Engine | None, threads_per_device: int | None) -> None:
         if engine == "async":
             raise BackendError("numpy is the synchronous reference and has no async engine: use --engine sync")
-        if device_kind == "gpu":
-            raise BackendError("numpy finds 0 GPUs: use --device-kind cpu")
         self.engine: Engine = "sync"
         self.threads_per_device = threads_per_device or max(1, available_cores() // devices)
         self.settings: Settings = {}
         self.ops: Ops = numpy_ops
         self.version = np.__version__
-        self.devices = logical_devices("cpu", devices)
+        self.devices = choose_devices(self.name, device_kind, devices, gpus=0)
         self.scheduler = "none: NumPy computes on the calling thread"
         self._failure: ComputationError | None = None
         # NumPy read its environment before anyone could choose a backend, so its BLAS is told now.

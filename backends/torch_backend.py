@@ -13,7 +13,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import Device, available_cores, core_shares, logical_devices
+from backends.device import Device, available_cores, choose_devices, core_shares
 from backends.environment import Settings, import_framework
 from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
@@ -39,10 +39,8 @@ class TorchBackend:
         self._torch, self.ops = torch, torch_ops
         self.version: str = torch.__version__
         gpus: int = torch.cuda.device_count()
-        if device_kind == "gpu" and gpus < devices:
-            raise BackendError(f"torch finds {gpus} GPUs, fewer than the {devices} asked for: use --device-kind cpu")
-        self._cuda = device_kind == "gpu" or (device_kind == "auto" and gpus >= devices)
-        self.devices = logical_devices("gpu" if self._cuda else "cpu", devices)
+        self.devices = choose_devices(self.name, device_kind, devices, gpus)
+        self._cuda = self.devices[0].kind == "gpu"
         self.settings: Settings = self._settle_launch_blocking() if self._cuda else {}
         self._failure: ComputationError | None = None
         limit_threads = partial(_limit_threads, torch, self.threads_per_device)

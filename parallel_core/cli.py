@@ -75,7 +75,7 @@ def run() -> None:
 
 
 def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
-    """Make a command of a function (backend, console, its own options) -> result, with the options that all share."""
+    """Make a command of a function (backend, its own options) -> result, with the options that all share."""
 
     def decorate(measure: Callable[..., Result]) -> click.Command:
         @wraps(measure)

@@ -41,10 +41,6 @@ class CostModel:
         """Predict the seconds of `steps` operations that are each waited for."""
         return steps * (self.t1 + self.t2 + self.t3)
 
-    def backend_is_slower(self, steps: int) -> bool:
-        """Tell whether the book's assumption holds: steps · t2 > (steps − 1) · t1."""
-        return steps * self.t2 > (steps - 1) * self.t1
-
 
 def one(backend: Backend) -> Array:
     """Load the array that is incremented: 1 × 2, as in the book, so that overheads are what is seen."""
