@@ -5,6 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import get_args
 
 from backends.errors import BackendError
+from backends.memory import keep_freed_memory
 from backends.protocol import Backend, Engine
 
 __all__ = ["GROUP", "load", "names"]
@@ -42,6 +43,8 @@ def load(
         raise BackendError(f"unknown engine {engine!r} (known: {', '.join(get_args(Engine))})")
     if threads_per_device is not None and threads_per_device < 1:
         raise BackendError(f"a device needs at least 1 thread, not {threads_per_device}")
+    # For every framework alike, and before it allocates.
+    keep_freed_memory()
     make: Callable[..., Backend] = registered[name].load()
     return make(devices, device_kind, engine, threads_per_device)
 

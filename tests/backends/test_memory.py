@@ -1,0 +1,35 @@
+"""Repetitions find the memory that earlier ones freed: new pages would cost time that nobody asked about."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.conftest import RunPython
+
+COUNT_FAULTS = """
+import resource
+import numpy as np
+import backends
+backend = backends.load({name!r}, devices=1, device_kind="cpu", engine={engine!r}, threads_per_device=1)
+x = backend.asarray(np.ones((480, 480), dtype=np.float32), backend.devices[0])
+
+def products():
+    kept = [backend.launch(backend.ops.matmul, x, x) for _ in range(50)]
+    backend.waitall()
+
+for _ in range(5):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    products()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("numpy", "sync"), ("torch", "sync"), ("torch", "async"), ("mxnet", "sync"), ("mxnet", "async")],
+)
+def test_freed_memory_is_kept(run_python: RunPython, require: Callable[[str], None], name: str, engine: str) -> None:
+    if name != "numpy":
+        require(name)
+    # Fifty results take 11 250 pages.
+    assert int(run_python(COUNT_FAULTS.format(name=name, engine=engine)).stdout) < 1000
