@@ -9,18 +9,7 @@ SAY := printf 'parallel-core: %s\n'
 .PHONY: demo test lint clean
 
 demo: $(READY)
-	@set -e; for backend in mxnet torch; do \
-	  $(BIN)/parallel-core run async --backend $$backend --rounds 3; \
-	done
-	@set -e; for engine in async sync; do for backend in mxnet torch; do \
-	  $(BIN)/parallel-core run parallel --backend $$backend --engine $$engine; \
-	done; done
-	@set -e; for backend in mxnet torch; do \
-	  $(BIN)/parallel-core run overlap --backend $$backend; \
-	done
-	@set -e; for backend in mxnet torch; do \
-	  $(BIN)/parallel-core run data-parallel --backend $$backend --epochs 4; \
-	done
+	$(BIN)/parallel-core compare --quick
 
 # MXNet reads its engine at import, so each engine has a process of its own.
 test: $(READY)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from backends.errors import BackendError
 
-__all__ = ["Device", "DeviceKind", "available_cores", "choose_devices", "core_shares", "on_cores"]
+__all__ = ["Device", "DeviceKind", "available_cores", "choose_devices", "core_numbers", "core_shares", "on_cores"]
 
 DeviceKind = Literal["cpu", "gpu"]
 
@@ -37,9 +37,14 @@ def choose_devices(framework: str, kind: str, count: int, gpus: int) -> tuple[De
     return tuple(Device("cpu", index) for index in range(1, count + 1))
 
 
+def core_numbers() -> list[int]:
+    """List the cores this process may use; empty where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
 def available_cores() -> int:
     """Count the cores this process may use (a container or `taskset` may allow fewer than the machine has)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(core_numbers()) or os.cpu_count() or 1
 
 
 def core_shares(devices: int, threads: int) -> list[set[int]]:
@@ -47,7 +52,7 @@ def core_shares(devices: int, threads: int) -> list[set[int]]:
 
     A worker that the system moves from core to core, or two on one core, would be measured as a slower device.
     """
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    cores = core_numbers()
     if devices * threads > len(cores):
         return [set(cores)] * devices
     return [set(cores[first : first + threads]) for first in range(0, devices * threads, threads)]

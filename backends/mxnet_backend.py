@@ -11,7 +11,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import Device, available_cores, choose_devices, core_shares, on_cores
+from backends.device import Device, available_cores, choose_devices, core_numbers, core_shares, on_cores
 from backends.environment import Settings, import_framework
 from backends.errors import ComputationError
 from backends.nested import leaves, map_leaves
@@ -48,7 +48,9 @@ class MXNetBackend:
         self._cuda = self.devices[0].kind == "gpu"
         self._failure: ComputationError | None = None
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
+        self.cores: Sequence[set[int]] = () if self._cuda else [set(core_numbers())] * devices
         if self.engine == "async" and not self._cuda:
+            self.cores = core_shares(devices, self.threads_per_device)
             self._start_workers()
         self.scheduler = (
             "MXNet's own engine: one queue and one worker per device"
@@ -116,7 +118,7 @@ class MXNetBackend:
         # MXNet starts a context's worker at its first operator, on the cores of the thread that issues it; the worker
         # of cpu(0), which serves every wait, comes first and is left free.
         self._mx.np.zeros((1,), ctx=self._mx.cpu(0)).wait_to_read()
-        for device, cores in zip(self.devices, core_shares(len(self.devices), self.threads_per_device), strict=True):
+        for device, cores in zip(self.devices, self.cores, strict=True):
             with on_cores(cores):
                 self._mx.np.zeros((1,), ctx=self._contexts[device]).wait_to_read()
 

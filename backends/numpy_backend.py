@@ -11,7 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from backends import numpy_ops
-from backends.device import Device, available_cores, choose_devices
+from backends.device import Device, available_cores, choose_devices, core_numbers
 from backends.environment import Settings
 from backends.errors import BackendError, ComputationError
 from backends.nested import map_leaves
@@ -37,6 +37,7 @@ class NumPyBackend:
         self.version = np.__version__
         self.devices = choose_devices(self.name, device_kind, devices, gpus=0)
         self.scheduler = "none: NumPy computes on the calling thread"
+        self.cores: Sequence[set[int]] = [set(core_numbers())] * devices
         self._failure: ComputationError | None = None
         # NumPy read its environment before anyone could choose a backend, so its BLAS is told now.
         threadpool_limits(self.threads_per_device, user_api="blas")

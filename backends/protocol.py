@@ -77,6 +77,8 @@ class Backend(Protocol):
     engine: Engine
     devices: tuple[Device, ...]
     threads_per_device: int
+    cores: Sequence[set[int]]
+    """The cores that each device's work keeps to; empty for GPUs, and where the system does not tell."""
     scheduler: str
     """Who queues the work, in a sentence that a reader of results can use."""
     settings: Settings

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import Device, available_cores, choose_devices, core_shares
+from backends.device import Device, available_cores, choose_devices, core_numbers, core_shares
 from backends.environment import Settings, import_framework
 from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
@@ -45,6 +45,7 @@ class TorchBackend:
         self._failure: ComputationError | None = None
         limit_threads = partial(_limit_threads, torch, self.threads_per_device)
         limit_threads()
+        self.cores: Sequence[set[int]] = () if self._cuda else [set(core_numbers())] * devices
         if self._cuda:
             torch.backends.cudnn.allow_tf32 = False
             self._cuda_copies = {device: torch.cuda.Stream(device.index) for device in self.devices}
@@ -53,7 +54,8 @@ class TorchBackend:
                 ", and CUDA_LAUNCH_BLOCKING waits after every kernel" if self.engine == "sync" else ""
             )
         elif self.engine == "async":
-            shares = dict(zip(self.devices, core_shares(devices, self.threads_per_device), strict=True))
+            self.cores = core_shares(devices, self.threads_per_device)
+            shares = dict(zip(self.devices, self.cores, strict=True))
             self._compute = {d: WorkerStream(d, f"{d} compute", shares[d], limit_threads) for d in self.devices}
             self._copy = {d: WorkerStream(d, f"{d} copy", shares[d], limit_threads) for d in self.devices}
             self.scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"

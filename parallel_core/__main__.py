@@ -7,7 +7,7 @@ from typing import NoReturn
 import click
 
 from backends import BackendError, ComputationError
-from parallel_core.cli import cli
+from parallel_core.command_line import cli
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.interrupt import INTERRUPTED, end_soon_on_interrupt
 

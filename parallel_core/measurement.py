@@ -14,7 +14,10 @@ from humanize import metric
 from backends import Backend
 from parallel_core.result import Case
 
-__all__ = ["Benchmark", "impossible", "interleave", "measure", "relative_error", "uncollected"]
+__all__ = ["LEAST_NOISE", "Benchmark", "impossible", "interleave", "measure", "relative_error", "uncollected"]
+
+LEAST_NOISE = 0.05
+"""A share of a time below which a difference is not called impossible, however quiet the machine seemed."""
 
 Timing = tuple[float, float]
 """Seconds until control returned, and until all was done."""
@@ -84,16 +87,19 @@ def measure(backend: Backend, fn: Callable[[], object]) -> Timing:
 def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: int = 1) -> tuple[Case, ...]:
     """Take every case's timing in turn (A B C, A B C, …), so that a drift of the machine falls on all alike.
 
-    The first `warmups` rounds are not counted.
+    The first `warmups` rounds are not counted; their times are kept apart.
     """
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
     with uncollected():
-        for turn, (name, take) in itertools.product(range(warmups + rounds), cases.items()):
-            timing = take()
-            if turn >= warmups:
-                timings[name].append(timing)
+        for _, (name, take) in itertools.product(range(warmups + rounds), cases.items()):
+            timings[name].append(take())
     return tuple(
-        Case(name, seconds=tuple(done for _, done in taken), dispatch_seconds=tuple(sent for sent, _ in taken))
+        Case(
+            name,
+            seconds=tuple(done for _, done in taken[warmups:]),
+            dispatch_seconds=tuple(sent for sent, _ in taken[warmups:]),
+            warmup_seconds=tuple(done for _, done in taken[:warmups]),
+        )
         for name, taken in timings.items()
     )
 
@@ -101,7 +107,7 @@ def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: 
 def impossible(together: Case, parts: Sequence[Case]) -> str | None:
     """Say why `together` cannot be true where it is faster than its slowest part by more than the noise; else None."""
     slowest = max(parts, key=lambda part: part.median)
-    noise = max(slowest.spread, together.spread, 0.05)
+    noise = max(slowest.spread, together.spread, LEAST_NOISE)
     if together.median < slowest.median * (1 - noise):
         return (
             f"{together.name!r} took {together.median:.3g} s, less than its part {slowest.name!r} alone "

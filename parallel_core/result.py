@@ -1,9 +1,10 @@
 """What an experiment returns: frozen values, and the JSON object whose keys are a public interface."""
 
+import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from backends import Backend
 from parallel_core.machine import describe_machine
@@ -17,12 +18,16 @@ SCHEMA = 1
 class Case:
     """One thing that was timed, several times.
 
-    `seconds` are times until all was done, `dispatch_seconds` until control returned to Python.
+    `seconds` are times until all was done, `dispatch_seconds` until control returned to Python. `warmup_seconds` are
+    of the first repetitions, which are not counted. `parts` names the cases whose work is all contained in this one:
+    it cannot be faster than the slowest of them.
     """
 
     name: str
     seconds: tuple[float, ...]
     dispatch_seconds: tuple[float, ...]
+    warmup_seconds: tuple[float, ...] = ()
+    parts: tuple[str, ...] = ()
 
     @property
     def median(self) -> float:
@@ -41,7 +46,24 @@ class Case:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a result's `cases`."""
-        return {"name": self.name, "seconds": list(self.seconds), "dispatch_seconds": list(self.dispatch_seconds)}
+        return {
+            "name": self.name,
+            "seconds": list(self.seconds),
+            "dispatch_seconds": list(self.dispatch_seconds),
+            "warmup_seconds": list(self.warmup_seconds),
+            "parts": list(self.parts),
+        }
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Self:
+        """Read what `as_json` returned; raises KeyError and TypeError for anything else."""
+        return cls(
+            str(read["name"]),
+            _floats(read["seconds"]),
+            _floats(read["dispatch_seconds"]),
+            _floats(read.get("warmup_seconds", ())),
+            tuple(str(part) for part in read.get("parts", ())),
+        )
 
 
 @dataclass(frozen=True)
@@ -86,6 +108,26 @@ class Result:
             }
         )
 
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Self:
+        """Read what `as_json` returned; raises KeyError and TypeError for anything else."""
+        if read["schema"] != SCHEMA:
+            raise KeyError(f"a result of schema {read['schema']}, where {SCHEMA} is known")
+        return cls(
+            experiment=str(read["experiment"]),
+            backend=dict(read["backend"]),
+            parameters=dict(read["parameters"]),
+            cases=tuple(Case.from_json(case) for case in read["cases"]),
+            metrics=dict(zip(read["metrics"], _floats(read["metrics"].values()), strict=True)),
+            checks=dict(zip(read["checks"], _floats(read["checks"].values()), strict=True)),
+            explanation=str(read["explanation"]),
+            notes=tuple(read["notes"]),
+            problems=tuple(read["problems"]),
+            data=read["data"],
+            series={name: _floats(values) for name, values in read["series"].items()},
+            environment=dict(read["environment"]),
+        )
+
 
 def describe_backend(backend: Backend) -> dict[str, Any]:
     """Return the object that stands under a result's `backend`."""
@@ -95,9 +137,14 @@ def describe_backend(backend: Backend) -> dict[str, Any]:
         "engine": backend.engine,
         "devices": [str(device) for device in backend.devices],
         "threads_per_device": backend.threads_per_device,
+        "cores": [sorted(cores) for cores in backend.cores],
         "scheduler": backend.scheduler,
         "settings": dict(backend.settings),
     }
+
+
+def _floats(values: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(math.nan if value is None else float(value) for value in values)
 
 
 def _finite(value: Any) -> Any:
@@ -106,6 +153,6 @@ def _finite(value: Any) -> Any:
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

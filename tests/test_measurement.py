@@ -10,7 +10,7 @@ from parallel_core.measurement import Benchmark, impossible, interleave, measure
 from parallel_core.result import Case
 
 
-def test_rounds_are_interleaved_and_warm_ups_not_counted() -> None:
+def test_rounds_are_interleaved_and_warm_ups_kept_apart() -> None:
     order: list[str] = []
 
     def take(name: str) -> tuple[float, float]:
@@ -19,8 +19,8 @@ def test_rounds_are_interleaved_and_warm_ups_not_counted() -> None:
 
     first, second = interleave({"a": lambda: take("a"), "b": lambda: take("b")}, rounds=2, warmups=1)
     assert order == ["a", "b"] * 3
-    assert first == Case("a", seconds=(3.5, 5.5), dispatch_seconds=(3, 5))
-    assert second == Case("b", seconds=(4.5, 6.5), dispatch_seconds=(4, 6))
+    assert first == Case("a", seconds=(3.5, 5.5), dispatch_seconds=(3, 5), warmup_seconds=(1.5,))
+    assert second == Case("b", seconds=(4.5, 6.5), dispatch_seconds=(4, 6), warmup_seconds=(2.5,))
     assert (first.median, first.dispatch_median) == (4.5, 4)
     assert first.spread == pytest.approx(1 / 4.5)
 

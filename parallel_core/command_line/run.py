@@ -1,7 +1,6 @@
-"""The command line: options in, a result out. It decides nothing about experiments."""
+"""`parallel-core run`: options in, a result out. It decides nothing about experiments."""
 
 import json
-import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -13,16 +12,16 @@ from rich.console import Console
 import backends
 from backends import Backend
 from parallel_core import experiments, files
+from parallel_core.command_line import options
 from parallel_core.dataset import load_fashion_mnist
 from parallel_core.errors import MeasurementError
 from parallel_core.learning_curve import check_plotting, draw_learning_curve
 from parallel_core.result import Result
-from parallel_core.terminal import show, training_progress
+from parallel_core.terminal.result import show
+from parallel_core.terminal.training_progress import training_progress
 from parallel_core.training import Settings
 
-__all__ = ["cli"]
-
-POSITIVE = click.IntRange(min=1)
+__all__ = ["run"]
 
 
 class ExperimentGroup(click.Group):
@@ -37,39 +36,7 @@ class ExperimentGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class LearningRate(click.ParamType[float]):
-    """A positive number, neither NaN nor infinite."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number, or fail with a line that names the value."""
-        try:
-            rate = float(value)
-        except ValueError:
-            rate = math.nan
-        if not (math.isfinite(rate) and rate > 0):
-            self.fail(f"{value!r} is not a positive number", param, ctx)
-        return rate
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="parallel-core", prog_name="parallel-core")
-def cli() -> None:
-    """See how deep-learning frameworks schedule work: the same experiments on MXNet, PyTorch and NumPy."""
-
-
-@cli.command("list")
-def list_all() -> None:
-    """List the experiments by the book's chapter, and the backends."""
-    for chapter, questions in experiments.CHAPTERS.items():
-        click.echo(chapter)
-        for name, question in questions.items():
-            click.echo(f"  {name:<15}{question}")
-    click.echo(f"Backends: {', '.join(backends.names())}")
-
-
-@cli.group(cls=ExperimentGroup)
+@click.group("run", cls=ExperimentGroup)
 def run() -> None:
     """Run one experiment on one backend."""
 
@@ -86,14 +53,14 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             device_kind: str,
             threads: int | None,
             json_path: Path | None,
-            **options: Any,
+            **own: Any,
         ) -> None:
             if json_path is not None:
                 files.check_writable(json_path)
             # Standard output belongs to the JSON where it goes there.
             console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
             loaded = backends.load(backend, devices, device_kind, engine, threads)
-            result = measure(loaded, **options)
+            result = measure(loaded, **own)
             show(result, console)
             if json_path is not None:
                 text = json.dumps(result.as_json(), indent=1, ensure_ascii=False) + "\n"
@@ -104,53 +71,56 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
         shared = (
             click.option("--backend", required=True, metavar="NAME", help="mxnet, torch, numpy, or one of a plug-in."),
             click.option("--engine", metavar="async|sync", help="Default: async where the backend has it."),
-            click.option("--devices", type=POSITIVE, default=2, show_default=True, help="Logical devices."),
-            click.option("--device-kind", default="auto", metavar="auto|cpu|gpu", show_default=True),
-            click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: cores / devices."),
-            click.option("--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="- for stdout."),
+            options.devices,
+            options.device_kind,
+            options.threads,
+            options.json_file,
         )
         decorated: Any = command
         for option in reversed(shared):
             decorated = option(decorated)
-        return run.command(name)(decorated)
+        return run.command(name, help=experiments.EXPERIMENTS[name].question)(decorated)
 
     return decorate
 
 
-ROUNDS = click.option("--rounds", type=POSITIVE, default=5, show_default=True, help="How often everything is timed.")
+ROUNDS = click.option(
+    "--rounds", type=options.POSITIVE, default=5, show_default=True, help="How often everything is timed."
+)
 
 
 @experiment("async")
-@click.option("--size", type=POSITIVE, default=1000, show_default=True, help="Side of the matrices.")
-@click.option("--steps", type=POSITIVE, default=10_000, show_default=True, help="Number of increments.")
+@click.option("--size", type=options.POSITIVE, default=1000, show_default=True, help="Side of the matrices.")
+@click.option("--steps", type=options.POSITIVE, default=10_000, show_default=True, help="Number of increments.")
 @ROUNDS
 def run_async(backend: Backend, size: int, steps: int, rounds: int) -> Result:
-    """When does control return, what does waiting wait for, and what does it cost?"""
     return experiments.run_async(backend, size, steps, rounds)
 
 
 @experiment("parallel")
-@click.option("--size", type=POSITIVE, help="Side of the matrices. Default: chosen for runs of about 0.2 s.")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen for runs of about 0.2 s.")
 @ROUNDS
 def run_parallel(backend: Backend, size: int | None, rounds: int) -> Result:
-    """Do two devices work at the same time when nobody tells them to?"""
     return experiments.run_parallel(backend, size, rounds)
 
 
 @experiment("overlap")
-@click.option("--size", type=POSITIVE, help="Side of the matrices. Default: chosen.")
-@click.option("--copies", type=POSITIVE, help="Copies of each result. Default: so many that copying takes as long.")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen.")
+@click.option(
+    "--copies", type=options.POSITIVE, help="Copies of each result. Default: so many that copying takes as long."
+)
 @ROUNDS
 def run_overlap(backend: Backend, size: int | None, copies: int | None, rounds: int) -> Result:
-    """Can results travel to another device while the next ones are computed?"""
     return experiments.run_overlap(backend, size, copies, rounds)
 
 
 @experiment("data-parallel")
-@click.option("--epochs", type=POSITIVE, default=Settings.epochs, show_default=True)
-@click.option("--batch-size", type=POSITIVE, default=Settings.batch_size, show_default=True, help="Over all devices.")
-@click.option("--lr", type=LearningRate(), default=Settings.learning_rate, show_default=True, help="Learning rate.")
-@click.option("--limit", type=POSITIVE, help="Batches an epoch. Default: all.")
+@click.option("--epochs", type=options.POSITIVE, default=Settings.epochs, show_default=True)
+@click.option(
+    "--batch-size", type=options.POSITIVE, default=Settings.batch_size, show_default=True, help="Over all devices."
+)
+@click.option("--lr", type=options.Number(), default=Settings.learning_rate, show_default=True, help="Learning rate.")
+@click.option("--limit", type=options.POSITIVE, help="Batches an epoch. Default: all.")
 @click.option("--seed", type=click.IntRange(min=0), default=Settings.seed, show_default=True)
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), metavar="FILE", help="Learning curve, PNG.")
@@ -164,7 +134,6 @@ def run_data_parallel(
     data_dir: Path | None,
     plot_path: Path | None,
 ) -> Result:
-    """Train LeNet on Fashion-MNIST, each batch divided over the devices."""
     if plot_path is not None:
         check_plotting()
         files.check_writable(plot_path)

@@ -4,6 +4,7 @@ Book: Dive into Deep Learning, "Automatic Parallelism". The same 50 products run
 the other and then on all; nothing but the missing wait in between says that they may overlap.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from backends import Array, Backend
@@ -42,6 +43,7 @@ def run(backend: Backend, size: int | None = None, rounds: int = 7) -> Result:
         for device, x in zip(backend.devices, matrices, strict=True)
     }
     *parts, together = interleave({**alone, "on all together": lambda: measure(backend, run_all)}, rounds)
+    together = replace(together, parts=tuple(part.name for part in parts))
 
     source = backend.to_numpy(matrices[0])
     error = max(relative_error(backend.to_numpy(made[-1]), source @ source) for made in run_all())

@@ -1,19 +1,14 @@
-"""What a person sees in the terminal: tables of results, a progress bar, epoch by epoch."""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
+"""What a person sees of a result: its timings, its figures and what they mean."""
 
 from humanize import metric, naturalsize
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
 from parallel_core.result import Result
-from parallel_core.training import Epoch
+from parallel_core.wording import figure
 
-__all__ = ["TrainingProgress", "show", "training_progress"]
+__all__ = ["quantity", "show"]
 
 
 def show(result: Result, console: Console) -> None:
@@ -68,45 +63,4 @@ def quantity(name: str, value: float) -> str:
         return metric(value, "s")
     if "bytes" in name:
         return naturalsize(value)
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-class ImagesPerSecond(ProgressColumn):
-    """The speed of a task that counts images."""
-
-    def render(self, task: Task) -> Text:
-        """Return the speed as text."""
-        return Text(f"{task.speed:,.0f} images/s" if task.speed else "")
-
-
-class TrainingProgress:
-    """A progress bar over all epochs, with a line for each epoch that is done."""
-
-    def __init__(self, progress: Progress, epochs: int, images: int) -> None:
-        self._progress, self._epochs = progress, epochs
-        self._task = progress.add_task("epoch 1", total=epochs * images)
-
-    def on_batch(self, epoch: int, images: int) -> None:
-        """Advance by a batch's images."""
-        self._progress.update(self._task, advance=images, description=f"epoch {epoch} of {self._epochs}")
-
-    def on_epoch(self, epoch: Epoch) -> None:
-        """Print an epoch's numbers above the bar."""
-        self._progress.console.print(
-            f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy {epoch.accuracy:.3f}, "
-            f"{epoch.images / epoch.seconds:,.0f} images/s"
-        )
-
-
-@contextmanager
-def training_progress(console: Console, epochs: int, images: int) -> Iterator[TrainingProgress]:
-    """Show a progress bar on a console; `images` is their number in an epoch."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        ImagesPerSecond(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield TrainingProgress(progress, epochs, images)
+    return figure(value)

@@ -78,13 +78,9 @@ def time_increments(backend: Backend, steps: int, rounds: int) -> tuple[tuple[Ca
     x = one(backend)
     each, once, single = interleave(
         {
-            f"{steps} increments, waiting each time": partial(
-                measure, backend, partial(increment_and_wait, backend, x, steps)
-            ),
-            f"{steps} increments, waiting once": partial(measure, backend, partial(increment, backend, x, steps)),
-            f"{steps} increments in one launch": partial(
-                measure, backend, partial(increment_in_one_launch, backend, x, steps)
-            ),
+            "increments, waiting each time": partial(measure, backend, partial(increment_and_wait, backend, x, steps)),
+            "increments, waiting once": partial(measure, backend, partial(increment, backend, x, steps)),
+            "increments in one launch": partial(measure, backend, partial(increment_in_one_launch, backend, x, steps)),
         },
         rounds,
     )

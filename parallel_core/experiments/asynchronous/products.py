@@ -32,7 +32,7 @@ def compare_with_numpy(backend: Backend, reference: Backend, size: int, rounds: 
     in_numpy, in_backend = interleave(
         {
             "10 products in NumPy": partial(measure, reference, partial(multiply, reference, drawn)),
-            f"10 products in {backend.name}": partial(measure, backend, partial(multiply, backend, loaded)),
+            "10 products": partial(measure, backend, partial(multiply, backend, loaded)),
         },
         rounds,
     )

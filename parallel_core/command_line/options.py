@@ -1,0 +1,55 @@
+"""Options that several commands share, and the kinds of values they take."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["POSITIVE", "Names", "Number", "device_kind", "devices", "json_file", "threads"]
+
+POSITIVE = click.IntRange(min=1)
+
+
+class Number(click.ParamType[float]):
+    """A positive number, neither NaN nor infinite."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number, or fail with a line that names the value."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not (math.isfinite(number) and number > 0):
+            self.fail(f"{value!r} is not a positive number", param, ctx)
+        return number
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them, each one known and none twice."""
+
+    name = "names"
+
+    def __init__(self, what: str, known: Callable[[], tuple[str, ...]]) -> None:
+        self.what, self.known = what, known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return the names, or fail with a line that says which one is wrong."""
+        names = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
+        for name in names:
+            if name not in self.known():
+                self.fail(f"unknown {self.what} {name!r} (known: {', '.join(self.known())})", param, ctx)
+        if len(set(names)) < len(names):
+            self.fail(f"{value!r} names one {self.what} twice", param, ctx)
+        return names
+
+
+devices = click.option("--devices", type=POSITIVE, default=2, show_default=True, help="Logical devices.")
+device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="auto", show_default=True)
+threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: cores / devices.")
+json_file = click.option(
+    "--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="- for standard output."
+)

@@ -1,0 +1,147 @@
+"""What is compared: cells, each one experiment on one backend and engine, and what their processes gave."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from parallel_core.result import Case, Result
+
+__all__ = ["Cell", "Comparison", "Failure", "Measured"]
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment on one backend and engine. `str(cell)` is `overlap on torch async`."""
+
+    experiment: str
+    backend: str
+    engine: str
+
+    @property
+    def side(self) -> str:
+        """The framework and engine, as a table's row names them: `torch async`."""
+        return f"{self.backend} {self.engine}"
+
+    def __str__(self) -> str:
+        return f"{self.experiment} on {self.side}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A process that gave no result, and why. A refusal, unlike a failure, would be the same in every round."""
+
+    round: int
+    reason: str
+    refused: bool
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that a cell's processes gave, in the order of the rounds."""
+
+    cell: Cell
+    results: tuple[Result, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def valid(self) -> tuple[Result, ...]:
+        """The results without problems: only these are counted."""
+        return tuple(result for result in self.results if not result.problems)
+
+    @property
+    def case_names(self) -> tuple[str, ...]:
+        """The cases' names, in the experiment's order."""
+        return tuple(case.name for case in self.valid[0].cases) if self.valid else ()
+
+    def cases(self, name: str) -> tuple[Case, ...]:
+        """Return one case of every valid process."""
+        return tuple(case for result in self.valid for case in result.cases if case.name == name)
+
+    def medians(self, case: str) -> tuple[float, ...]:
+        """Return the median time of a case in every valid process, in seconds."""
+        return tuple(found.median for found in self.cases(case))
+
+    def metric(self, name: str) -> tuple[float, ...]:
+        """Return a metric of every valid process that has it as a number."""
+        found = (result.metrics.get(name, math.nan) for result in self.valid)
+        return tuple(value for value in found if math.isfinite(value))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that stands in a comparison's `cells`."""
+        return {
+            "experiment": self.cell.experiment,
+            "backend": self.cell.backend,
+            "engine": self.cell.engine,
+            "results": [result.as_json() for result in self.results],
+            "failures": [
+                {"round": failure.round, "reason": failure.reason, "refused": failure.refused}
+                for failure in self.failures
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Self:
+        """Read what `as_json` returned; raises KeyError and TypeError for anything else."""
+        return cls(
+            Cell(read["experiment"], read["backend"], read["engine"]),
+            tuple(Result.from_json(result) for result in read["results"]),
+            tuple(Failure(found["round"], found["reason"], found["refused"]) for found in read["failures"]),
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A whole comparison: what was asked for and what every cell gave."""
+
+    rounds: int
+    quick: bool
+    command: str
+    utc: str
+    machine: Mapping[str, Any]
+    cells: tuple[Measured, ...]
+    seconds: float = 0.0
+    """How long it took."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Devices, their kind, threads, deadline in seconds and interpreters, as they were asked for."""
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        """The experiments, in the order in which they were run."""
+        return tuple(dict.fromkeys(measured.cell.experiment for measured in self.cells))
+
+    def of(self, experiment: str) -> tuple[Measured, ...]:
+        """Return an experiment's cells."""
+        return tuple(measured for measured in self.cells if measured.cell.experiment == experiment)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `comparison.json` holds."""
+        return {
+            "schema": SCHEMA,
+            "rounds": self.rounds,
+            "quick": self.quick,
+            "command": self.command,
+            "utc": self.utc,
+            "seconds": self.seconds,
+            "options": dict(self.options),
+            "machine": dict(self.machine),
+            "cells": [measured.as_json() for measured in self.cells],
+        }
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Self:
+        """Read what `as_json` returned; raises KeyError and TypeError for anything else."""
+        if read["schema"] != SCHEMA:
+            raise KeyError(f"a comparison of schema {read['schema']}, where {SCHEMA} is known")
+        return cls(
+            rounds=int(read["rounds"]),
+            quick=bool(read["quick"]),
+            command=str(read["command"]),
+            utc=str(read["utc"]),
+            machine=dict(read["machine"]),
+            cells=tuple(Measured.from_json(cell) for cell in read["cells"]),
+            seconds=float(read["seconds"]),
+            options=dict(read["options"]),
+        )

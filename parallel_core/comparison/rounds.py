@@ -1,0 +1,186 @@
+"""Run every cell in fresh processes, in interleaved rounds (A B C D, A B C D, …), and go on when one fails."""
+
+import datetime
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any
+
+from backends.device import available_cores, core_numbers
+from parallel_core.comparison.cells import Cell, Comparison, Failure, Measured
+from parallel_core.comparison.supervisor import Outcome, supervise
+from parallel_core.experiments.catalogue import Experiment, Mode
+from parallel_core.machine import describe_machine
+from parallel_core.result import Result
+
+__all__ = ["CALIBRATION", "Plan", "Run", "compare"]
+
+CALIBRATION = 0
+"""The number of the round that is not counted, in which one process an experiment chooses sizes for all."""
+REFUSED = 2
+"""The exit status of a run whose request cannot be met: a framework that is missing, say."""
+PATIENCE = 2
+"""So many processes of a cell may fail before it is left alone."""
+MAKE_UP_ROUNDS = 2
+"""So many rounds more are run with the cells in which processes failed or gave invalid results."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be compared, and how."""
+
+    experiments: tuple[Experiment, ...]
+    backends: tuple[str, ...]
+    engines: tuple[str, ...]
+    interpreters: Mapping[str, str]
+    """The Python that runs each backend."""
+    rounds: int = 5
+    mode: Mode = "full"
+    devices: int = 2
+    device_kind: str = "auto"
+    threads: int | None = None
+    deadline: float = 600.0
+    """Seconds that a process may take."""
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Calibrated parameters by experiment, where they are given and not to be chosen."""
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells, in the order of a round: an experiment's cells are neighbours in time."""
+        return tuple(
+            Cell(experiment.name, backend, engine)
+            for experiment in self.experiments
+            for backend in self.backends
+            for engine in self.engines
+        )
+
+    @property
+    def cores(self) -> set[int]:
+        """The cores that every process is kept to; empty where none can be chosen."""
+        wanted = self.devices * (self.threads or max(1, available_cores() // self.devices))
+        return set(core_numbers()[:wanted])
+
+    def experiment(self, cell: Cell) -> Experiment:
+        """Return a cell's experiment."""
+        return next(experiment for experiment in self.experiments if experiment.name == cell.experiment)
+
+    def to_calibrate(self, cell: Cell) -> tuple[str, ...]:
+        """Return the parameters of a cell that a first process is to choose: those that no option fixes."""
+        experiment = self.experiment(cell)
+        return tuple(name for name in experiment.calibrated if name not in experiment.options.get(self.mode, {}))
+
+    def command(self, cell: Cell, calibrated: Mapping[str, Any]) -> list[str]:
+        """Return the command that runs a cell once and writes its result to standard output."""
+        threads = {} if self.threads is None else {"threads": self.threads}
+        options = {
+            "backend": cell.backend,
+            "engine": cell.engine,
+            "devices": self.devices,
+            "device-kind": self.device_kind,
+            **threads,
+            **self.experiment(cell).options.get(self.mode, {}),
+            **calibrated,
+            "json": "-",
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        return [self.interpreters[cell.backend], "-m", "parallel_core", "run", cell.experiment, *words]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A process that is about to start, as a progress display needs it."""
+
+    cell: Cell
+    round: int
+    left: int
+    """Runs that are still to be made, this one included."""
+
+
+async def compare(
+    plan: Plan, command: str, on_run: Callable[[Run], object], keep: Callable[[Comparison], object]
+) -> Comparison:
+    """Run the plan and return what came of it.
+
+    `command` is how it was asked for. `on_run` is called before every process, and `keep` with all that is there
+    after every process, so that nothing is lost when the next one is interrupted. A cell that fails is a row with its
+    reason; its other rounds, and the other cells, go on.
+    """
+    started = monotonic()
+    cells = {cell: Measured(cell) for cell in plan.cells}
+    calibrated = dict(plan.sizes)
+    comparison = Comparison(
+        rounds=plan.rounds,
+        quick=plan.mode == "quick",
+        command=command,
+        utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        machine=describe_machine(),
+        cells=tuple(cells.values()),
+        options={
+            "devices": plan.devices,
+            "device_kind": plan.device_kind,
+            "threads": plan.threads,
+            "cores": sorted(plan.cores),
+            "deadline_seconds": plan.deadline,
+            "interpreters": dict(plan.interpreters),
+        },
+    )
+    for turn in range(CALIBRATION, plan.rounds + MAKE_UP_ROUNDS + 1):
+        for cell in plan.cells:
+            if not is_due(plan, cells[cell], calibrated, turn):
+                continue
+            on_run(Run(cell, turn, runs_left(plan, cells, calibrated, cell, turn)))
+            found = await run_once(plan, cell, calibrated.get(cell.experiment, {}), turn)
+            if isinstance(found, Failure):
+                cells[cell] = replace(cells[cell], failures=(*cells[cell].failures, found))
+            else:
+                chosen = {name: found.parameters[name] for name in plan.to_calibrate(cell)}
+                calibrated.setdefault(cell.experiment, chosen)
+                if turn != CALIBRATION:
+                    cells[cell] = replace(cells[cell], results=(*cells[cell].results, found))
+            comparison = replace(comparison, cells=tuple(cells.values()), seconds=monotonic() - started)
+            keep(comparison)
+    return comparison
+
+
+async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: int) -> Result | Failure:
+    """Run a cell's process once."""
+    try:
+        outcome = await supervise(plan.command(cell, calibrated), plan.deadline, plan.cores)
+    except OSError as error:
+        return Failure(turn, f"{plan.interpreters[cell.backend]} cannot be started: {error.strerror}", refused=True)
+    return understand(outcome, turn, plan.deadline)
+
+
+def understand(outcome: Outcome, turn: int, deadline: float) -> Result | Failure:
+    """Read a process's result, or its reason for giving none; a result with problems is a result."""
+    if outcome.status in (0, 1) and not outcome.timed_out:
+        try:
+            return Result.from_json(json.loads(outcome.output))
+        except (ValueError, KeyError, TypeError):
+            if not outcome.errors.strip():
+                return Failure(turn, "gave a result that cannot be read", refused=False)
+    return Failure(turn, outcome.reason(deadline), refused=outcome.status == REFUSED)
+
+
+def is_due(plan: Plan, measured: Measured, calibrated: Mapping[str, Any], turn: int) -> bool:
+    """Tell whether a cell is run in a round: in every one, and after them to make up for invalid and failed runs."""
+    if given_up(measured):
+        return False
+    if turn == CALIBRATION:
+        return bool(plan.to_calibrate(measured.cell)) and measured.cell.experiment not in calibrated
+    return turn <= plan.rounds or len(measured.valid) < plan.rounds
+
+
+def given_up(measured: Measured) -> bool:
+    """Tell whether a cell is not worth another process."""
+    return len(measured.failures) >= PATIENCE or any(failure.refused for failure in measured.failures)
+
+
+def runs_left(plan: Plan, cells: Mapping[Cell, Measured], calibrated: Mapping[str, Any], now: Cell, turn: int) -> int:
+    """Count the processes that are still to be run if none of them fails, the one of `now` included."""
+    rest = plan.cells[plan.cells.index(now) :]
+    due = [cell for cell in rest if is_due(plan, cells[cell], calibrated, turn)]
+    # One process calibrates for all cells of its experiment.
+    this_round = len({cell.experiment for cell in due} if turn == CALIBRATION else due)
+    return this_round + max(0, plan.rounds - turn) * sum(not given_up(measured) for measured in cells.values())

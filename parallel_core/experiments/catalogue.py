@@ -1,0 +1,76 @@
+"""The experiments by the book's chapter: what each asks, and how a comparison runs it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+__all__ = ["EXPERIMENTS", "Experiment", "Mode"]
+
+Mode = Literal["full", "quick"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment as the command line, a comparison and a report know it."""
+
+    name: str
+    chapter: str
+    question: str
+    case: str
+    """The case whose times a comparison sets side by side first."""
+    metric: str
+    """The figure that answers the question."""
+    queued_case: str
+    """The case that shows best how far control returns before all is done."""
+    calibrated: tuple[str, ...] = ()
+    """Parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
+    options: Mapping[Mode, Mapping[str, int]] = field(default_factory=dict)
+    """The options that a comparison runs it with, in full and with --quick."""
+
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+    {
+        experiment.name: experiment
+        for experiment in (
+            Experiment(
+                name="async",
+                chapter="Asynchronous Computation",
+                question="When does control return, what does waiting wait for, and what does it cost?",
+                case="increments, waiting once",
+                metric="dispatch_fraction",
+                queued_case="10 products",
+                options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500, "steps": 2000}},
+            ),
+            Experiment(
+                name="parallel",
+                chapter="Automatic Parallelism",
+                question="Do two devices work at the same time when nobody tells them to?",
+                case="on all together",
+                metric="parallel_speedup",
+                queued_case="on all together",
+                calibrated=("size",),
+                options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
+            ),
+            Experiment(
+                name="overlap",
+                chapter="Automatic Parallelism",
+                question="Can results travel to another device while the next ones are computed?",
+                case="run and copy together",
+                metric="overlap_efficiency",
+                queued_case="run",
+                calibrated=("size", "copies"),
+                options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 500}},
+            ),
+            Experiment(
+                name="data-parallel",
+                chapter="Training on Multiple GPUs",
+                question="How fast does LeNet train from scratch when each batch is divided over the devices?",
+                case="training, an epoch",
+                metric="images_per_second",
+                queued_case="training, an epoch",
+                options={"full": {"epochs": 3}, "quick": {"epochs": 1, "limit": 60}},
+            ),
+        )
+    }
+)

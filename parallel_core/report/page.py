@@ -1,0 +1,109 @@
+"""Put a comparison, its charts and the backends' code into one self-contained page."""
+
+import re
+from functools import partial
+from typing import Any
+
+from humanize import metric, naturalsize, precisedelta
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.io import to_html
+from plotly.offline import get_plotlyjs
+from pygments.formatters import HtmlFormatter
+
+from parallel_core.comparison.answers import answer, answers
+from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.summary import Row, rows
+from parallel_core.experiments.catalogue import EXPERIMENTS
+from parallel_core.report import charts
+from parallel_core.report.verbs import verbs
+from parallel_core.wording import with_bounds
+
+__all__ = ["render"]
+
+CHART_OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
+
+
+def render(comparison: Comparison) -> str:
+    """Return the report as HTML."""
+    environment = Environment(
+        loader=PackageLoader("parallel_core.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["seconds"] = partial(metric, unit="s")
+    environment.filters["bounds"] = with_bounds
+    environment.filters["prose"] = prose
+    backends = tuple(dict.fromkeys(measured.cell.backend for measured in comparison.cells))
+    return environment.get_template("page.html.jinja").render(
+        comparison=comparison,
+        took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
+        memory=naturalsize(comparison.machine["memory_bytes"]),
+        answer=answer(comparison),
+        table=[row for experiment in comparison.experiments for row in rows(comparison, experiment)],
+        experiments=[section(comparison, experiment) for experiment in comparison.experiments],
+        dispatch=chart(charts.dispatch(comparison), "dispatch"),
+        cost_model=chart(charts.cost_model(comparison), "cost-model"),
+        learning=chart(charts.learning(comparison), "learning"),
+        data=charts.training_data(comparison),
+        agreement=charts.largest_loss_difference(comparison),
+        backends=backends,
+        verbs=verbs(backends),
+        catalogue=EXPERIMENTS,
+        style=resource(environment, "page.css"),
+        script=resource(environment, "page.js"),
+        light_code=Markup(HtmlFormatter(style="friendly").get_style_defs(".code")),
+        dark_code=Markup(HtmlFormatter(style="github-dark").get_style_defs(".code")),
+        plotly=Markup(get_plotlyjs()),
+    )
+
+
+def section(comparison: Comparison, experiment: str) -> dict[str, Any]:
+    """Return what the page shows of one experiment."""
+    found = rows(comparison, experiment)
+    return {
+        "described": EXPERIMENTS[experiment],
+        "answers": answers(comparison, experiment),
+        "explanations": [(row.measured.cell.side, explanation(row)) for row in found if row.time],
+        "against": [(row.measured.cell.side, told) for row in found for told in (row.reason, *row.warnings) if told],
+        "figure": chart(charts.figures(comparison, experiment), f"figure-{experiment}"),
+        "times": chart(charts.times(comparison, experiment), f"times-{experiment}"),
+        "parameters": next((dict(row.measured.valid[0].parameters) for row in found if row.time), {}),
+    }
+
+
+def explanation(row: Row) -> str:
+    """Return what the process in the middle of a cell's figures said of itself."""
+    name = EXPERIMENTS[row.measured.cell.experiment].metric
+    ordered = sorted(row.measured.valid, key=lambda result: result.metrics.get(name, 0.0))
+    return ordered[len(ordered) // 2].explanation
+
+
+def chart(drawn: Any, name: str) -> Markup | None:
+    """Return a chart as HTML; None where there was nothing to draw."""
+    if drawn is None:
+        return None
+    html = to_html(
+        drawn,
+        config=CHART_OPTIONS,
+        include_plotlyjs=False,
+        full_html=False,
+        div_id=f"chart-{name}",
+        default_height=f"{drawn.layout.height}px",
+    )
+    return Markup(html)
+
+
+def prose(docstring: str) -> Markup:
+    """Turn a docstring into paragraphs, with what stands in backticks as code."""
+    paragraphs = [Markup("<p>{}</p>").format(paragraph.replace("\n", " ")) for paragraph in docstring.split("\n\n")]
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", "".join(paragraphs)))
+
+
+def resource(environment: Environment, name: str) -> Markup:
+    """Return one of the page's own files as it is."""
+    loader = environment.loader
+    assert loader is not None
+    return Markup(loader.get_source(environment, name)[0])

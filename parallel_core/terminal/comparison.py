@@ -1,0 +1,110 @@
+"""What a person sees of a comparison: where it is while it runs, and one compact table for each experiment after it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from humanize import metric, naturaldelta
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from parallel_core.comparison.answers import answer
+from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.rounds import CALIBRATION, Run
+from parallel_core.comparison.summary import Ratio, Row, rows
+from parallel_core.experiments.catalogue import EXPERIMENTS
+from parallel_core.wording import with_bounds
+
+__all__ = ["COLOURS", "comparison_progress", "show_comparison"]
+
+COLOURS = {"faster": "green", "slower": "red"}
+
+
+@contextmanager
+def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Run], None]]:
+    """Show how far a comparison is, and about how long it will take.
+
+    The display changes between processes only: one that is drawn ten times a second takes time from what is measured.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
+        task = progress.add_task("starting", total=None)
+        done = -1
+        announced = -1
+
+        def on_run(run: Run) -> None:
+            nonlocal done, announced
+            done += 1
+            where = "choosing sizes" if run.round == CALIBRATION else f"round {run.round} of {rounds}"
+            progress.update(task, description=f"{where}: {run.cell}", completed=done, total=done + run.left)
+            if console.is_terminal:
+                progress.refresh()
+            elif run.round != announced:
+                left = progress.tasks[0].time_remaining
+                about = "" if left is None else f", about {naturaldelta(left)} left"
+                console.print(f"{where}: {done} of {done + run.left} runs done{about}")
+            announced = run.round
+
+        yield on_run
+
+
+def show_comparison(comparison: Comparison, console: Console) -> None:
+    """Print a table for each experiment, the answer, and what is not to be trusted."""
+    for experiment in comparison.experiments:
+        found = rows(comparison, experiment)
+        console.print(table(experiment, found))
+        for row in found:
+            for told in (row.reason, unstable(row)):
+                if told:
+                    console.print(f"· {row.measured.cell.side}: {escape(told)}", style="dim")
+    console.print(f"\n{escape(answer(comparison))}", style="bold")
+
+
+def unstable(row: Row) -> str:
+    """Say in one line which of a cell's cases are unstable; empty where none is."""
+    if not row.warnings:
+        return ""
+    more = f", and {len(row.warnings) - 1} more" if len(row.warnings) > 1 else ""
+    return f"unstable ({row.warnings[0]}{more})"
+
+
+def table(experiment: str, found: tuple[Row, ...]) -> Table:
+    """Make an experiment's table: a row for each cell, 95 % intervals in brackets."""
+    described = EXPERIMENTS[experiment]
+    first = next((row.measured.cell.side for row in found if row.time), "")
+    against = f"; ratio to {first}" if first else ""
+    made = Table(
+        title=f"\n[bold]{experiment}: {described.question}[/]\n"
+        f"time of “{described.case}”; {described.metric}{against}; 95% intervals",
+        title_justify="left",
+        title_style="",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    made.add_column("", no_wrap=True)
+    made.add_column("time", justify="right", no_wrap=True)
+    made.add_column("figure", min_width=15)
+    made.add_column("ratio", no_wrap=True)
+    made.add_column("verdict", min_width=10)
+    made.add_column("runs", justify="right", no_wrap=True)
+    for row in found:
+        if row.time is None:
+            made.add_row(row.measured.cell.side, "", "", "", f"[red]{row.state}[/]", str(row.processes))
+        else:
+            made.add_row(
+                row.measured.cell.side,
+                metric(row.time.estimate, "s"),
+                "" if row.metric is None else with_bounds(row.metric),
+                "" if row.ratio is None else with_bounds(row.ratio.interval),
+                "" if row.ratio is None else in_colour(row.ratio),
+                str(row.processes) + ("!" if row.warnings or row.reason else ""),
+            )
+    return made
+
+
+def in_colour(ratio: Ratio) -> str:
+    """Write a verdict."""
+    colour = COLOURS.get(ratio.verdict)
+    return f"[{colour}]{ratio.verdict}[/]" if colour else ratio.verdict

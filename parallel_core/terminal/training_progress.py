@@ -1,0 +1,53 @@
+"""What a person sees of training: a progress bar over all epochs, and each epoch's numbers above it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from parallel_core.training import Epoch
+
+__all__ = ["TrainingProgress", "training_progress"]
+
+
+class ImagesPerSecond(ProgressColumn):
+    """The speed of a task that counts images."""
+
+    def render(self, task: Task) -> Text:
+        """Return the speed as text."""
+        return Text(f"{task.speed:,.0f} images/s" if task.speed else "")
+
+
+class TrainingProgress:
+    """A progress bar over all epochs, with a line for each epoch that is done."""
+
+    def __init__(self, progress: Progress, epochs: int, images: int) -> None:
+        self._progress, self._epochs = progress, epochs
+        self._task = progress.add_task("epoch 1", total=epochs * images)
+
+    def on_batch(self, epoch: int, images: int) -> None:
+        """Advance by a batch's images."""
+        self._progress.update(self._task, advance=images, description=f"epoch {epoch} of {self._epochs}")
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        """Print an epoch's numbers above the bar."""
+        self._progress.console.print(
+            f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy {epoch.accuracy:.3f}, "
+            f"{epoch.images / epoch.seconds:,.0f} images/s"
+        )
+
+
+@contextmanager
+def training_progress(console: Console, epochs: int, images: int) -> Iterator[TrainingProgress]:
+    """Show a progress bar on a console; `images` is their number in an epoch."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        ImagesPerSecond(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield TrainingProgress(progress, epochs, images)

@@ -1,0 +1,35 @@
+"""How numbers are written, in the terminal and in the report alike."""
+
+import math
+from collections.abc import Sequence
+
+from parallel_core.comparison.interval import Interval
+
+__all__ = ["figure", "listed", "with_bounds"]
+
+
+def figure(value: float) -> str:
+    """Write a number in three digits, a large one in full."""
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")
+
+
+def with_bounds(interval: Interval) -> str:
+    """Write an estimate with its bounds: `0.87 (0.85–0.90)`; a negative bound is set apart by dots.
+
+    An interval without ends is left out.
+    """
+    if not math.isfinite(interval.high):
+        return figure(interval.estimate)
+    largest = max(abs(interval.low), abs(interval.high))
+    digits = 0 if largest >= 1000 else 2 if largest >= 0.02 else 4
+    # Adding zero turns a negative zero, which rounding may give, into a plain one.
+    estimate, low, high = (
+        f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
+        for value in (interval.estimate, interval.low, interval.high)
+    )
+    return f"{estimate} ({low}{' … ' if '−' in low + high else '–'}{high})"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names as a sentence does: a, b and c."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -1,0 +1,118 @@
+"""`parallel-core diff`: what changed between two saved comparisons, and when that fails a check."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.difference import difference
+from tests.comparison.made_up import comparison, failed, measured, parallel
+
+HINT = "(compare --like OLD takes the sizes of OLD)"
+ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
+MXNET, TORCH = parallel("mxnet"), parallel("torch")
+
+
+def times(factor: float) -> tuple[float, ...]:
+    return tuple(factor * seconds for seconds in ONE)
+
+
+def save(found: Comparison, folder: Path) -> str:
+    folder.mkdir()
+    (folder / "comparison.json").write_text(json.dumps(found.as_json()))
+    return str(folder)
+
+
+def diff(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "parallel_core", "diff", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_every_case_is_held_against_what_it_was() -> None:
+    old = comparison(measured(MXNET, ONE), measured(TORCH, ONE))
+    new = comparison(measured(MXNET, times(1.1)), measured(TORCH, times(0.999)))
+    slower, same = difference(old, new).changes
+    assert (slower.cell, slower.verdict) == (MXNET, "slower")
+    assert slower.ratio.estimate == pytest.approx(1.1)
+    assert (same.cell, same.verdict) == (TORCH, "no difference shown")
+
+
+def test_cells_that_cannot_be_compared_are_left_out_with_the_reason() -> None:
+    other_size = measured(TORCH, ONE)
+    results = tuple(replace(result, parameters={"size": 104, "rounds": 3}) for result in other_size.results)
+    old = comparison(measured(MXNET, ONE), measured(TORCH, ONE), measured(parallel("numpy"), ONE))
+    new = comparison(failed(MXNET), replace(other_size, results=results), measured(parallel("jax"), ONE))
+    found = difference(old, new)
+    assert found.changes == ()
+    assert found.left_out == (
+        "parallel on mxnet async: failed in the new comparison (torch is not installed)",
+        f"parallel on torch async: not the same work: size was 100 and is 104 {HINT}",
+        "parallel on jax async: only in the new comparison",
+        "parallel on numpy async: only in the old comparison",
+    )
+
+
+def test_how_often_something_was_timed_may_differ() -> None:
+    again = measured(TORCH, ONE)
+    results = tuple(replace(result, parameters={"size": 100, "rounds": 5}) for result in again.results)
+    assert difference(comparison(measured(TORCH, ONE)), comparison(replace(again, results=results))).changes
+
+
+def test_other_versions_and_machines_are_told() -> None:
+    new = measured(TORCH, ONE)
+    results = tuple(replace(result, backend={**result.backend, "version": "2.0"}) for result in new.results)
+    after = comparison(replace(new, results=results))
+    after = replace(after, machine={**after.machine, "processor": "another"})
+    told = difference(comparison(measured(TORCH, ONE)), after).surroundings
+    assert told[0].endswith(" → another")
+    assert told[1] == "torch: 1.0 → 2.0"
+
+
+@pytest.mark.parametrize(
+    ("factor", "percent", "status"),
+    [(1.1, "5", 1), (1.1, "0", 1), (1.1, "15", 0), (1.0005, "0", 0), (0.5, "0", 0)],
+)
+def test_the_check_fails_where_a_larger_slow_down_is_shown(
+    tmp_path: Path, factor: float, percent: str, status: int
+) -> None:
+    old = save(comparison(measured(MXNET, ONE), measured(TORCH, ONE)), tmp_path / "old")
+    new = save(comparison(measured(MXNET, ONE), measured(TORCH, times(factor))), tmp_path / "new")
+    done = diff(old, new, "--fail-if-slower", percent)
+    assert done.returncode == status
+    assert "2 cases compared" in done.stdout
+    if status:
+        assert done.stderr == (
+            f"parallel-core: 1 of 2 cases became slower by more than {percent} %, "
+            "most of all parallel on torch async: on all together (× 1.10)\n"
+        )
+    assert diff(old, new).returncode == 0
+
+
+def test_json_has_standard_output_to_itself(tmp_path: Path) -> None:
+    old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
+    new = save(comparison(measured(MXNET, times(2))), tmp_path / "new")
+    (change,) = json.loads(diff(old, new, "--json", "-").stdout)["changes"]
+    assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"schema": 99}', '{"schema": 1, "rounds": 3}', "\x00"])
+def test_what_is_no_comparison_is_one_line_and_status_2(tmp_path: Path, content: str | None) -> None:
+    good = save(comparison(measured(MXNET, ONE)), tmp_path / "good")
+    bad = tmp_path / "bad.json"
+    if content is not None:
+        bad.write_text(content)
+    done = diff(good, str(bad))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert str(bad) in done.stderr
+
+
+def test_comparisons_with_nothing_in_common_are_one_line_and_status_2(tmp_path: Path) -> None:
+    old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
+    new = save(comparison(failed(MXNET)), tmp_path / "new")
+    done = diff(old, new)
+    assert done.returncode == 2
+    assert done.stderr == f"parallel-core: {old} and {new} have no measured case in common\n"
