@@ -1,0 +1,168 @@
+"""How often a comparison is wrong: cells compared with themselves, and with a slow-down of a tenth that was planted.
+
+    python benchmarks/self_test.py --real 3 --out benchmarks/results/NAME
+
+Synthetic cells have the noise that real ones were seen to have: every process is off by a hundredth, one in fifty is
+disturbed by up to a quarter, single repetitions are off by a hundredth and now and then by a half, and the machine
+drifts from round to round. With --real N real cells follow, N trials on each framework and engine: 50 products on each
+device and on both, run in rounds A B C, where A and B are the same and C multiplies matrices of 496 instead of 480,
+which is 10 % more work. Every comparison is made by the code that `parallel-core compare` uses.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from parallel_core.comparison.cells import Cell, Failure, Measured
+from parallel_core.comparison.interval import ratio_interval, verdict
+from parallel_core.comparison.rounds import Plan, run_once
+from parallel_core.experiments.catalogue import EXPERIMENTS
+from parallel_core.machine import describe_machine
+from parallel_core.result import Case, Result
+
+PLANTED = 1.10
+REPETITIONS = 5
+CASE = EXPERIMENTS["parallel"].case
+CELL = Cell("parallel", "synthetic", "async")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations of logarithms, and shares; the machine takes a step of `drift` from round to round."""
+
+    process: float
+    disturbed: float
+    repetition: float = 0.01
+    spikes: float = 0.03
+    drift: float = 0.01
+
+
+NOISES = {"quiet": Noise(0.005, 0.01), "usual": Noise(0.01, 0.02), "loud": Noise(0.02, 0.04)}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Of so many comparisons, the shares that called a difference where none is, and that found the planted one."""
+
+    name: str
+    rounds: int
+    compared: int
+    false: float
+    found: float
+
+
+def processes(generator: np.random.Generator, noise: Noise, drift: np.ndarray, factor: float) -> Measured:
+    """Make up a cell's results: one for each step of the drift."""
+    results = []
+    for step in drift:
+        off = generator.normal(0, noise.process)
+        if generator.random() < noise.disturbed:
+            off += generator.uniform(0.03, 0.25)
+        repetitions = generator.normal(0, noise.repetition, REPETITIONS)
+        repetitions += (generator.random(REPETITIONS) < noise.spikes) * generator.uniform(0.05, 0.5, REPETITIONS)
+        seconds = tuple(float(one) for one in factor * np.exp(step + off + repetitions))
+        results.append(Result("parallel", {}, {}, (Case(CASE, seconds, seconds),), {}, {}, "", environment={}))
+    return Measured(CELL, tuple(results))
+
+
+def is_different(mine: Measured, theirs: Measured, case: str) -> str:
+    """Return the verdict on a case in two cells."""
+    a, b = mine.medians(case), theirs.medians(case)
+    return verdict(ratio_interval(a, b), min(len(a), len(b)))
+
+
+def synthetic(name: str, rounds: int, trials: int) -> Rates:
+    """Compare made-up cells with themselves and with slower ones."""
+    generator = np.random.default_rng((rounds, list(NOISES).index(name)))
+    false = found = 0
+    for _ in range(trials):
+        drift = np.cumsum(generator.normal(0, NOISES[name].drift, rounds))
+        one, same, slower = (processes(generator, NOISES[name], drift, factor) for factor in (1, 1, PLANTED))
+        false += is_different(same, one, CASE) != "no difference shown"
+        found += is_different(slower, one, CASE) == "slower"
+    return Rates(f"synthetic, {name} noise", rounds, trials, false / trials, found / trials)
+
+
+def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, list[list[float]]]:
+    """Compare a real cell with itself and with one that has a tenth more to do; also return process medians."""
+    plan = Plan((EXPERIMENTS["parallel"],), (backend,), (engine,), {backend: sys.executable}, rounds, "quick")
+    cell = plan.cells[0]
+    verdicts: list[tuple[str, str]] = []
+    medians: list[list[float]] = []
+    for trial in range(trials):
+        sides: list[list[Result]] = [[], [], []]
+        for turn in range(rounds):
+            click.echo(f"{cell}: trial {trial + 1} of {trials}, round {turn + 1} of {rounds}", err=True)
+            for results, size in zip(sides, (480, 480, 496), strict=True):
+                gave = asyncio.run(run_once(plan, cell, {"size": size}, turn))
+                if isinstance(gave, Failure):
+                    raise click.ClickException(f"{cell}: {gave.reason}")
+                results.append(gave)
+        one, same, slower = (Measured(cell, tuple(results)) for results in sides)
+        verdicts += [(is_different(same, one, case), is_different(slower, one, case)) for case in one.case_names]
+        medians += [list(measured.medians(CASE)) for measured in (one, same)]
+    false = sum(called != "no difference shown" for called, _ in verdicts)
+    found = sum(called == "slower" for _, called in verdicts)
+    name = f"real, {cell.side}"
+    return Rates(name, rounds, len(verdicts), false / len(verdicts), found / len(verdicts)), medians
+
+
+def noise_of(medians: Sequence[Sequence[float]]) -> str:
+    """Describe how far real processes were from their trial's median."""
+    off = np.concatenate([np.log(np.asarray(some) / np.median(some)) for some in medians])
+    quartiles = np.percentile(off, (25, 75))
+    return (
+        f"half of the processes within {(quartiles[1] - quartiles[0]) / 2:.1%} of the median, "
+        f"{np.mean(off > 0.03):.0%} slower by more than 3 %, the farthest by {np.exp(off.max()) - 1:.0%}"
+    )
+
+
+def table(rates: Sequence[Rates], remarks: dict[str, str], machine: dict[str, Any]) -> str:
+    """Write the rates as Markdown."""
+    lines = [
+        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['utc']}",
+        "",
+        "| cells | rounds | comparisons | called different from itself | planted 10 % found |",
+        "| --- | --- | --- | --- | --- |",
+        *(f"| {one.name} | {one.rounds} | {one.compared} | {one.false:.1%} | {one.found:.1%} |" for one in rates),
+        "",
+        *(f"- {name}: {told}" for name, told in remarks.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@click.command()
+@click.option("--trials", type=click.IntRange(min=1), default=200, show_default=True, help="Synthetic ones, of a kind.")
+@click.option("--real", "real_trials", type=click.IntRange(min=0), default=0, show_default=True, help="Of a kind.")
+@click.option(
+    "--rounds", type=click.IntRange(min=3), default=5, show_default=True, help="Processes a cell, in real ones."
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Where to write, without suffix.")
+def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
+    """Count wrong verdicts; exit with status 1 where the usual synthetic noise gives too many at the default rounds."""
+    rates = [synthetic(name, count, trials) for name in NOISES for count in (3, 5, 10)]
+    remarks = {}
+    for backend, engine in [(b, e) for b in ("mxnet", "torch") for e in ("async", "sync")] if real_trials else []:
+        found, medians = real(backend, engine, rounds, real_trials)
+        rates.append(found)
+        remarks[found.name] = noise_of(medians)
+    machine = describe_machine()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    everything = {"machine": machine, "rates": [vars(one) for one in rates], "noise": remarks}
+    out.with_suffix(".json").write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
+    out.with_suffix(".md").write_text(table(rates, remarks, machine))
+    click.echo(table(rates, remarks, machine))
+    default = next(one for one in rates if one.name == "synthetic, usual noise" and one.rounds == 5)
+    if default.false > 0.05 or default.found < 0.95:
+        raise click.ClickException("too many wrong verdicts at the default rounds")
+
+
+if __name__ == "__main__":
+    main()
