@@ -1,5 +1,6 @@
 """`parallel-core` and `python -m parallel_core`: run the command line; every error is one line and an exit status."""
 
+import io
 import os
 import sys
 from typing import NoReturn
@@ -17,6 +18,10 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line with this process's arguments, and exit: 0, 1 for a failed run, 2 for a bad request."""
     end_soon_on_interrupt()
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that has no “×” shows a question mark; that is no reason to lose a result.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         status = cli.main(prog_name="parallel-core", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -12,6 +12,18 @@ from parallel_core.machine import describe_machine
 __all__ = ["Case", "Result", "describe_backend"]
 
 SCHEMA = 1
+BACKEND_KEYS = ("name", "version", "engine", "devices", "threads_per_device", "cores", "scheduler", "settings")
+MACHINE_KEYS = (
+    "processor",
+    "cores",
+    "core_numbers",
+    "memory_bytes",
+    "system",
+    "parallel_core",
+    "python",
+    "numpy",
+    "utc",
+)
 
 
 @dataclass(frozen=True)
@@ -56,14 +68,17 @@ class Case:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Read what `as_json` returned; raises KeyError and TypeError for anything else."""
-        return cls(
+        """Read what `as_json` returned; raises ValueError for times that are missing or cannot be."""
+        case = cls(
             str(read["name"]),
             _floats(read["seconds"]),
             _floats(read["dispatch_seconds"]),
             _floats(read.get("warmup_seconds", ())),
             tuple(str(part) for part in read.get("parts", ())),
         )
+        if not case.seconds or not all(0 < seconds < math.inf for seconds in (*case.seconds, *case.dispatch_seconds)):
+            raise ValueError(f"case {case.name!r} has no times, or times that cannot be")
+        return case
 
 
 @dataclass(frozen=True)
@@ -110,9 +125,20 @@ class Result:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Read what `as_json` returned; raises KeyError and TypeError for anything else."""
+        """Read what `as_json` returned; raises ValueError for anything else."""
+        try:
+            return cls._from_object(read)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is no result: {error}") from error
+
+    @classmethod
+    def _from_object(cls, read: Mapping[str, Any]) -> Self:
         if read["schema"] != SCHEMA:
-            raise KeyError(f"a result of schema {read['schema']}, where {SCHEMA} is known")
+            raise ValueError(f"a result of schema {read['schema']}, where {SCHEMA} is known")
+        missing = [name for name in BACKEND_KEYS if name not in read["backend"]]
+        missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
+        if missing:
+            raise ValueError(f"a result without {', '.join(missing)}")
         return cls(
             experiment=str(read["experiment"]),
             backend=dict(read["backend"]),

@@ -1,10 +1,11 @@
-"""The command line: `parallel-core list`, `run`, `compare` and `diff`."""
+"""The command line: `parallel-core list`, `run`, `compare`, `report` and `diff`."""
 
 import click
 
 import backends
 from parallel_core.command_line.compare import compare
 from parallel_core.command_line.diff import diff
+from parallel_core.command_line.report import report
 from parallel_core.command_line.run import run
 from parallel_core.experiments import EXPERIMENTS
 
@@ -30,4 +31,5 @@ def list_all() -> None:
 
 cli.add_command(run)
 cli.add_command(compare)
+cli.add_command(report)
 cli.add_command(diff)

@@ -1,13 +1,12 @@
 """`parallel-core compare`: experiments × backends × engines in, a table, a report and the raw values out."""
 
 import asyncio
-import datetime
-import json
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,15 +17,15 @@ import backends
 from parallel_core import files
 from parallel_core.command_line import options
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.rounds import Plan, Run
+from parallel_core.comparison.folder import RESULT, new_folder, read_comparison, write_comparison, write_readable
+from parallel_core.comparison.rounds import Plan
 from parallel_core.comparison.rounds import compare as compare_cells
+from parallel_core.comparison.summary import judge
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.terminal.comparison import comparison_progress, show_comparison
 
-__all__ = ["RESULT", "compare"]
-
-RESULT = "comparison.json"
+__all__ = ["compare"]
 
 
 class Interpreter(click.ParamType[tuple[str, str]]):
@@ -79,7 +78,7 @@ class Interpreter(click.ParamType[tuple[str, str]]):
     "--like",
     type=click.Path(path_type=Path),
     metavar="OLD",
-    help="Take the sizes of a saved comparison, so that `diff` can hold both against each other.",
+    help="Do the work of a saved comparison, with its sizes, so that `diff` can hold both against each other.",
 )
 @click.option(
     "--deadline", type=options.Number(), default=600, show_default=True, help="Seconds that one process may take."
@@ -119,24 +118,27 @@ def compare(
         device_kind=known_device_kind(device_kind),
         threads=threads,
         deadline=deadline,
-        sizes={} if like is None else sizes_of(read_comparison(like)),
     )
+    if like is not None:
+        plan = doing_the_work_of(plan, read_comparison(like), like)
     if json_path is not None:
         files.check_writable(json_path)
     folder = new_folder(out)
-    console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     comparison = run_plan(plan, folder, Console(stderr=True, highlight=False))
-    show_comparison(comparison, console)
-    save_readable(comparison, folder)
+    # Everything is written before anything is shown: a pipe that closes early must not cost the results.
+    written = write_readable(comparison, folder)
     if json_path is not None:
-        write_json(comparison, json_path)
-    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
-    if not any(measured.valid for measured in comparison.cells):
-        raise MeasurementError(f"nothing could be measured: {first_reason(comparison)}")
+        write_comparison(comparison, json_path)
+    console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+    show_comparison(comparison, console)
+    console.print(f"Report: {written}", soft_wrap=True)
+    states = [judge(measured) for measured in comparison.cells]
+    if not any(state == "measured" for state, _ in states):
+        raise MeasurementError(f"nothing could be measured: {states[0][1]}")
 
 
 def known_experiments(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the experiments asked for, or all; fail for one that is not known or is named twice."""
+    """Return the experiments asked for, once each, or all; fail for one that is not known."""
     for name in names:
         if name not in EXPERIMENTS:
             raise click.UsageError(f"unknown experiment {name!r} (known: {', '.join(EXPERIMENTS)})")
@@ -155,48 +157,41 @@ def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ..
     for backend, path in given:
         if backend not in names:
             raise RequestError(f"--python names {backend!r}, which is not compared (compared: {', '.join(names)})")
-        asked = [path, "-c", "import parallel_core.command_line"]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise RequestError(f"{path} cannot run parallel-core ({said}): install it there with {backend}")
+        reason = why_it_cannot_run(path)
+        if reason:
+            raise RequestError(f"{path} cannot run parallel-core ({reason}): install it there with {backend}")
     return dict.fromkeys(names, sys.executable) | dict(given)
 
 
-def new_folder(out: Path | None) -> Path:
-    """Make the folder for the results; one that holds results already is left alone."""
-    folder = out or Path(f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}")
+def why_it_cannot_run(interpreter: str) -> str:
+    """Say why a Python cannot run parallel-core; empty where it can."""
+    asked = [interpreter, "-P", "-c", "import parallel_core.command_line"]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RequestError(f"cannot make the folder {folder}: {error.strerror}") from error
-    if (folder / RESULT).exists():
-        raise RequestError(f"{folder} holds a comparison already: give another folder to --out, or remove it")
-    files.check_writable(folder / RESULT)
-    return folder
+        done = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return getattr(error, "strerror", None) or "it does not answer"
+    if done.returncode == 0:
+        return ""
+    return (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
 
 
-def read_comparison(path: Path) -> Comparison:
-    """Read a comparison from its folder or file; raises RequestError, in one line, for anything else."""
-    file = path / RESULT if path.is_dir() else path
-    try:
-        return Comparison.from_json(json.loads(file.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise RequestError(f"cannot read {file}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RequestError(f"{file} is not a comparison that parallel-core compare wrote") from error
-
-
-def sizes_of(comparison: Comparison) -> dict[str, dict[str, Any]]:
-    """Return the calibrated parameters that a comparison's experiments were run with."""
-    return {
-        measured.cell.experiment: {
-            name: result.parameters[name] for name in EXPERIMENTS[measured.cell.experiment].calibrated
-        }
-        for measured in comparison.cells
+def doing_the_work_of(plan: Plan, old: Comparison, path: Path) -> Plan:
+    """Return the plan with the sizes of a saved comparison; fail where the rest of the work is not the same."""
+    old_mode = "quick" if old.quick else "full"
+    asked = {"mode": plan.mode, "devices": plan.devices, "device_kind": plan.device_kind, "threads": plan.threads}
+    wanted = {"mode": old_mode, **{name: old.options.get(name) for name in ("devices", "device_kind", "threads")}}
+    for name, value in wanted.items():
+        if asked[name] != value:
+            option = "--quick" if name == "mode" else f"--{name.replace('_', '-')}"
+            raise RequestError(f"--like {path} was made with {name} {value}, not {asked[name]}: see {option}")
+    sizes = {
+        measured.cell.experiment: {name: result.parameters[name] for name in EXPERIMENTS[experiment].calibrated}
+        for measured in old.cells
         for result in measured.results
-        if measured.cell.experiment in EXPERIMENTS
+        if (experiment := measured.cell.experiment) in EXPERIMENTS
+        and all(name in result.parameters for name in EXPERIMENTS[experiment].calibrated)
     }
+    return replace(plan, sizes=sizes)
 
 
 def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
@@ -214,15 +209,12 @@ def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
         loop = asyncio.get_running_loop()
         # The processes have sessions of their own: no signal to this one's group reaches them.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, stop, number, task)
+            # What nohup or a shell's background job ignores stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, stop, number, task)
+        command = shlex.join(["parallel-core", *sys.argv[1:]])
         with comparison_progress(console, plan.rounds) as on_run:
-
-            def announce(run: Run) -> None:
-                on_run(run)
-
-            return await compare_cells(
-                plan, shlex.join(["parallel-core", *sys.argv[1:]]), announce, lambda found: write_json(found, path)
-            )
+            return await compare_cells(plan, command, on_run, lambda found: write_comparison(found, path))
 
     try:
         return asyncio.run(run_until_stopped())
@@ -231,30 +223,7 @@ def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
 
 
 def leave(number: signal.Signals, path: Path) -> NoReturn:
-    """Say where the results so far are, and exit with the status that a signal gives."""
-    kept = f"; what was measured until then is in {path}" if path.exists() else ""
+    """Say how to see the results so far, and exit with the status that a signal gives."""
+    kept = f"; see what was measured until then: parallel-core report {path.parent}" if path.exists() else ""
     click.echo(f"parallel-core: interrupted{kept}", err=True)
     sys.exit(128 + number)
-
-
-def save_readable(comparison: Comparison, folder: Path) -> None:
-    """Write the pyperf suites and the report."""
-    from parallel_core.comparison.pyperf_suites import save_suites
-    from parallel_core.report import render
-
-    save_suites(comparison, folder / "pyperf")
-    page = render(comparison).encode()
-    files.write_whole(folder / "report.html", lambda stream: stream.write(page))
-
-
-def write_json(comparison: Comparison, path: Path) -> None:
-    """Write the whole comparison."""
-    text = json.dumps(comparison.as_json(), indent=1, ensure_ascii=False) + "\n"
-    files.write_whole(path, lambda stream: stream.write(text.encode()))
-
-
-def first_reason(comparison: Comparison) -> str:
-    """Return why the first cell gave no result that counts."""
-    from parallel_core.comparison.summary import judge
-
-    return judge(comparison.cells[0])[1]

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from parallel_core import files
 from parallel_core.command_line import options
-from parallel_core.command_line.compare import read_comparison
 from parallel_core.comparison.difference import difference
-from parallel_core.errors import RequestError
+from parallel_core.comparison.folder import read_comparison
+from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.terminal.difference import show_difference
 
 __all__ = ["diff"]
@@ -22,9 +22,9 @@ __all__ = ["diff"]
 @click.option(
     "--fail-if-slower",
     "limit",
-    type=click.FloatRange(min=0),
+    type=options.Number(zero=True),
     metavar="PERCENT",
-    help="Exit with status 1 where a case is shown to have become slower by more than this.",
+    help="Exit with status 1 where a case is shown to be slower by more than this, or can no longer be measured.",
 )
 @options.json_file
 def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> None:
@@ -32,19 +32,19 @@ def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> N
     if json_path is not None:
         files.check_writable(json_path)
     found = difference(read_comparison(old), read_comparison(new))
-    if not found.changes:
-        raise RequestError(f"{old} and {new} have no measured case in common")
-    slower = found.slower_by_more_than(limit) if limit is not None else ()
+    if not found.changes and not found.broken:
+        raise RequestError(f"{old} and {new} have nothing in common: {found.left_out[0]}")
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     show_difference(found, console)
     if json_path is not None:
         text = json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n"
         files.write_whole(json_path, lambda stream: stream.write(text.encode()))
-    if slower:
+    slower = () if limit is None else found.slower_by_more_than(limit)
+    if found.broken and limit is not None:
+        raise MeasurementError(f"what was measured in {old} no longer is: {found.broken[0]}")
+    if limit is not None and slower:
         worst = max(slower, key=lambda change: change.ratio.low)
-        click.echo(
-            f"parallel-core: {len(slower)} of {len(found.changes)} cases became slower by more than {limit:g} %, "
-            f"most of all {worst.cell}: {worst.case} (× {worst.ratio.estimate:.2f})",
-            err=True,
+        raise MeasurementError(
+            f"{len(slower)} of {len(found.changes)} cases became slower by more than {limit:g} %, "
+            f"most of all {worst.cell}: {worst.case} (× {worst.ratio.estimate:.2f})"
         )
-        raise SystemExit(1)

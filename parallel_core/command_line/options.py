@@ -13,9 +13,12 @@ POSITIVE = click.IntRange(min=1)
 
 
 class Number(click.ParamType[float]):
-    """A positive number, neither NaN nor infinite."""
+    """A positive number, neither NaN nor infinite; zero where it is allowed."""
 
     name = "number"
+
+    def __init__(self, zero: bool = False) -> None:
+        self.zero = zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number, or fail with a line that names the value."""
@@ -23,8 +26,8 @@ class Number(click.ParamType[float]):
             number = float(value)
         except ValueError:
             number = math.nan
-        if not (math.isfinite(number) and number > 0):
-            self.fail(f"{value!r} is not a positive number", param, ctx)
+        if not (math.isfinite(number) and (number > 0 or (self.zero and number == 0))):
+            self.fail(f"{value!r} is not {'zero or ' if self.zero else ''}a positive number", param, ctx)
         return number
 
 

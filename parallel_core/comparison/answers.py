@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from parallel_core.comparison.cells import Comparison, Measured
-from parallel_core.comparison.summary import Ratio, judge, ratio, rows
+from parallel_core.comparison.summary import Ratio, believed, judge, ratio, rows
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.wording import figure, listed, with_bounds
 
@@ -17,9 +17,9 @@ def answer(comparison: Comparison) -> str:
         return nothing_to_compare(comparison)
     engine = pairs[0][0].cell.engine
     on_engine = [(mine, first) for mine, first in pairs if mine.cell.engine == engine]
-    others = dict.fromkeys((mine.cell.backend, first.cell.backend) for mine, first in on_engine)
+    others = dict.fromkeys(pair_of(pair) for pair in on_engine)
     return " ".join(
-        against([pair for pair in on_engine if pair[0].cell.backend == mine], mine, first, engine)
+        against([pair for pair in on_engine if pair_of(pair) == (mine, first)], mine, first, engine)
         for mine, first in others
     )
 
@@ -29,11 +29,10 @@ def against(pairs: Iterable[tuple[Measured, Measured]], mine: str, first: str, e
     found: dict[str, list[str]] = {}
     for measured, other in pairs:
         experiment = measured.cell.experiment
-        compared = ratio(measured, other, EXPERIMENTS[experiment].case)
-        if compared is not None:
-            shown = compared.verdict in ("faster", "slower")
-            times = f" ({compared.interval.estimate:.2f} × the time)" if shown else ""
-            found.setdefault(compared.verdict, []).append(f"{experiment}{times}")
+        compared = ratio(measured, other)
+        shown = compared.verdict in ("faster", "slower")
+        times = f" ({compared.interval.estimate:.2f} × the time)" if shown else ""
+        found.setdefault(compared.verdict, []).append(f"{experiment}{times}")
     told = [f"{verdict} in {listed(found[verdict])}" for verdict in ("faster", "slower") if verdict in found]
     clauses = [f"{mine} was {' and '.join(told)}"] if told else []
     if "no difference shown" in found:
@@ -43,6 +42,11 @@ def against(pairs: Iterable[tuple[Measured, Measured]], mine: str, first: str, e
     return f"Against {first} on the {engine} engine, {'; '.join(clauses)}."
 
 
+def pair_of(pair: tuple[Measured, Measured]) -> tuple[str, str]:
+    """Return the names of two cells' frameworks."""
+    return pair[0].cell.backend, pair[1].cell.backend
+
+
 def nothing_to_compare(comparison: Comparison) -> str:
     """Say why no framework could be held against another."""
     measured = dict.fromkeys(cell.cell.backend for cell in comparison.cells if judge(cell)[0] == "measured")
@@ -50,7 +54,7 @@ def nothing_to_compare(comparison: Comparison) -> str:
         return "Nothing could be measured; every cell says why."
     if len(measured) == 1:
         return f"Only {next(iter(measured))} was measured, so there is no other framework to compare it with."
-    return "No two frameworks were measured on the same engine."
+    return "No two frameworks were measured in the same experiment on the same engine."
 
 
 def answers(comparison: Comparison, experiment: str) -> tuple[str, ...]:
@@ -64,9 +68,7 @@ def answers(comparison: Comparison, experiment: str) -> tuple[str, ...]:
     sentences = [f"{described.metric} was {listed(figures)}."] if figures else []
     pairs = (*between_frameworks(comparison, experiment), *between_engines(comparison, experiment))
     for measured, other in pairs:
-        compared = ratio(measured, other, described.case)
-        if compared is not None:
-            sentences.append(f"For “{described.case}” {measured.cell.side} {in_words(compared)}.")
+        sentences.append(f"For “{described.case}” {measured.cell.side} {in_words(ratio(measured, other))}.")
     return tuple(sentences)
 
 
@@ -83,11 +85,6 @@ def between_engines(comparison: Comparison, experiment: str) -> list[tuple[Measu
     backends = dict.fromkeys(one.cell.backend for one in found)
     groups = [[one for one in found if one.cell.backend == backend] for backend in backends]
     return [(other, group[0]) for group in groups for other in group[1:]]
-
-
-def believed(comparison: Comparison, experiment: str) -> list[Measured]:
-    """Return an experiment's cells that gave results which can be true."""
-    return [measured for measured in comparison.of(experiment) if judge(measured)[0] == "measured"]
 
 
 def engines(found: Iterable[Measured]) -> list[str]:

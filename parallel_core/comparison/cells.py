@@ -84,7 +84,7 @@ class Measured:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Read what `as_json` returned; raises KeyError and TypeError for anything else."""
+        """Read what `as_json` returned; raises ValueError, KeyError or TypeError for anything else."""
         return cls(
             Cell(read["experiment"], read["backend"], read["engine"]),
             tuple(Result.from_json(result) for result in read["results"]),
@@ -132,16 +132,19 @@ class Comparison:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Read what `as_json` returned; raises KeyError and TypeError for anything else."""
-        if read["schema"] != SCHEMA:
-            raise KeyError(f"a comparison of schema {read['schema']}, where {SCHEMA} is known")
-        return cls(
-            rounds=int(read["rounds"]),
-            quick=bool(read["quick"]),
-            command=str(read["command"]),
-            utc=str(read["utc"]),
-            machine=dict(read["machine"]),
-            cells=tuple(Measured.from_json(cell) for cell in read["cells"]),
-            seconds=float(read["seconds"]),
-            options=dict(read["options"]),
-        )
+        """Read what `as_json` returned; raises ValueError for anything else."""
+        try:
+            if read["schema"] != SCHEMA:
+                raise ValueError(f"a comparison of schema {read['schema']}, where {SCHEMA} is known")
+            return cls(
+                rounds=int(read["rounds"]),
+                quick=bool(read["quick"]),
+                command=str(read["command"]),
+                utc=str(read["utc"]),
+                machine=dict(read["machine"]),
+                cells=tuple(Measured.from_json(cell) for cell in read["cells"]),
+                seconds=float(read["seconds"]),
+                options=dict(read["options"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is no comparison: {error}") from error

@@ -32,6 +32,8 @@ class Difference:
 
     changes: tuple[Change, ...]
     left_out: tuple[str, ...]
+    broken: tuple[str, ...]
+    """The cells among those left out that were measured before and, though tried, are not now."""
     surroundings: tuple[str, ...]
 
     def slower_by_more_than(self, percent: float) -> tuple[Change, ...]:
@@ -56,6 +58,7 @@ class Difference:
                 for change in self.changes
             ],
             "left_out": list(self.left_out),
+            "broken": list(self.broken),
             "surroundings": list(self.surroundings),
         }
 
@@ -63,20 +66,24 @@ class Difference:
 def difference(old: Comparison, new: Comparison) -> Difference:
     """Hold a newer comparison against an older one, by the same intervals and verdicts as cells of one comparison.
 
-    The two were not interleaved, so a machine that was busier at one time shows as a difference.
+    The two were not interleaved: a machine that was busier at one time shows as a difference that no interval holds.
     """
     before = {measured.cell: measured for measured in old.cells}
     changes: list[Change] = []
     left_out: list[str] = []
+    broken: list[str] = []
     for measured in new.cells:
-        reason = why_not(before.get(measured.cell), measured)
+        was = before.get(measured.cell)
+        reason = why_not(was, measured)
         if reason:
             left_out.append(f"{measured.cell}: {reason}")
+            if was is not None and judge(was)[0] == "measured" != judge(measured)[0]:
+                broken.append(left_out[-1])
         else:
             changes += changes_of(before[measured.cell], measured)
     now = {measured.cell for measured in new.cells}
     left_out += [f"{cell}: only in the old comparison" for cell in before if cell not in now]
-    return Difference(tuple(changes), tuple(left_out), surroundings(old, new))
+    return Difference(tuple(changes), tuple(left_out), tuple(broken), surroundings(old, new))
 
 
 def changes_of(old: Measured, new: Measured) -> list[Change]:
@@ -105,14 +112,16 @@ def why_not(old: Measured | None, new: Measured) -> str:
         if was.get(name) != now.get(name)
     ]
     if unequal:
-        return f"not the same work: {', '.join(unequal)} (compare --like OLD takes the sizes of OLD)"
+        return f"not the same work: {', '.join(unequal)} (compare --like OLD does the work of OLD)"
     return ""
 
 
 def work(result: Result) -> Mapping[str, Any]:
     """Return what decides how much work a case is, and on what it is done."""
     parameters = {name: value for name, value in result.parameters.items() if name not in HOW_OFTEN}
-    return {**parameters, "devices": result.backend["devices"], "threads": result.backend["threads_per_device"]}
+    data = {} if result.data is None else {"data": "synthetic" if result.data.startswith("synthetic") else "real"}
+    backend = result.backend
+    return {**parameters, **data, "devices": backend["devices"], "threads": backend["threads_per_device"]}
 
 
 def surroundings(old: Comparison, new: Comparison) -> tuple[str, ...]:
@@ -127,10 +136,11 @@ def surroundings(old: Comparison, new: Comparison) -> tuple[str, ...]:
 
 
 def versions(comparison: Comparison) -> dict[str, str]:
-    """Return the versions that results were made with."""
+    """Return the versions that results were made with; each framework may have an interpreter of its own."""
     found: dict[str, str] = {}
     for measured in comparison.cells:
+        name = measured.cell.backend
         for result in measured.valid:
-            found[result.backend["name"]] = result.backend["version"]
-            found |= {name: result.environment[name] for name in ("parallel_core", "python", "numpy")}
+            found[name] = result.backend["version"]
+            found |= {f"{name}'s {what}": result.environment[what] for what in ("python", "numpy", "parallel_core")}
     return found

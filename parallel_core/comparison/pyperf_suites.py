@@ -48,7 +48,7 @@ def benchmark(measured: Measured, case_name: str) -> pyperf.Benchmark:
 def metadata(name: str, result: Result) -> dict[str, Any]:
     """Return what pyperf shows beside a benchmark, under pyperf's names where it has them."""
     environment, backend = result.environment, result.backend
-    return {
+    told = {
         "name": name,
         "unit": "second",
         "date": environment["utc"],
@@ -66,6 +66,8 @@ def metadata(name: str, result: Result) -> dict[str, Any]:
         "threads_per_device": backend["threads_per_device"],
         "parameters": ", ".join(f"{key}={value}" for key, value in result.parameters.items()),
     }
+    # pyperf refuses empty values; a GPU keeps to no core, for one.
+    return {key: value for key, value in told.items() if value != ""}
 
 
 def save_suites(comparison: Comparison, folder: Path) -> None:

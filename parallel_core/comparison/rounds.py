@@ -2,8 +2,9 @@
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import mean
 from time import monotonic
 from typing import Any
 
@@ -84,7 +85,8 @@ class Plan:
             "json": "-",
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        return [self.interpreters[cell.backend], "-m", "parallel_core", "run", cell.experiment, *words]
+        # -P: the current folder may hold another checkout than the one that is installed.
+        return [self.interpreters[cell.backend], "-P", "-m", "parallel_core", "run", cell.experiment, *words]
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class Run:
     round: int
     left: int
     """Runs that are still to be made, this one included."""
+    seconds_left: float | None
+    """About how long they will take, by the runs so far; None before the first one has ended."""
 
 
 async def compare(
@@ -109,6 +113,7 @@ async def compare(
     started = monotonic()
     cells = {cell: Measured(cell) for cell in plan.cells}
     calibrated = dict(plan.sizes)
+    taken: list[tuple[Cell, float]] = []
     comparison = Comparison(
         rounds=plan.rounds,
         quick=plan.mode == "quick",
@@ -129,8 +134,11 @@ async def compare(
         for cell in plan.cells:
             if not is_due(plan, cells[cell], calibrated, turn):
                 continue
-            on_run(Run(cell, turn, runs_left(plan, cells, calibrated, cell, turn)))
+            left = runs_left(plan, cells, calibrated, cell, turn)
+            on_run(Run(cell, turn, len(left), expected_seconds(left, taken)))
+            began = monotonic()
             found = await run_once(plan, cell, calibrated.get(cell.experiment, {}), turn)
+            taken.append((cell, monotonic() - began))
             if isinstance(found, Failure):
                 cells[cell] = replace(cells[cell], failures=(*cells[cell].failures, found))
             else:
@@ -147,20 +155,30 @@ async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: 
     """Run a cell's process once."""
     try:
         outcome = await supervise(plan.command(cell, calibrated), plan.deadline, plan.cores)
-    except OSError as error:
+    except (FileNotFoundError, PermissionError) as error:
         return Failure(turn, f"{plan.interpreters[cell.backend]} cannot be started: {error.strerror}", refused=True)
-    return understand(outcome, turn, plan.deadline)
+    return understand(outcome, plan, cell, turn)
 
 
-def understand(outcome: Outcome, turn: int, deadline: float) -> Result | Failure:
+def understand(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result | Failure:
     """Read a process's result, or its reason for giving none; a result with problems is a result."""
     if outcome.status in (0, 1) and not outcome.timed_out:
         try:
-            return Result.from_json(json.loads(outcome.output))
-        except (ValueError, KeyError, TypeError):
-            if not outcome.errors.strip():
-                return Failure(turn, "gave a result that cannot be read", refused=False)
-    return Failure(turn, outcome.reason(deadline), refused=outcome.status == REFUSED)
+            result = Result.from_json(json.loads(outcome.output))
+            if is_of(result, plan, cell):
+                return result
+        except ValueError:
+            pass
+    if outcome.status == 0 and not outcome.timed_out:
+        return Failure(turn, "gave something else than the result that was asked for", refused=False)
+    return Failure(turn, outcome.reason(plan.deadline), refused=outcome.status == REFUSED)
+
+
+def is_of(result: Result, plan: Plan, cell: Cell) -> bool:
+    """Tell whether a result is what a cell's process was asked for."""
+    found = (result.experiment, result.backend["name"], result.backend["engine"])
+    asked = (cell.experiment, cell.backend, cell.engine)
+    return found == asked and all(name in result.parameters for name in plan.to_calibrate(cell))
 
 
 def is_due(plan: Plan, measured: Measured, calibrated: Mapping[str, Any], turn: int) -> bool:
@@ -177,10 +195,27 @@ def given_up(measured: Measured) -> bool:
     return len(measured.failures) >= PATIENCE or any(failure.refused for failure in measured.failures)
 
 
-def runs_left(plan: Plan, cells: Mapping[Cell, Measured], calibrated: Mapping[str, Any], now: Cell, turn: int) -> int:
-    """Count the processes that are still to be run if none of them fails, the one of `now` included."""
+def runs_left(
+    plan: Plan, cells: Mapping[Cell, Measured], calibrated: Mapping[str, Any], now: Cell, turn: int
+) -> list[Cell]:
+    """List the cells of the processes that are still to be run if none of them fails, the one of `now` included."""
     rest = plan.cells[plan.cells.index(now) :]
-    due = [cell for cell in rest if is_due(plan, cells[cell], calibrated, turn)]
-    # One process calibrates for all cells of its experiment.
-    this_round = len({cell.experiment for cell in due} if turn == CALIBRATION else due)
-    return this_round + max(0, plan.rounds - turn) * sum(not given_up(measured) for measured in cells.values())
+    this_round = [cell for cell in rest if is_due(plan, cells[cell], calibrated, turn)]
+    if turn == CALIBRATION:
+        # One process calibrates for all cells of its experiment.
+        this_round = list({cell.experiment: cell for cell in reversed(this_round)}.values())[::-1]
+    later = [cell for cell in plan.cells if not given_up(cells[cell])]
+    return this_round + max(0, plan.rounds - turn) * later
+
+
+def expected_seconds(left: Sequence[Cell], taken: Sequence[tuple[Cell, float]]) -> float | None:
+    """Estimate how long some processes take: as long as those of their cell, their experiment, or all so far."""
+    if not taken:
+        return None
+
+    def expected(cell: Cell) -> float:
+        of_cell = [seconds for one, seconds in taken if one == cell]
+        of_experiment = [seconds for one, seconds in taken if one.experiment == cell.experiment]
+        return mean(of_cell or of_experiment or [seconds for _, seconds in taken])
+
+    return sum(expected(cell) for cell in left)

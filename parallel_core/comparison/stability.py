@@ -35,7 +35,7 @@ def impossible_cases(measured: Measured) -> tuple[str, ...]:
     """Say which of a cell's cases were faster, over all processes, than the slowest part of what they contain."""
     told = []
     for case in measured.valid[0].cases if measured.valid else ():
-        parts = [measured.medians(name) for name in case.parts]
+        parts = [medians for name in case.parts if (medians := measured.medians(name))]
         if parts:
             slowest = max(parts, key=lambda medians: sorted(medians)[len(medians) // 2])
             ratio = ratio_interval(measured.medians(case.name), slowest)

@@ -8,7 +8,7 @@ from parallel_core.comparison.interval import Interval, Verdict, median_interval
 from parallel_core.comparison.stability import impossible_cases, unstable
 from parallel_core.experiments.catalogue import EXPERIMENTS
 
-__all__ = ["Ratio", "Row", "State", "ratio", "rows"]
+__all__ = ["Ratio", "Row", "State", "believed", "judge", "ratio", "rows"]
 
 State = Literal["measured", "invalid", "failed", "not run"]
 
@@ -40,13 +40,17 @@ class Row:
         return len(self.measured.valid)
 
 
-def ratio(measured: Measured, other: Measured, case: str) -> Ratio | None:
-    """Compare a case's times in two cells; None where one of them has none."""
+def ratio(measured: Measured, other: Measured) -> Ratio:
+    """Compare two cells of an experiment that are both believed, by the time of its first case."""
+    case = EXPERIMENTS[measured.cell.experiment].case
     mine, theirs = measured.medians(case), other.medians(case)
-    if not mine or not theirs:
-        return None
     interval = ratio_interval(mine, theirs)
     return Ratio(other.cell.side, interval, verdict(interval, min(len(mine), len(theirs))))
+
+
+def believed(comparison: Comparison, experiment: str) -> tuple[Measured, ...]:
+    """Return an experiment's cells that gave results which can be true."""
+    return tuple(measured for measured in comparison.of(experiment) if judge(measured)[0] == "measured")
 
 
 def rows(comparison: Comparison, experiment: str) -> tuple[Row, ...]:
@@ -67,7 +71,7 @@ def rows(comparison: Comparison, experiment: str) -> tuple[Row, ...]:
                 reason,
                 time=median_interval(measured.medians(described.case)),
                 metric=median_interval(values) if values else None,
-                ratio=None if first is None else ratio(measured, first, described.case),
+                ratio=None if first is None else ratio(measured, first),
                 warnings=warnings(measured),
             )
         )
@@ -82,8 +86,9 @@ def judge(measured: Measured) -> tuple[State, str]:
     impossible = impossible_cases(measured)
     if impossible:
         return "invalid", impossible[0]
-    if not measured.valid and problems:
-        return "invalid", problems[0]
+    if problems and 2 * len(measured.valid) <= len(measured.results):
+        # What remains is chosen by its own outcome.
+        return "invalid", f"{len(measured.valid)} of {len(measured.results)} runs are valid: {problems[0]}"
     if not measured.valid:
         return ("failed", reasons[0]) if reasons else ("not run", "the comparison was interrupted before")
     described = EXPERIMENTS.get(measured.cell.experiment)
@@ -94,9 +99,9 @@ def judge(measured: Measured) -> tuple[State, str]:
 
 
 def warnings(measured: Measured) -> tuple[str, ...]:
-    """Say which of a cell's cases are unstable."""
-    return tuple(
-        f"{name}: {told}"
+    """Say which of a cell's cases are unstable, and why."""
+    told = {
+        name: unstable([seconds for case in measured.cases(name) for seconds in case.seconds])
         for name in measured.case_names
-        for told in unstable([seconds for case in measured.cases(name) for seconds in case.seconds])
-    )
+    }
+    return tuple(f"{name}: {', '.join(reasons)}" for name, reasons in told.items() if reasons)

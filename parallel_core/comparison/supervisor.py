@@ -1,7 +1,7 @@
-"""Run a command in a process group of its own, under a deadline, and leave nothing of it behind.
+"""Run a command in a process group of its own, under a deadline, and leave nothing of its group behind.
 
-A group of its own, because a framework may start processes that outlive it; the whole group is killed when the
-command has ended, when its deadline has passed, and when the caller is cancelled.
+A framework may start processes that outlive it; the whole group is killed when the command has ended, when its deadline
+has passed, and when the caller is cancelled.
 """
 
 import asyncio
@@ -34,8 +34,16 @@ class Outcome:
         if self.timed_out:
             return f"gave no result within {deadline:g} s and was killed"
         if self.status < 0:
-            return f"was killed by {signal.Signals(-self.status).name}" + (f"; it said last: {said}" if said else "")
+            return f"was killed by {signal_name(-self.status)}" + (f"; it said last: {said}" if said else "")
         return said or f"ended with status {self.status} and without a word"
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name; not every number has one."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 async def supervise(command: Sequence[str], deadline: float, cores: set[int]) -> Outcome:

@@ -1,14 +1,19 @@
-"""The report's charts, drawn by plotly. Colour says the framework and hatching the synchronous engine."""
+"""The report's charts, drawn by plotly. Colour says the framework and hatching the synchronous engine.
+
+plotly reads labels as a kind of HTML, so names are escaped.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
+from html import escape
+from statistics import median
 from textwrap import wrap
 
 import plotly.graph_objects as go
 
 from parallel_core.comparison.cells import Cell, Comparison, Measured
 from parallel_core.comparison.interval import Interval, median_interval
-from parallel_core.comparison.summary import judge
+from parallel_core.comparison.summary import believed
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.result import Result
 
@@ -36,7 +41,7 @@ def figures(comparison: Comparison, experiment: str) -> go.Figure | None:
     name = EXPERIMENTS[experiment].metric
     cells = [measured for measured in believed(comparison, experiment) if measured.metric(name)]
     bars = [
-        bar(comparison, measured.cell, (measured.cell.side,), (median_interval(measured.metric(name)),), "")
+        bar(comparison, measured.cell, (escape(measured.cell.side),), (median_interval(measured.metric(name)),), "")
         for measured in cells
     ]
     drawn = horizontal(bars, name, len(cells))
@@ -53,14 +58,10 @@ def dispatch(comparison: Comparison) -> go.Figure | None:
         cases = measured.cases(EXPERIMENTS[measured.cell.experiment].queued_case)
         if not cases:
             continue
-        ends = [
-            median_interval([case.dispatch_median for case in cases]),
-            median_interval([case.median for case in cases]),
-        ]
-        label = f"{measured.cell.experiment}<br>{measured.cell.side}"
+        label = f"{escape(measured.cell.experiment)}<br>{escape(measured.cell.side)}"
         drawn.add_trace(
             go.Scatter(
-                x=[end.estimate for end in ends],
+                x=[median(case.dispatch_median for case in cases), median(case.median for case in cases)],
                 y=[label, label],
                 mode="lines+markers",
                 line={"color": colour(comparison, measured.cell), "width": 3},
@@ -79,16 +80,20 @@ def dispatch(comparison: Comparison) -> go.Figure | None:
 
 def cost_model(comparison: Comparison) -> go.Figure | None:
     """Draw the time of waiting once, and each time, as measured and as the cost model predicts it."""
-    cells = [measured for measured in believed(comparison, "async") if measured.metric("t1_seconds")]
     rows = {
         "measured": ("measured_once_seconds", "measured_each_seconds"),
         "predicted, the slower side repeated": ("predicted_once_seconds", "predicted_each_seconds"),
         "predicted by the book's formula": ("book_predicted_once_seconds",),
     }
+    cells = [
+        measured
+        for measured in believed(comparison, "async")
+        if all(measured.metric(name) for names in rows.values() for name in names)
+    ]
     bars = []
     for (label, metrics), shade in zip(rows.items(), COLOURS, strict=False):
         found = {
-            f"{measured.cell.side},<br>{waiting}": median_interval(measured.metric(name))
+            f"{escape(measured.cell.side)},<br>{waiting}": median_interval(measured.metric(name))
             for measured in cells
             for name, waiting in zip(metrics, ("waiting once", "waiting each time"), strict=False)
         }
@@ -102,7 +107,7 @@ def learning(comparison: Comparison) -> go.Figure | None:
     for number, (measured, result) in enumerate(trained(comparison)):
         losses, accuracies = result.series["loss"], result.series["test_accuracy"]
         steps = len(losses) // len(accuracies)
-        shade, side = colour(comparison, measured.cell), measured.cell.side
+        shade, side = colour(comparison, measured.cell), escape(measured.cell.side)
         # Curves that coincide hide each other: each later one is thinner, so that all can be seen.
         line = {"color": shade, "width": max(1.5, 7 - 1.8 * number), "dash": dash(measured.cell)}
         epochs = [(step + 1) / steps for step in range(len(losses))]
@@ -112,7 +117,7 @@ def learning(comparison: Comparison) -> go.Figure | None:
                 x=list(range(1, len(accuracies) + 1)),
                 y=accuracies,
                 mode="markers",
-                marker={"color": shade, "size": 15 - 3 * number, "symbol": "diamond"},
+                marker={"color": shade, "size": max(5, 15 - 3 * number), "symbol": "diamond"},
                 name=f"{side}, accuracy",
                 legendgroup=side,
                 showlegend=False,
@@ -153,17 +158,12 @@ def trained(comparison: Comparison) -> list[tuple[Measured, Result]]:
     ]
 
 
-def believed(comparison: Comparison, experiment: str) -> list[Measured]:
-    """Return an experiment's cells whose results count."""
-    return [measured for measured in comparison.of(experiment) if judge(measured)[0] == "measured"]
-
-
 def bar(comparison: Comparison, cell: Cell, labels: Sequence[str], intervals: Sequence[Interval], unit: str) -> go.Bar:
     """Make a cell's bars, in its colour."""
     pattern = {"shape": "/" if cell.engine == "sync" else "", "fgopacity": 0.6, "fillmode": "replace"}
     shade = colour(comparison, cell)
     marker = {"color": shade, "pattern": pattern, "line": {"color": shade, "width": 1}}
-    return interval_bar(cell.side, labels, intervals, unit, marker)
+    return interval_bar(escape(cell.side), labels, intervals, unit, marker)
 
 
 def interval_bar(
@@ -218,7 +218,7 @@ def framed(drawn: go.Figure, title: str, rows: float) -> go.Figure:
 
 def folded(label: str) -> str:
     """Break a long label into lines, for narrow screens."""
-    return "<br>".join(wrap(label, 18))
+    return "<br>".join(map(escape, wrap(label, 18)))
 
 
 def colour(comparison: Comparison, cell: Cell) -> str:

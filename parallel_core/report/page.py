@@ -48,6 +48,7 @@ def render(comparison: Comparison) -> str:
         cost_model=chart(charts.cost_model(comparison), "cost-model"),
         learning=chart(charts.learning(comparison), "learning"),
         data=charts.training_data(comparison),
+        surroundings=surroundings(comparison),
         agreement=charts.largest_loss_difference(comparison),
         backends=backends,
         verbs=verbs(backends),
@@ -72,6 +73,30 @@ def section(comparison: Comparison, experiment: str) -> dict[str, Any]:
         "times": chart(charts.times(comparison, experiment), f"times-{experiment}"),
         "parameters": next((dict(row.measured.valid[0].parameters) for row in found if row.time), {}),
     }
+
+
+def surroundings(comparison: Comparison) -> list[dict[str, str]]:
+    """Return what each framework and engine ran on, once for each."""
+    found: dict[str, dict[str, str]] = {}
+    for measured in comparison.cells:
+        for result in measured.valid[:1]:
+            backend, environment = result.backend, result.environment
+            found.setdefault(
+                measured.cell.side,
+                {
+                    "cell": measured.cell.side,
+                    "framework": backend["version"],
+                    "Python": environment["python"],
+                    "NumPy": environment["numpy"],
+                    "parallel-core": environment["parallel_core"],
+                    "devices": ", ".join(backend["devices"]),
+                    "threads each": str(backend["threads_per_device"]),
+                    "cores of each": " | ".join(", ".join(map(str, cores)) for cores in backend["cores"]),
+                    "who schedules": backend["scheduler"],
+                    "settings": ", ".join(f"{name}={value}" for name, value in backend["settings"].items() if value),
+                },
+            )
+    return list(found.values())
 
 
 def explanation(row: Row) -> str:

@@ -36,7 +36,7 @@ class Verb:
 
 def verbs(backends: Iterable[str]) -> tuple[Verb, ...]:
     """Return the protocol's verbs in its order, with the code of the backends that are installed here."""
-    sources = {name: path.read_text() for name in backends if (path := module_of(name)) is not None}
+    sources = {name: source for name in backends if (source := source_of(name))}
     names = [
         (name, inspect.getdoc(function) or "")
         for name, function in vars(Backend).items()
@@ -49,12 +49,23 @@ def verbs(backends: Iterable[str]) -> tuple[Verb, ...]:
 
 
 def module_of(backend: str) -> Path | None:
-    """Find a backend's file without importing its framework; None where it is not installed here."""
+    """Find a backend's file without importing it; None where it is not installed here."""
     for entry in entry_points(group=GROUP, name=backend):
         spec = find_spec(entry.module)
         if spec is not None and spec.origin is not None:
             return Path(spec.origin)
     return None
+
+
+def source_of(backend: str) -> str:
+    """Return the text of a backend's file; empty where it cannot be found or is no Python."""
+    try:
+        path = module_of(backend)
+        source = "" if path is None else path.read_text(encoding="utf-8")
+        ast.parse(source)
+    except (ImportError, OSError, ValueError, SyntaxError):
+        return ""
+    return source
 
 
 def source_of_verb(source: str, verb: str) -> str:

@@ -7,7 +7,7 @@ from humanize import metric, naturaldelta
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from parallel_core.comparison.answers import answer
@@ -28,26 +28,34 @@ def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Run
 
     The display changes between processes only: one that is drawn ten times a second takes time from what is measured.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
-        task = progress.add_task("starting", total=None)
-        done = -1
-        announced = -1
+        task = progress.add_task("starting", total=None, left="")
+        done = 0
+        announced: int | None = None
 
         def on_run(run: Run) -> None:
             nonlocal done, announced
-            done += 1
-            where = "choosing sizes" if run.round == CALIBRATION else f"round {run.round} of {rounds}"
-            progress.update(task, description=f"{where}: {run.cell}", completed=done, total=done + run.left)
+            left = "" if run.seconds_left is None else f"about {naturaldelta(run.seconds_left)} left"
+            total = done + run.left
             if console.is_terminal:
+                progress.update(
+                    task, description=f"{stage(run, rounds)}: {run.cell}", completed=done, total=total, left=left
+                )
                 progress.refresh()
             elif run.round != announced:
-                left = progress.tasks[0].time_remaining
-                about = "" if left is None else f", about {naturaldelta(left)} left"
-                console.print(f"{where}: {done} of {done + run.left} runs done{about}")
+                console.print(", ".join(filter(None, (f"{stage(run, rounds)}: {done} of {total} runs done", left))))
             announced = run.round
+            done += 1
 
         yield on_run
+
+
+def stage(run: Run, rounds: int) -> str:
+    """Say which part of a comparison a run belongs to."""
+    if run.round == CALIBRATION:
+        return "choosing sizes"
+    return f"round {run.round} of {rounds}" if run.round <= rounds else "making up for failed runs"
 
 
 def show_comparison(comparison: Comparison, console: Console) -> None:
@@ -55,10 +63,12 @@ def show_comparison(comparison: Comparison, console: Console) -> None:
     for experiment in comparison.experiments:
         found = rows(comparison, experiment)
         console.print(table(experiment, found))
+        for data in sorted({result.data for row in found for result in row.measured.valid if result.data}):
+            console.print(f"data: {escape(data)}", style="dim")
         for row in found:
             for told in (row.reason, unstable(row)):
                 if told:
-                    console.print(f"· {row.measured.cell.side}: {escape(told)}", style="dim")
+                    console.print(f"! {row.measured.cell.side}: {escape(told)}", style="dim")
     console.print(f"\n{escape(answer(comparison))}", style="bold")
 
 
@@ -66,7 +76,7 @@ def unstable(row: Row) -> str:
     """Say in one line which of a cell's cases are unstable; empty where none is."""
     if not row.warnings:
         return ""
-    more = f", and {len(row.warnings) - 1} more" if len(row.warnings) > 1 else ""
+    more = f"; and {len(row.warnings) - 1} other cases" if len(row.warnings) > 1 else ""
     return f"unstable ({row.warnings[0]}{more})"
 
 

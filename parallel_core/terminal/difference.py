@@ -36,3 +36,8 @@ def show_difference(found: Difference, console: Console) -> None:
         f"{len(found.changes)} cases compared: {len(shown)} changed, no difference shown in {same}{too_few}.",
         style="bold",
     )
+    console.print(
+        f"By chance alone up to {max(1, round(len(found.changes) / 20))} of them may be called changed; and what the "
+        "machine did otherwise at the two times is in no interval.",
+        style="dim",
+    )

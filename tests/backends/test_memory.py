@@ -11,7 +11,7 @@ import resource
 import numpy as np
 import backends
 backend = backends.load({name!r}, devices=1, device_kind="cpu", engine={engine!r}, threads_per_device=1)
-x = backend.asarray(np.ones((480, 480), dtype=np.float32), backend.devices[0])
+x = backend.asarray(np.ones((800, 800), dtype=np.float32), backend.devices[0])
 
 def products():
     kept = [backend.launch(backend.ops.matmul, x, x) for _ in range(50)]
@@ -31,5 +31,5 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_freed_memory_is_kept(run_python: RunPython, require: Callable[[str], None], name: str, engine: str) -> None:
     if name != "numpy":
         require(name)
-    # Fifty results take 11 250 pages.
+    # Fifty results take 31 250 pages.
     assert int(run_python(COUNT_FAULTS.format(name=name, engine=engine)).stdout) < 1000

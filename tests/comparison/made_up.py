@@ -10,6 +10,7 @@ from parallel_core.machine import describe_machine
 from parallel_core.result import Case, Result
 
 MACHINE = describe_machine()
+TOGETHER = EXPERIMENTS["parallel"].case
 
 
 def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:
@@ -40,8 +41,8 @@ def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:
 
 
 def parts_of(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Let a case called `together` contain all others."""
-    return tuple(tuple(other for other in names if other != name) if name == "together" else () for name in names)
+    """Let the case of both devices contain all others."""
+    return tuple(tuple(other for other in names if other != name) if name == TOGETHER else () for name in names)
 
 
 def measured(cell: Cell, times: Sequence[float], case: str | None = None) -> Measured:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-COMPARE = [sys.executable, "-m", "parallel_core", "compare"]
+PROGRAM = [sys.executable, "-m", "parallel_core"]
+COMPARE = [*PROGRAM, "compare"]
 ON_NUMPY = ["--backends", "numpy", "--engines", "sync", "--quick"]
 
 
@@ -32,8 +33,8 @@ def cells(folder: Path) -> dict[str, dict[str, list[dict[str, object]]]]:
 
 
 def interpreter(path: Path, behaviour: str) -> str:
-    """Write a program that stands in for a Python: it runs what it is asked with -c, and behaves otherwise."""
-    path.write_text(f'#!/bin/sh\nif [ "$1" = -c ]; then exec {sys.executable} "$@"; fi\n{behaviour}\n')
+    """Write a program that stands in for a Python: it can import parallel-core, and behaves as told when it runs it."""
+    path.write_text(f'#!/bin/sh\nif [ "$2" = -c ]; then exec {sys.executable} "$@"; fi\n{behaviour}\n')
     path.chmod(0o755)
     return str(path)
 
@@ -85,7 +86,7 @@ def test_rounds_are_interleaved_and_sizes_chosen_once(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     commands = log.read_text().splitlines()
-    assert [command.split()[3] for command in commands] == ["overlap", "overlap", "parallel", "overlap", "parallel"]
+    assert [command.split()[4] for command in commands] == ["overlap", "overlap", "parallel", "overlap", "parallel"]
     calibrating, *counted = (command for command in commands if "run overlap" in command)
     assert "--copies" not in calibrating
     assert all("--copies" in command for command in counted)
@@ -102,6 +103,26 @@ def test_the_sizes_of_a_saved_comparison_are_taken_over(tmp_path: Path) -> None:
     (first / "comparison.json").write_text(json.dumps(read))
     assert compare(*arguments, "--out", str(second), "--like", str(first)).returncode == 0
     assert cells(second)["overlap numpy sync"]["results"][0]["parameters"]["copies"] == 7  # type: ignore[index]
+
+
+def test_other_work_than_the_saved_comparison_s_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    assert compare("parallel", *ON_NUMPY, "--rounds", "1", "--out", str(folder)).returncode == 0
+    done = compare("parallel", "--like", str(folder), "--out", str(tmp_path / "new"))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"--like {folder} was made with mode quick, not full: see --quick" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_pipe_that_closes_early_costs_no_result(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = [*COMPARE, "parallel", *ON_NUMPY, "--rounds", "1", "--out", str(folder)]
+    run = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert run.stdout is not None
+    run.stdout.close()
+    run.wait(timeout=60)
+    assert (folder / "report.html").exists()
+    assert (folder / "pyperf" / "numpy-sync.json").exists()
 
 
 def test_a_missing_framework_is_a_row_with_its_reason(tmp_path: Path) -> None:
@@ -122,7 +143,7 @@ def test_a_missing_framework_is_a_row_with_its_reason(tmp_path: Path) -> None:
     [
         ("sleep 1000 & sleep 1000", "gave no result within 4 s and was killed"),
         ("kill -SEGV $$", "was killed by SIGSEGV"),
-        ("echo '{'", "gave a result that cannot be read"),
+        ("echo '{'", "gave something else than the result that was asked for"),
         ("echo 'parallel-core: out of memory' >&2; exit 1", "out of memory"),
     ],
 )
@@ -176,8 +197,11 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     run.send_signal(number)
     _, errors = run.communicate(timeout=5)
     assert run.returncode == status
-    kept = f"parallel-core: interrupted; what was measured until then is in {folder / 'comparison.json'}"
+    kept = f"parallel-core: interrupted; see what was measured until then: parallel-core report {folder}"
     assert errors.splitlines()[-1] == kept
+    shown = subprocess.run([*PROGRAM, "report", str(folder)], capture_output=True, text=True, check=True).stdout
+    assert shown.rstrip().endswith(f"Report: {folder / 'report.html'}")
+    assert (folder / "report.html").exists()
     found = cells(folder)
     assert len(found["parallel numpy sync"]["results"]) == 1
     assert found["parallel torch sync"]["results"] == []
@@ -222,6 +246,7 @@ def test_the_folder_is_named_by_the_time(tmp_path: Path) -> None:
         (["--python", "torch=/bin/false"], "/bin/false cannot run parallel-core (it said nothing)"),
         (["--out", "/dev/null/x"], "cannot make the folder /dev/null/x"),
         (["--like", "/nowhere"], "cannot read /nowhere: No such file or directory"),
+        (["--like", "/dev/null"], "/dev/null is not a comparison that parallel-core compare wrote"),
         (["--json", "/nowhere/x.json"], "cannot write to /nowhere/x.json"),
     ],
 )

@@ -12,7 +12,7 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.difference import difference
 from tests.comparison.made_up import comparison, failed, measured, parallel
 
-HINT = "(compare --like OLD takes the sizes of OLD)"
+HINT = "(compare --like OLD does the work of OLD)"
 ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
 MXNET, TORCH = parallel("mxnet"), parallel("torch")
 
@@ -69,7 +69,7 @@ def test_other_versions_and_machines_are_told() -> None:
     after = replace(after, machine={**after.machine, "processor": "another"})
     told = difference(comparison(measured(TORCH, ONE)), after).surroundings
     assert told[0].endswith(" → another")
-    assert told[1] == "torch: 1.0 → 2.0"
+    assert told[1:] == ("torch: 1.0 → 2.0",)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,35 @@ def test_what_is_no_comparison_is_one_line_and_status_2(tmp_path: Path, content:
 
 def test_comparisons_with_nothing_in_common_are_one_line_and_status_2(tmp_path: Path) -> None:
     old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
-    new = save(comparison(failed(MXNET)), tmp_path / "new")
+    new = save(comparison(measured(TORCH, ONE)), tmp_path / "new")
     done = diff(old, new)
     assert done.returncode == 2
-    assert done.stderr == f"parallel-core: {old} and {new} have no measured case in common\n"
+    assert done.stderr == (
+        f"parallel-core: {old} and {new} have nothing in common: parallel on torch async: only in the new comparison\n"
+    )
+
+
+def test_what_can_no_longer_be_measured_fails_the_check(tmp_path: Path) -> None:
+    old = save(comparison(measured(MXNET, ONE), measured(TORCH, ONE)), tmp_path / "old")
+    new = save(comparison(measured(MXNET, ONE), failed(TORCH)), tmp_path / "new")
+    assert diff(old, new).returncode == 0
+    done = diff(old, new, "--fail-if-slower", "5")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"parallel-core: what was measured in {old} no longer is: parallel on torch async: ")
+
+
+def test_made_up_images_are_not_the_same_work_as_real_ones() -> None:
+    trained = measured(TORCH, ONE)
+    real, made_up = (
+        replace(trained, results=tuple(replace(result, data=data) for result in trained.results))
+        for data in ("Fashion-MNIST from /data", "synthetic images")
+    )
+    (reason,) = difference(comparison(real), comparison(made_up)).left_out
+    assert "data was real and is synthetic" in reason
+
+
+@pytest.mark.parametrize("limit", ["-1", "nan", "inf", "much"])
+def test_a_limit_that_is_no_percentage_is_one_line_and_status_2(limit: str) -> None:
+    done = diff("old", "new", f"--fail-if-slower={limit}")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "is not zero or a positive number" in done.stderr

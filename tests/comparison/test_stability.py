@@ -10,7 +10,7 @@ import pytest
 from parallel_core.comparison.cells import Measured
 from parallel_core.comparison.stability import impossible_cases, unstable
 from parallel_core.comparison.summary import judge
-from tests.comparison.made_up import parallel, result
+from tests.comparison.made_up import TOGETHER, parallel, result
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_warnings_are_those_of_pyperf(values: tuple[float, ...], tmp_path: P
 
 def together(seconds: float) -> Measured:
     cell = parallel("torch")
-    times = {"alone": 1.0, "other": 0.5, "together": seconds}
+    times = {"alone": 1.0, "other": 0.5, TOGETHER: seconds}
     return Measured(
         cell,
         tuple(

@@ -50,7 +50,7 @@ def test_a_cell_of_which_nothing_is_valid_is_invalid() -> None:
     one = measured(parallel("torch"), ONE[:1])
     wrong = replace(one, results=(replace(one.results[0], problems=("differs from NumPy",)),))
     (row,) = rows(comparison(wrong), "parallel")
-    assert (row.state, row.reason) == ("invalid", "differs from NumPy")
+    assert (row.state, row.reason) == ("invalid", "0 of 1 runs are valid: differs from NumPy")
 
 
 def test_the_answer_names_what_was_faster_slower_and_neither() -> None:
@@ -75,12 +75,36 @@ def test_the_answer_names_what_was_faster_slower_and_neither() -> None:
     assert len(told) == 5
 
 
+def test_frameworks_are_held_against_the_one_that_was_measured() -> None:
+    overlap = replace(parallel("mxnet"), experiment="overlap")
+    found = comparison(
+        measured(parallel("mxnet"), ONE),
+        measured(parallel("numpy"), times(2)),
+        measured(parallel("torch"), times(0.5)),
+        failed(overlap),
+        measured(replace(overlap, backend="numpy"), ONE),
+        measured(replace(overlap, backend="torch"), times(3)),
+    )
+    assert answer(found) == (
+        "Against mxnet on the async engine, numpy was slower in parallel (2.00 × the time). "
+        "Against mxnet on the async engine, torch was faster in parallel (0.50 × the time). "
+        "Against numpy on the async engine, torch was slower in overlap (3.00 × the time)."
+    )
+
+
+def test_a_cell_of_which_half_is_invalid_is_not_judged_by_the_rest() -> None:
+    good = measured(parallel("torch"), (*ONE, *ONE))
+    wrong = tuple(replace(result, problems=("too fast",)) for result in good.results[:5])
+    (row,) = rows(comparison(replace(good, results=(*wrong, *good.results[5:]))), "parallel")
+    assert (row.state, row.reason) == ("invalid", "5 of 10 runs are valid: too fast")
+
+
 def test_the_answer_when_nothing_can_be_compared() -> None:
     assert answer(comparison(failed(parallel("mxnet")))) == "Nothing could be measured; every cell says why."
     alone = comparison(failed(parallel("mxnet")), measured(parallel("torch"), ONE))
     assert answer(alone) == "Only torch was measured, so there is no other framework to compare it with."
     apart = comparison(measured(parallel("mxnet"), ONE), measured(parallel("torch", "sync"), ONE))
-    assert answer(apart) == "No two frameworks were measured on the same engine."
+    assert answer(apart) == "No two frameworks were measured in the same experiment on the same engine."
     few = comparison(measured(parallel("mxnet"), ONE[:2]), measured(parallel("torch"), ONE[:2]))
     assert answer(few) == "Against mxnet on the async engine, there are too few runs to tell in parallel."
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -55,6 +56,11 @@ def test_a_process_that_ends_leaves_no_grandchild() -> None:
 def test_a_crash_is_told_by_its_signal() -> None:
     found = run("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     assert found.reason(30) == "was killed by SIGSEGV"
+
+
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+    found = run("import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)")
+    assert found.reason(30) == f"was killed by signal {signal.SIGRTMIN + 3}"
 
 
 def test_a_process_without_a_word() -> None:
