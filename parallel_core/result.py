@@ -9,7 +9,7 @@ from typing import Any, Self
 from backends import Backend
 from parallel_core.machine import describe_machine
 
-__all__ = ["Case", "Result", "describe_backend"]
+__all__ = ["MACHINE_KEYS", "Case", "Result", "describe_backend"]
 
 SCHEMA = 1
 BACKEND_KEYS = ("name", "version", "engine", "devices", "threads_per_device", "cores", "scheduler", "settings")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from parallel_core.result import Case, Result
+from parallel_core.result import MACHINE_KEYS, Case, Result
 
 __all__ = ["Cell", "Comparison", "Failure", "Measured"]
 
@@ -136,6 +136,9 @@ class Comparison:
         try:
             if read["schema"] != SCHEMA:
                 raise ValueError(f"a comparison of schema {read['schema']}, where {SCHEMA} is known")
+            missing = [name for name in MACHINE_KEYS if name not in read["machine"]]
+            if missing:
+                raise ValueError(f"a comparison without {', '.join(missing)}")
             return cls(
                 rounds=int(read["rounds"]),
                 quick=bool(read["quick"]),

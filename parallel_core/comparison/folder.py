@@ -7,6 +7,7 @@ from pathlib import Path
 from parallel_core import files
 from parallel_core.comparison.cells import Comparison
 from parallel_core.errors import RequestError
+from parallel_core.experiments.catalogue import EXPERIMENTS
 
 __all__ = ["REPORT", "RESULT", "new_folder", "read_comparison", "write_comparison", "write_readable"]
 
@@ -31,11 +32,15 @@ def read_comparison(path: Path) -> Comparison:
     """Read a comparison from its folder or file; raises RequestError, in one line, for anything else."""
     try:
         file = path / RESULT if path.is_dir() else path
-        return Comparison.from_json(json.loads(file.read_text(encoding="utf-8")))
+        comparison = Comparison.from_json(json.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise RequestError(f"cannot read {error.filename or path}: {error.strerror}") from error
     except ValueError as error:
         raise RequestError(f"{path} is not a comparison that parallel-core compare wrote") from error
+    for name in comparison.experiments:
+        if name not in EXPERIMENTS:
+            raise RequestError(f"{path} holds the experiment {name!r}, which is not known here: update parallel-core")
+    return comparison
 
 
 def write_comparison(comparison: Comparison, path: Path) -> None:

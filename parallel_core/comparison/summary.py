@@ -91,9 +91,9 @@ def judge(measured: Measured) -> tuple[State, str]:
         return "invalid", f"{len(measured.valid)} of {len(measured.results)} runs are valid: {problems[0]}"
     if not measured.valid:
         return ("failed", reasons[0]) if reasons else ("not run", "the comparison was interrupted before")
-    described = EXPERIMENTS.get(measured.cell.experiment)
-    if described is not None and not measured.medians(described.case):
-        return "failed", f"its results have no case {described.case!r}"
+    case = EXPERIMENTS[measured.cell.experiment].case
+    if not measured.medians(case):
+        return "failed", f"its results have no case {case!r}"
     wrong = [f"{len(some)} {what}: {some[0]}" for what, some in (("invalid", problems), ("failed", reasons)) if some]
     return "measured", "; ".join(wrong)
 

@@ -29,7 +29,9 @@ def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Run
     The display changes between processes only: one that is drawn ten times a second takes time from what is measured.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
+    with Progress(
+        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task("starting", total=None, left="")
         done = 0
         announced: int | None = None
@@ -76,7 +78,7 @@ def unstable(row: Row) -> str:
     """Say in one line which of a cell's cases are unstable; empty where none is."""
     if not row.warnings:
         return ""
-    more = f"; and {len(row.warnings) - 1} other cases" if len(row.warnings) > 1 else ""
+    more = f"; and {len(row.warnings) - 1} more" if len(row.warnings) > 1 else ""
     return f"unstable ({row.warnings[0]}{more})"
 
 
@@ -95,9 +97,9 @@ def table(experiment: str, found: tuple[Row, ...]) -> Table:
     )
     made.add_column("", no_wrap=True)
     made.add_column("time", justify="right", no_wrap=True)
-    made.add_column("figure", min_width=15)
+    made.add_column("figure", overflow="fold")
     made.add_column("ratio", no_wrap=True)
-    made.add_column("verdict", min_width=10)
+    made.add_column("verdict", overflow="fold")
     made.add_column("runs", justify="right", no_wrap=True)
     for row in found:
         if row.time is None:

@@ -99,6 +99,20 @@ def test_json_has_standard_output_to_itself(tmp_path: Path) -> None:
     assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
 
 
+@pytest.mark.parametrize("command", ["diff", "report"])
+def test_an_experiment_of_another_version_is_one_line_and_status_2(tmp_path: Path, command: str) -> None:
+    found = comparison(measured(MXNET, ONE)).as_json()
+    found["cells"][0]["experiment"] = "later"
+    path = tmp_path / "comparison.json"
+    path.write_text(json.dumps(found))
+    arguments = [str(path)] * (2 if command == "diff" else 1)
+    done = subprocess.run(
+        [sys.executable, "-m", "parallel_core", command, *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "holds the experiment 'later', which is not known here" in done.stderr
+
+
 @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"schema": 99}', '{"schema": 1, "rounds": 3}', "\x00"])
 def test_what_is_no_comparison_is_one_line_and_status_2(tmp_path: Path, content: str | None) -> None:
     good = save(comparison(measured(MXNET, ONE)), tmp_path / "good")
