@@ -107,12 +107,16 @@ def synthetic(name: str, rounds: int, trials: int) -> Rates:
     return Rates(f"synthetic, {name} noise", rounds, trials, false, found)
 
 
-def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, list[list[float]]]:
-    """Compare a real cell with itself and with one that has a tenth more to do; also return process medians."""
+Trials = list[dict[str, list[list[float]]]]
+"""For each trial and case the processes' medians on the sides A, B and C, in seconds."""
+
+
+def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Trials]:
+    """Compare a real cell with itself and with one that has a tenth more to do; also return what was measured."""
     plan = Plan((EXPERIMENTS["parallel"],), (backend,), (engine,), {backend: sys.executable}, rounds, "quick")
     cell = plan.cells[0]
     verdicts: list[tuple[str, str]] = []
-    medians: list[list[float]] = []
+    measured: Trials = []
     for trial in range(trials):
         sides: list[list[Result]] = [[], [], []]
         for turn in range(rounds):
@@ -124,17 +128,18 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, li
                 results.append(gave)
         one, same, slower = (Measured(cell, tuple(results)) for results in sides)
         verdicts += [(verdict_on(same, one, case), verdict_on(slower, one, case)) for case in one.case_names]
-        medians += [list(measured.medians(CASE)) for measured in (one, same) if measured.valid]
+        measured.append({case: [list(side.medians(case)) for side in (one, same, slower)] for case in one.case_names})
     # Invalid processes may leave too few on one side to say anything.
     verdicts = [both for both in verdicts if "too few runs" not in both]
     false = sum(called != "no difference shown" for called, _ in verdicts)
     found = sum(called == "slower" for _, called in verdicts)
-    return Rates(f"real, {cell.side}", rounds, len(verdicts), false, found), medians
+    return Rates(f"real, {cell.side}", rounds, len(verdicts), false, found), measured
 
 
-def noise_of(medians: Sequence[Sequence[float]]) -> str:
-    """Describe how far real processes were from their trial's median."""
-    off = np.concatenate([np.log(np.asarray(some) / np.median(some)) for some in medians])
+def noise_of(trials: Trials) -> str:
+    """Describe how far real processes were from their side's median."""
+    sides = [side for trial in trials for side in trial.get(CASE, [])[:2] if side]
+    off = np.concatenate([np.log(np.asarray(side) / np.median(side)) for side in sides])
     quartiles = np.percentile(off, (25, 75))
     return (
         f"half of the processes within {(quartiles[1] - quartiles[0]) / 2:.1%} of the median, "
@@ -142,7 +147,7 @@ def noise_of(medians: Sequence[Sequence[float]]) -> str:
     )
 
 
-def table(rates: Sequence[Rates], remarks: dict[str, str], machine: dict[str, Any]) -> str:
+def table(rates: Sequence[Rates], trials: dict[str, Trials], machine: dict[str, Any]) -> str:
     """Write the rates as Markdown."""
     lines = [
         f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['utc']}",
@@ -151,17 +156,17 @@ def table(rates: Sequence[Rates], remarks: dict[str, str], machine: dict[str, An
         "| --- | --- | --- | --- | --- |",
         *(one.row() for one in rates if one.compared),
         "",
-        *(f"- {name}: {told}" for name, told in remarks.items()),
+        *(f"- {name}: {noise_of(found)}" for name, found in trials.items()),
     ]
     return "\n".join(lines) + "\n"
 
 
-def write(out: Path, rates: Sequence[Rates], remarks: dict[str, str]) -> None:
+def write(out: Path, rates: Sequence[Rates], trials: dict[str, Trials]) -> None:
     """Write what is known so far."""
     machine = describe_machine()
-    everything = {"machine": machine, "rates": [vars(one) for one in rates], "noise": remarks}
+    everything = {"machine": machine, "rates": [vars(one) for one in rates], "trials": trials}
     out.with_suffix(".json").write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
-    out.with_suffix(".md").write_text(table(rates, remarks, machine))
+    out.with_suffix(".md").write_text(table(rates, trials, machine))
 
 
 @click.command()
@@ -175,13 +180,13 @@ def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
     """Count wrong verdicts; exit with status 1 where the usual synthetic noise gives too many at the default rounds."""
     out.parent.mkdir(parents=True, exist_ok=True)
     rates = [synthetic(name, count, trials) for name in NOISES for count in (3, 5, 10)]
-    remarks: dict[str, str] = {}
-    write(out, rates, remarks)
+    measured: dict[str, Trials] = {}
+    write(out, rates, measured)
     for backend, engine in [(b, e) for b in ("mxnet", "torch") for e in ("async", "sync")] if real_trials else []:
-        found, medians = real(backend, engine, rounds, real_trials)
+        found, measured_now = real(backend, engine, rounds, real_trials)
         rates.append(found)
-        remarks[found.name] = noise_of(medians)
-        write(out, rates, remarks)
+        measured[found.name] = measured_now
+        write(out, rates, measured)
     click.echo(out.with_suffix(".md").read_text())
     default = next(one for one in rates if one.name == "synthetic, usual noise" and one.rounds == 5)
     if default.false > 0.05 * default.compared or default.found < 0.95 * default.compared:

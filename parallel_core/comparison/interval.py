@@ -16,7 +16,15 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["FEWEST_FOR_A_VERDICT", "Interval", "Verdict", "median_interval", "ratio_interval", "verdict"]
+__all__ = [
+    "FEWEST_FOR_A_VERDICT",
+    "SMALLEST_DIFFERENCE",
+    "Interval",
+    "Verdict",
+    "median_interval",
+    "ratio_interval",
+    "verdict",
+]
 
 Verdict = Literal["faster", "slower", "no difference shown", "too few runs"]
 
@@ -25,6 +33,9 @@ TAIL = 0.10
 """The share of the draws beyond each bound, before the interval is stretched to 95 %."""
 # Two and two values fall apart by chance in one case of three.
 FEWEST_FOR_A_VERDICT = 3
+SMALLEST_DIFFERENCE = 0.01
+"""A ratio closer to 1 is not called a difference: the same work, measured twice on a quiet machine, differs by tenths of a
+percent for reasons that no interval over a few processes holds, such as their order in a round."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +66,15 @@ def ratio_interval(values: Sequence[float], others: Sequence[float]) -> Interval
 
 
 def verdict(ratio: Interval, processes: int) -> Verdict:
-    """Say what a ratio of times allows to say, given the smaller number of processes on its two sides."""
+    """Say what a ratio of times allows to say, given the smaller number of processes on its two sides.
+
+    A difference is called where the whole interval lies farther than 1 % from equality.
+    """
     if processes < FEWEST_FOR_A_VERDICT:
         return "too few runs"
-    if ratio.low > 1:
+    if ratio.low > 1 + SMALLEST_DIFFERENCE:
         return "slower"
-    if ratio.high < 1:
+    if ratio.high < 1 / (1 + SMALLEST_DIFFERENCE):
         return "faster"
     return "no difference shown"
 

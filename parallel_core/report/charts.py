@@ -135,12 +135,15 @@ def learning(comparison: Comparison) -> go.Figure | None:
     return drawn
 
 
-def largest_loss_difference(comparison: Comparison) -> float | None:
-    """Return by how much the cells' losses differ at most, as a share of the loss; None for fewer than two cells."""
+def largest_loss_difference(comparison: Comparison, batches: int | None = None) -> float | None:
+    """Return by how much the cells' losses differ at most, over the first batches or all, as a share of the loss.
+
+    None for fewer than two cells.
+    """
     losses = [result.series["loss"] for _, result in trained(comparison)]
     if len(losses) < 2:
         return None
-    return max(max(step) / min(step) - 1 for step in zip(*losses, strict=False))
+    return max(max(step) / min(step) - 1 for step in list(zip(*losses, strict=False))[:batches])
 
 
 def training_data(comparison: Comparison) -> str:

@@ -21,6 +21,7 @@ from parallel_core.wording import with_bounds
 
 __all__ = ["render"]
 
+FIRST_BATCHES = 20
 CHART_OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 
 
@@ -49,7 +50,9 @@ def render(comparison: Comparison) -> str:
         learning=chart(charts.learning(comparison), "learning"),
         data=charts.training_data(comparison),
         surroundings=surroundings(comparison),
+        agreement_at_first=charts.largest_loss_difference(comparison, FIRST_BATCHES),
         agreement=charts.largest_loss_difference(comparison),
+        first_batches=FIRST_BATCHES,
         backends=backends,
         verbs=verbs(backends),
         catalogue=EXPERIMENTS,
