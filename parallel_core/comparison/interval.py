@@ -34,8 +34,8 @@ TAIL = 0.10
 # Two and two values fall apart by chance in one case of three.
 FEWEST_FOR_A_VERDICT = 3
 SMALLEST_DIFFERENCE = 0.01
-"""A ratio closer to 1 is not called a difference: the same work, measured twice on a quiet machine, differs by tenths of a
-percent for reasons that no interval over a few processes holds, such as their order in a round."""
+"""A ratio closer to 1 is not called a difference: the same work, measured twice on a quiet machine, differs by tenths
+of a percent for reasons that no interval over a few processes holds, such as their order in a round."""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,14 @@ def test_a_cell_is_not_different_from_itself(values: list[float]) -> None:
     assert verdict(found, len(values)) == "no difference shown"
 
 
+def test_what_is_closer_than_a_hundredth_is_not_called_a_difference() -> None:
+    exact = [1.0, 1.0001, 0.9999, 1.0002, 0.9998]
+    ratios = {factor: ratio_interval([factor * one for one in exact], exact) for factor in (1.005, 0.995, 1.02, 0.98)}
+    assert all(ratio.low > 1 or ratio.high < 1 for ratio in ratios.values())
+    same = "no difference shown"
+    assert [verdict(ratio, 5) for ratio in ratios.values()] == [same, same, "slower", "faster"]
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_or_two_processes_allow_no_verdict(count: int) -> None:
     assert verdict(ratio_interval([2.0] * count, [1.0] * count), count) == "too few runs"
