@@ -6,6 +6,7 @@ framework from a skip into a failure.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,6 +27,13 @@ settings.register_profile(
     "suite", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("suite")
+
+
+def pytest_configure() -> None:
+    # What a background job or nohup ignores, programs under test would ignore too.
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -31,5 +31,5 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_freed_memory_is_kept(run_python: RunPython, require: Callable[[str], None], name: str, engine: str) -> None:
     if name != "numpy":
         require(name)
-    # Fifty results take 31 250 pages.
-    assert int(run_python(COUNT_FAULTS.format(name=name, engine=engine)).stdout) < 1000
+    # Fifty results take 31 250 pages; a tenth of them may have gone elsewhere.
+    assert int(run_python(COUNT_FAULTS.format(name=name, engine=engine)).stdout) < 3000

@@ -45,15 +45,15 @@ def test_the_async_experiment_answers_all_its_questions(backend: Backend) -> Non
     result = RUNS["async"](backend)
     assert {case.name for case in result.cases} == {
         "10 products in NumPy",
-        f"10 products in {backend.name}",
+        "10 products",
         "wait for one result",
         "waitall",
         "product, to NumPy",
         "product, to a number",
         "product, to text",
-        "30 increments, waiting each time",
-        "30 increments, waiting once",
-        "30 increments in one launch",
+        "increments, waiting each time",
+        "increments, waiting once",
+        "increments in one launch",
     }
     memory = {f"peak_bytes_{kept}_waiting_every_{n}" for kept in ("kept", "dropped") for n in (1, 10, 100)}
     assert memory < set(result.metrics)
