@@ -149,14 +149,14 @@ def test_a_missing_framework_is_a_row_with_its_reason(tmp_path: Path) -> None:
 )
 def test_a_process_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path, behaviour: str, reason: str) -> None:
     python = interpreter(tmp_path / "python", behaviour)
-    arguments = ["parallel", "--backends", "torch,numpy", "--engines", "sync", "--quick", "--rounds", "3"]
+    arguments = ["parallel", "--backends", "torch,numpy", "--engines", "sync", "--quick", "--rounds", "2"]
     done = compare(*arguments, "--deadline", "4", "--python", f"torch={python}", "--out", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     found = cells(tmp_path / "out")
     # One more chance, in another round, and then no more.
     assert [failure["round"] for failure in found["parallel torch sync"]["failures"]] == [1, 2]
     assert found["parallel torch sync"]["failures"][0]["reason"] == reason
-    assert len(found["parallel numpy sync"]["results"]) == 3
+    assert len(found["parallel numpy sync"]["results"]) >= 2
 
 
 def test_runs_that_fail_are_made_up_for(tmp_path: Path) -> None:
