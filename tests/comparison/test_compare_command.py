@@ -141,7 +141,7 @@ def test_a_missing_framework_is_a_row_with_its_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
-        ("sleep 1000 & sleep 1000", "gave no result within 4 s and was killed"),
+        ("sleep 1000 & sleep 1000", "gave no result within 10 s and was killed"),
         ("kill -SEGV $$", "was killed by SIGSEGV"),
         ("echo '{'", "gave something else than the result that was asked for"),
         ("echo 'parallel-core: out of memory' >&2; exit 1", "out of memory"),
@@ -150,7 +150,7 @@ def test_a_missing_framework_is_a_row_with_its_reason(tmp_path: Path) -> None:
 def test_a_process_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path, behaviour: str, reason: str) -> None:
     python = interpreter(tmp_path / "python", behaviour)
     arguments = ["parallel", "--backends", "torch,numpy", "--engines", "sync", "--quick", "--rounds", "2"]
-    done = compare(*arguments, "--deadline", "4", "--python", f"torch={python}", "--out", str(tmp_path / "out"))
+    done = compare(*arguments, "--deadline", "10", "--python", f"torch={python}", "--out", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     found = cells(tmp_path / "out")
     # One more chance, in another round, and then no more.

@@ -41,9 +41,9 @@ def test_much_output_does_not_block() -> None:
 
 
 def test_a_process_that_hangs_is_killed_with_its_group() -> None:
-    found = run(f"{GRANDCHILD}; import time; time.sleep(1000)", deadline=1.5)
+    found = run(f"{GRANDCHILD}; import time; time.sleep(1000)", deadline=3)
     assert found.timed_out
-    assert found.reason(1.5) == "gave no result within 1.5 s and was killed"
+    assert found.reason(3) == "gave no result within 3 s and was killed"
     assert is_gone(int(found.output))
 
 
