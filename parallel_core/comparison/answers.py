@@ -7,7 +7,7 @@ from parallel_core.comparison.summary import Ratio, believed, judge, ratio, rows
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.wording import figure, listed, with_bounds
 
-__all__ = ["answer", "answers", "in_words"]
+__all__ = ["answer", "answers"]
 
 
 def answer(comparison: Comparison) -> str:

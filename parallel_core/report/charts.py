@@ -51,7 +51,7 @@ def figures(comparison: Comparison, experiment: str) -> go.Figure | None:
 
 
 def dispatch(comparison: Comparison) -> go.Figure | None:
-    """Draw when control returned and when all was done, for each experiment's first case, on a logarithmic scale."""
+    """Draw when control returned and when all was done, for a case of each experiment, on a logarithmic scale."""
     drawn = go.Figure()
     count = 0
     for measured in (one for experiment in comparison.experiments for one in believed(comparison, experiment)):
@@ -148,7 +148,7 @@ def largest_loss_difference(comparison: Comparison, batches: int | None = None) 
 
 def training_data(comparison: Comparison) -> str:
     """Say what was trained on; empty where nothing was."""
-    return next((result.data or "" for _, result in trained(comparison)), "")
+    return "; ".join(sorted({result.data for _, result in trained(comparison) if result.data}))
 
 
 def trained(comparison: Comparison) -> list[tuple[Measured, Result]]:

@@ -49,7 +49,7 @@ def verbs(backends: Iterable[str]) -> tuple[Verb, ...]:
 
 
 def module_of(backend: str) -> Path | None:
-    """Find a backend's file without importing it; None where it is not installed here."""
+    """Find a backend's file, importing no more than its package; None where it is not installed here."""
     for entry in entry_points(group=GROUP, name=backend):
         spec = find_spec(entry.module)
         if spec is not None and spec.origin is not None:
