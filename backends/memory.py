@@ -11,15 +11,14 @@ import ctypes
 __all__ = ["keep_freed_memory"]
 
 # malloc.h
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 NEVER = 2**31 - 1
-LARGEST = 32 * 2**20
 
 
 def keep_freed_memory() -> None:
-    """Tell malloc to keep what is freed, in blocks of up to 32 MiB, in one heap for all threads; glibc only."""
+    """Tell malloc to take all blocks from one heap for all threads, and to keep there what is freed; glibc only."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, LARGEST)
+        mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, NEVER)
         mallopt(M_ARENA_MAX, 1)

@@ -1,6 +1,7 @@
 """MXNet's functions in the spelling that all backends share. Importing this module imports mxnet."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 import mxnet as mx
@@ -49,6 +50,22 @@ def cross_entropy(scores: Array, labels: Array) -> Array:
 
 def count_correct(scores: Array, labels: Array) -> Array:
     return (scores.argmax(axis=1).astype(labels.dtype) == labels).sum()
+
+
+def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
+
+
+def concatenate(vectors: Sequence[Array]) -> Array:
+    # MXNet's own concatenate takes 12 times as long: it copies element by element.
+    first, *_ = vectors
+    whole = mnp.empty((sum(len(vector) for vector in vectors),), dtype=first.dtype, ctx=first.ctx)
+    target = whole.as_nd_ndarray()
+    ends = accumulate(map(len, vectors), initial=0)
+    for vector, (start, stop) in zip(vectors, pairwise(ends), strict=True):
+        if start < stop:
+            mx.nd._internal._slice_assign(target, vector.as_nd_ndarray(), begin=start, end=stop, out=target)
+    return whole
 
 
 def zeros_like(x: Array) -> Array:

@@ -3,7 +3,8 @@
 NumPy does not differentiate, so each function that a model needs also says how a gradient passes back through it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,14 @@ def cross_entropy(scores: Array, labels: Array) -> tuple[Array, Vjp]:
 
 def count_correct(scores: Array, labels: Array) -> Array:
     return np.asarray((scores.argmax(axis=1) == labels).sum())
+
+
+def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
+
+
+def concatenate(vectors: Sequence[Array]) -> Array:
+    return np.concatenate(vectors)
 
 
 def zeros_like(x: Any) -> Any:

@@ -53,6 +53,12 @@ class Ops(Protocol):
     def count_correct(self, scores: Array, labels: Array) -> Array:
         """Count the rows of scores (n, k) whose largest entry is at the label (n,)."""
 
+    def split(self, x: Array, lengths: Sequence[int]) -> Array:
+        """Divide a vector into consecutive vectors of these lengths, a tuple; they may share memory with it."""
+
+    def concatenate(self, vectors: Sequence[Array]) -> Array:
+        """Lay vectors end to end, in new memory, on the device of the first."""
+
     def zeros_like(self, x: Array) -> Array:
         """Make zeros of the same shape, dtype and device, for an array or a tuple."""
 

@@ -1,6 +1,6 @@
 """PyTorch's functions in the spelling that all backends share. Importing this module imports torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -44,6 +44,14 @@ def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
 
 def count_correct(scores: Tensor, labels: Tensor) -> Tensor:
     return (scores.argmax(dim=1) == labels).sum()
+
+
+def split(x: Tensor, lengths: Sequence[int]) -> tuple[Tensor, ...]:
+    return x.split(list(lengths))
+
+
+def concatenate(vectors: Sequence[Tensor]) -> Tensor:
+    return torch.cat(tuple(vectors))
 
 
 def zeros_like(x: Tensor) -> Tensor:
