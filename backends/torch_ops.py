@@ -47,7 +47,7 @@ def count_correct(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def split(x: Tensor, lengths: Sequence[int]) -> tuple[Tensor, ...]:
-    return x.split(list(lengths))
+    return torch.split(x, list(lengths))
 
 
 def concatenate(vectors: Sequence[Tensor]) -> Tensor:
