@@ -1,7 +1,7 @@
 """MXNet's functions in the spelling that all backends share. Importing this module imports mxnet."""
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TypeAlias
 
 import mxnet as mx
@@ -74,6 +74,8 @@ def zeros_like(x: Array) -> Array:
 
 def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
     def evaluate(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
+        if not all(x.size for x in rest):
+            return zeros_like(parameters[0]).sum(), zeros_like(parameters)
         for parameter in parameters:
             # MXNet differentiates only by arrays that were marked before recording.
             if parameter.grad is None:
@@ -88,7 +90,9 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
 
 
 def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        old = parameter.as_nd_ndarray()
-        mx.nd.sgd_update(old, gradient.as_nd_ndarray(), lr=rate, out=old)
+    # One operator for all of them: to issue eight would take Python as long as one of them computes.
+    old = [parameter.as_nd_ndarray() for parameter in parameters]
+    pairs = zip(old, (gradient.as_nd_ndarray() for gradient in gradients), strict=True)
+    count = len(old)
+    mx.nd.multi_sgd_update(*chain(*pairs), lrs=(rate,) * count, wds=(0,) * count, num_weights=count, out=old)
     return tuple(parameters)

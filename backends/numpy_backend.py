@@ -4,7 +4,6 @@ Nothing is queued, so nothing is ever waited for, and every other backend's numb
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -14,8 +13,9 @@ from backends import numpy_ops
 from backends.device import Device, available_cores, choose_devices, core_numbers
 from backends.environment import Settings
 from backends.errors import BackendError, ComputationError
-from backends.nested import map_leaves
+from backends.nested import leaves, map_leaves
 from backends.protocol import Array, Engine, HostArray, Ops
+from backends.shards import check_equal
 from backends.splitting import row_ranges
 
 __all__ = ["NumPyBackend"]
@@ -73,9 +73,7 @@ class NumPyBackend:
         )
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        first, *others = xs
-        total = self.launch(map_leaves, lambda *terms: reduce(_add_term, terms), first, *others)
-        return (total, *(self.launch(map_leaves, _overwrite, x, total) for x in others))
+        return self.launch(_sum_in_place, tuple(xs))
 
     def asarray(self, x: HostArray, device: Device) -> Array:  # noqa: ARG002
         return self.launch(map_leaves, np.array, x)
@@ -96,8 +94,12 @@ def _overwrite(out: np.ndarray, x: np.ndarray) -> np.ndarray:
     return out
 
 
-def _add_term(total: np.ndarray, term: np.ndarray) -> np.ndarray:
-    if total.shape != term.shape or total.dtype != term.dtype:
-        raise ValueError(f"allreduce needs equal arrays, not {total.shape} {total.dtype} and {term.shape} {term.dtype}")
-    total += term
-    return total
+def _sum_in_place(xs: tuple[Array, ...]) -> tuple[Array, ...]:
+    for terms in zip(*map(leaves, xs), strict=True):
+        check_equal(terms)
+        first, *others = terms
+        for other in others:
+            first += other
+        for other in others:
+            np.copyto(other, first)
+    return xs

@@ -105,6 +105,8 @@ def zeros_like(x: Any) -> Any:
 
 def value_and_grad(fn: Callable[..., Any]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
     def evaluate(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
+        if not all(x.size for x in rest):
+            return np.zeros((), parameters[0].dtype), zeros_like(parameters)
         tracked = tuple(map(track, parameters))
         value = fn(tracked, *rest)
         return value.value, gradients_of(value, tracked)

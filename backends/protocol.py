@@ -65,7 +65,9 @@ class Ops(Protocol):
     def value_and_grad(self, fn: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
         """Make the function (parameters, *rest) -> (fn(parameters, *rest), its gradients by the parameters).
 
-        `parameters` is a tuple of floating-point arrays, and so are the gradients; `fn` returns one number.
+        `parameters` is a tuple of floating-point arrays, and so are the gradients; `fn` returns one number. Where one
+        of `rest` has no elements, value and gradients are zero: frameworks refuse to convolve nothing. Launched by
+        itself, its gradients may be used one by one, as they become ready; the last parameters' come first.
         """
 
     def sgd(self, parameters: Array, gradients: Array, rate: float) -> Array:

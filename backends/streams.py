@@ -5,95 +5,21 @@ computation and one for copies; `submit` returns a promise at once. A task's arg
 for in the worker. Every promise was submitted before the tasks that use it, so program order excludes deadlock.
 
 Waiting for arguments is enough while tasks only read. A task that writes to an argument's memory must also come after
-the tasks on other streams that still read it; it names that argument as consumed.
+the tasks on other streams that still read it; it names that argument as consumed. A collective writes to the memory of
+several devices at once, by a task on each of their streams.
 """
 
 import atexit
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, final
 
 from backends.device import Device, on_cores
+from backends.promises import Announcing, Promise, promises, resolve
 
-__all__ = ["Promise", "WorkerStream", "promises", "resolve"]
-
-
-class Promise:
-    """A value that a stream will compute. `promise[i]` promises item i of a tuple; it cannot be iterated."""
-
-    __slots__ = ("_error", "_pending", "_value", "device", "readers")
-    __iter__ = None
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        # A bare lock costs a tenth of a threading.Event, and one is made per launched operation.
-        self._pending = threading.Lock()
-        self._pending.acquire()
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self.readers: dict[WorkerStream, threading.Lock] = {}
-        """For each stream, the lock of the last task there that reads this value: released when the task is done."""
-
-    def fulfil(self, value: Any) -> None:
-        """Set the value and wake those who wait for it."""
-        self._value = value
-        self._pending.release()
-
-    def fail(self, error: BaseException) -> None:
-        """Set the error that `result` will raise, here and for everything computed from this promise."""
-        self._error = error
-        self._pending.release()
-
-    def result(self) -> Any:
-        """Block until the value is there and return it, or raise the error that prevented it."""
-        with self._pending:
-            pass
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-    def __getitem__(self, index: int) -> "Promise":
-        return _Item(self, index)
-
-    def __repr__(self) -> str:
-        return f"<promise on {self.device}, {'pending' if self._pending.locked() else 'done'}>"
-
-
-@final
-class _Item(Promise):
-    __slots__ = ("_index", "_parent")
-
-    def __init__(self, parent: Promise, index: int) -> None:
-        self.device, self.readers = parent.device, parent.readers
-        self._parent, self._index = parent, index
-
-    def result(self) -> Any:
-        return self._parent.result()[self._index]
-
-    def __repr__(self) -> str:
-        return f"<item {self._index} of {self._parent!r}>"
-
-
-def promises(*values: Any) -> list[Promise]:
-    """List the promises in values, however deep in tuples, from left to right."""
-    found = []
-    for value in values:
-        if isinstance(value, Promise):
-            found.append(value)
-        elif isinstance(value, tuple | list):
-            found += promises(*value)
-    return found
-
-
-def resolve(value: Any) -> Any:
-    """Replace every promise in a value, however deep in tuples, by its result; blocks until all are there."""
-    if isinstance(value, Promise):
-        return value.result()
-    if isinstance(value, tuple | list):
-        return tuple(map(resolve, value))
-    return value
+__all__ = ["WorkerStream", "submit_collective"]
 
 
 @final
@@ -136,8 +62,46 @@ class WorkerStream:
             read.readers[self] = promise._pending
 
 
+def submit_collective(
+    streams: Sequence[WorkerStream], fn: Callable[[tuple[Any, ...], int], object], values: tuple[Any, ...]
+) -> tuple[Promise, ...]:
+    """Enqueue `fn(values, part)` on every stream, and promise each stream its own value when all parts are done.
+
+    The parts write to the memory of all values, each to places of its own. Never blocks.
+    """
+    # Two collectives in unlike order on two streams would wait for each other.
+    with _collectives:
+        readers = [lock for read in promises(values) for lock in read.readers.values()]
+        collective = _Collective(fn, values, [Promise(stream.device) for stream in streams])
+        results = tuple(Promise(stream.device) for stream in streams)
+        for part, (stream, result) in enumerate(zip(streams, results, strict=True)):
+            stream._read(values, result)
+            stream._put((result, collective.take_part, (part,), readers))
+    return results
+
+
+@final
+class _Collective:
+    def __init__(self, fn: Callable[[tuple[Any, ...], int], object], values: Any, parts: list[Promise]) -> None:
+        self.fn, self.values, self.parts = fn, values, parts
+
+    def take_part(self, part: int) -> Any:
+        try:
+            values = resolve(self.values)
+            self.fn(values, part)
+        except BaseException as error:
+            # The others wait for this part.
+            self.parts[part].fail(error)
+            raise
+        self.parts[part].fulfil(None)
+        for other in self.parts:
+            other.result()
+        return values[part]
+
+
 _queues: weakref.WeakKeyDictionary[threading.Thread, "SimpleQueue[Any]"] = weakref.WeakKeyDictionary()
 _closing = threading.Event()
+_collectives = threading.Lock()
 
 
 def _serve(tasks: "SimpleQueue[Any]", stream: "weakref.ref[WorkerStream]", prepare: Callable[[], None]) -> None:
@@ -150,7 +114,10 @@ def _serve(tasks: "SimpleQueue[Any]", stream: "weakref.ref[WorkerStream]", prepa
             for reader in readers:
                 with reader:
                     pass
-            promise.fulfil(fn(*map(resolve, args)))
+            if fn.__class__ is Announcing:
+                promise.fulfil(fn.function(promise.announce, *map(resolve, args)))
+            else:
+                promise.fulfil(fn(*map(resolve, args)))
         except BaseException as error:
             owner = stream()
             if owner is not None and owner.error is None:

@@ -8,7 +8,7 @@ On CUDA, PyTorch enqueues by itself: `launch` is `fn(*args)` on either engine.
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -17,11 +17,16 @@ from backends.device import Device, available_cores, choose_devices, core_number
 from backends.environment import Settings, import_framework
 from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
+from backends.promises import Promise, promises, resolve
 from backends.protocol import Array, Engine, HostArray
+from backends.shards import check_equal, sum_shard
 from backends.splitting import row_ranges
-from backends.streams import Promise, WorkerStream, promises, resolve
+from backends.streams import WorkerStream, submit_collective
 
 __all__ = ["TorchBackend"]
+
+SHARDED_BYTES = 2**18
+"""From here on summing in shards, by all devices, is faster than by the first one alone."""
 
 
 @final
@@ -128,16 +133,12 @@ class TorchBackend:
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         if self._failure:
             self._refuse()
-        first, *others = xs
-        if not others:
-            return (first,)
         if self._cuda:
-            home = next(device for device in self.devices if device.index == next(leaves(first)).device.index)
-            total = self._consume(_add_into, first, *(self.copy_to(x, home) for x in others))
-        else:
-            # Logical CPU devices share one memory: the first device reads the others' arrays where they lie.
-            total = self._consume(_add_into, first, *others)
-        return (total, *(self._consume(_overwrite, x, total) for x in others))
+            return self._gather_and_broadcast(*xs)
+        if not self._threaded:
+            return self.launch(_sum_in_shards, tuple(xs))
+        # On the copy threads, so that what is ready can be reduced while the rest is still being computed.
+        return submit_collective([self._stream(self._copy, (x,)) for x in xs], _sum_own_shard, tuple(xs))
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         if self._failure:
@@ -177,6 +178,11 @@ class TorchBackend:
             for copied, source in self._in_copy:
                 self._torch.cuda.current_stream(source.device).wait_event(copied)
         return self.launch(fn, x, *args)
+
+    def _gather_and_broadcast(self, first: Array, *others: Array) -> tuple[Array, ...]:
+        home = next(device for device in self.devices if device.index == next(leaves(first)).device.index)
+        total = self._consume(_add_into, first, *(self.copy_to(x, home) for x in others))
+        return (total, *(self._consume(_overwrite, x, total) for x in others))
 
     def _stream(self, streams: dict[Device, WorkerStream], args: Iterable[Array]) -> WorkerStream:
         for promise in promises(*args):
@@ -228,12 +234,35 @@ def _overwrite(out: Array, x: Array) -> Array:
 
 
 def _add_into(first: Array, *others: Array) -> Array:
-    return map_leaves(lambda *terms: reduce(_add_term, terms), first, *others)
+    return map_leaves(_add_terms, first, *others)
 
 
-def _add_term(total: Array, term: Array) -> Array:
-    if total.shape != term.shape or total.dtype != term.dtype:
-        raise ValueError(
-            f"allreduce needs equal arrays, not {tuple(total.shape)} {total.dtype} and {tuple(term.shape)} {term.dtype}"
-        )
-    return total.add_(term)
+def _add_terms(total: Array, *terms: Array) -> Array:
+    check_equal((total, *terms))
+    for term in terms:
+        total.add_(term)
+    return total
+
+
+def _sum_in_shards(xs: tuple[Array, ...]) -> tuple[Array, ...]:
+    _sum_own_shard(xs, 0, shards=1)
+    return xs
+
+
+def _sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) -> None:
+    # Checked by every device before any of them writes.
+    terms = list(zip(*map(leaves, xs), strict=True))
+    for same in terms:
+        check_equal(same)
+    # A short sum is done before a second thread has woken up.
+    if sum(same[0].nbytes for same in terms) < SHARDED_BYTES:
+        shards = 1
+    if shard >= (shards := shards or len(xs)):
+        return
+    for same in terms:
+        if all(x.is_contiguous() for x in same):
+            sum_shard([x.view(-1) for x in same], shard, shards)
+        elif shard == 0:
+            _add_terms(*same)
+            for x in same[1:]:
+                x.copy_(same[0])

@@ -1,12 +1,16 @@
 """PyTorch's functions in the spelling that all backends share. Importing this module imports torch."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from backends.nested import map_leaves
+from backends.promises import Announcing, Path
+
+Announce: TypeAlias = Callable[[Path, Tensor], None]
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
@@ -59,13 +63,20 @@ def zeros_like(x: Tensor) -> Tensor:
 
 
 def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:
-    def evaluate(parameters: tuple[Tensor, ...], *rest: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def evaluate(announce: Announce, parameters: tuple[Tensor, ...], *rest: Tensor) -> Any:
+        if not all(x.numel() for x in rest):
+            return parameters[0].new_zeros(()), tuple(map(torch.zeros_like, parameters))
         # Leaves of this call's own: gradients accumulate in no shared `.grad`, so devices do not race.
         leaves = tuple(parameter.detach().requires_grad_() for parameter in parameters)
+        for place, leaf in enumerate(leaves):
+            leaf.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                lambda leaf, place=place: announce((1, place), leaf.grad)
+            )
         value = fn(leaves, *rest)
-        return value.detach(), torch.autograd.grad(value, leaves)
+        torch.autograd.backward(value)
+        return value.detach(), tuple(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in leaves)
 
-    return evaluate
+    return Announcing(evaluate)
 
 
 def sgd(parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float) -> tuple[Tensor, ...]:

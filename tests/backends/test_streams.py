@@ -7,7 +7,8 @@ import weakref
 import pytest
 
 from backends.device import Device
-from backends.streams import Promise, WorkerStream, resolve
+from backends.promises import Promise, resolve
+from backends.streams import WorkerStream
 
 FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
 

@@ -1,0 +1,158 @@
+"""Values that are still to be computed: promises, their items, and how to wait for them.
+
+A promise may stand wherever a value does, however deep in tuples. An item of a promised tuple may be there before the
+rest is: whoever computes the tuple announces it, and who waits for the item waits no longer.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import reduce
+from operator import getitem
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+from backends.device import Device
+
+if TYPE_CHECKING:
+    from backends.streams import WorkerStream
+
+__all__ = ["Announcing", "Path", "Promise", "promises", "resolve"]
+
+Path: TypeAlias = tuple[int, ...]
+"""Where an item stands in a value: `(1, 0)` is that of `value[1][0]`."""
+
+_items = threading.Lock()
+_NO_VALUE = object()
+
+
+class Promise:
+    """A value that a stream will compute. `promise[i]` promises item i of a tuple; it cannot be iterated."""
+
+    __slots__ = ("_announced", "_awaited", "_error", "_pending", "_value", "device", "readers")
+    __iter__ = None
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        # A bare lock costs a tenth of a threading.Event, and one is made per launched operation.
+        self._pending = threading.Lock()
+        self._pending.acquire()
+        self._value: Any = _NO_VALUE
+        self._error: BaseException | None = None
+        # Both are made when they are needed: most promises are of one array, and thousands of them are queued.
+        self._announced: dict[Path, Any] | None = None
+        self._awaited: dict[Path, threading.Event] | None = None
+        self.readers: dict[WorkerStream, threading.Lock] = {}
+        """For each stream, the lock of the last task there that reads this value: released when the task is done."""
+
+    def fulfil(self, value: Any) -> None:
+        """Set the value and wake those who wait for it."""
+        self._value = value
+        self._pending.release()
+        if self._awaited:
+            self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        """Set the error that `result` will raise, here and for everything computed from this promise."""
+        self._error = error
+        self._pending.release()
+        if self._awaited:
+            self._wake()
+
+    def announce(self, path: Path, value: Any) -> None:
+        """Set an item of the value before the rest is there; the value must hold the same one."""
+        with _items:
+            if self._announced is None:
+                self._announced = {}
+            self._announced[path] = value
+            event = self._awaited and self._awaited.get(path)
+        if event:
+            event.set()
+
+    def result(self) -> Any:
+        """Block until the value is there and return it, or raise the error that prevented it."""
+        with self._pending:
+            pass
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def item(self, path: Path) -> Any:
+        """Block until an item of the value is there and return it, or raise the error that prevented it."""
+        with _items:
+            if self._announced and path in self._announced:
+                return self._announced[path]
+            if self._awaited is None:
+                self._awaited = {}
+            event = self._awaited.setdefault(path, threading.Event())
+        # Asked after the event is where `fulfil` finds it: who sets the value from now on will also set the event.
+        if self._value is _NO_VALUE and self._error is None:
+            event.wait()
+        if self._announced and path in self._announced:
+            return self._announced[path]
+        return reduce(getitem, path, self.result())
+
+    def _wake(self) -> None:
+        with _items:
+            for event in (self._awaited or {}).values():
+                event.set()
+
+    def __getitem__(self, index: int) -> "Promise":
+        return _Item(self, (index,))
+
+    def __repr__(self) -> str:
+        return f"<promise on {self.device}, {'pending' if self._pending.locked() else 'done'}>"
+
+
+@final
+class _Item(Promise):
+    __slots__ = ("_parent", "_path")
+
+    def __init__(self, parent: Promise, path: Path) -> None:
+        self.device, self.readers = parent.device, parent.readers
+        self._parent, self._path = parent, path
+
+    def result(self) -> Any:
+        return self._parent.item(self._path)
+
+    def __getitem__(self, index: int) -> Promise:
+        return _Item(self._parent, (*self._path, index))
+
+    def __repr__(self) -> str:
+        return f"<item {'.'.join(map(str, self._path))} of {self._parent!r}>"
+
+
+def promises(*values: Any) -> list[Promise]:
+    """List the promises in values, however deep in tuples, from left to right."""
+    found = []
+    for value in values:
+        if isinstance(value, Promise):
+            found.append(value)
+        elif isinstance(value, tuple | list):
+            found += promises(*value)
+    return found
+
+
+def resolve(value: Any) -> Any:
+    """Replace every promise in a value, however deep in tuples, by its result; blocks until all are there."""
+    if isinstance(value, Promise):
+        return value.result()
+    if isinstance(value, tuple | list):
+        return tuple(map(resolve, value))
+    return value
+
+
+@final
+class Announcing:
+    """A function `fn(announce, *args)` that announces items of its result, `announce(path, value)`, before it returns.
+
+    Called by anyone but a stream, it announces them to nobody.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(_to_nobody, *args)
+
+
+def _to_nobody(path: Path, value: Any) -> None:
+    del path, value
