@@ -5,7 +5,7 @@ rest is: whoever computes the tuple announces it, and who waits for the item wai
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import getitem
 from typing import TYPE_CHECKING, Any, TypeAlias, final
@@ -19,6 +19,7 @@ __all__ = ["Announcing", "Path", "Promise", "promises", "resolve"]
 
 Path: TypeAlias = tuple[int, ...]
 """Where an item stands in a value: `(1, 0)` is that of `value[1][0]`."""
+Readers: TypeAlias = "dict[WorkerStream, threading.Lock]"
 
 _items = threading.Lock()
 _NO_VALUE = object()
@@ -27,7 +28,7 @@ _NO_VALUE = object()
 class Promise:
     """A value that a stream will compute. `promise[i]` promises item i of a tuple; it cannot be iterated."""
 
-    __slots__ = ("_announced", "_awaited", "_error", "_pending", "_value", "device", "readers")
+    __slots__ = ("_announced", "_awaited", "_error", "_item_readers", "_pending", "_value", "device", "readers")
     __iter__ = None
 
     def __init__(self, device: Device) -> None:
@@ -40,8 +41,9 @@ class Promise:
         # Both are made when they are needed: most promises are of one array, and thousands of them are queued.
         self._announced: dict[Path, Any] | None = None
         self._awaited: dict[Path, threading.Event] | None = None
-        self.readers: dict[WorkerStream, threading.Lock] = {}
+        self.readers: Readers = {}
         """For each stream, the lock of the last task there that reads this value: released when the task is done."""
+        self._item_readers: dict[Path, Readers] | None = None
 
     def fulfil(self, value: Any) -> None:
         """Set the value and wake those who wait for it."""
@@ -90,6 +92,19 @@ class Promise:
             return self._announced[path]
         return reduce(getitem, path, self.result())
 
+    def conflicting_readers(self, path: Path = ()) -> Iterator[tuple["WorkerStream", threading.Lock]]:
+        """Iterate over those who read the item at `path`, or what it is in, or an item of it."""
+        yield from self.readers.items()
+        for other, readers in (self._item_readers or {}).items():
+            if all(mine == theirs for mine, theirs in zip(path, other, strict=False)):
+                yield from readers.items()
+
+    def readers_of_item(self, path: Path) -> "Readers":
+        """Return the mutable readers of an item."""
+        if self._item_readers is None:
+            self._item_readers = {}
+        return self._item_readers.setdefault(path, {})
+
     def _wake(self) -> None:
         with _items:
             for event in (self._awaited or {}).values():
@@ -107,11 +122,14 @@ class _Item(Promise):
     __slots__ = ("_parent", "_path")
 
     def __init__(self, parent: Promise, path: Path) -> None:
-        self.device, self.readers = parent.device, parent.readers
+        self.device, self.readers = parent.device, parent.readers_of_item(path)
         self._parent, self._path = parent, path
 
     def result(self) -> Any:
         return self._parent.item(self._path)
+
+    def conflicting_readers(self, path: Path = ()) -> Iterator[tuple["WorkerStream", threading.Lock]]:
+        return self._parent.conflicting_readers((*self._path, *path))
 
     def __getitem__(self, index: int) -> Promise:
         return _Item(self._parent, (*self._path, index))

@@ -51,7 +51,8 @@ class WorkerStream:
 
     def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Promise:
         """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never blocks."""
-        others = [lock for read in promises(consumed) for stream, lock in read.readers.items() if stream is not self]
+        readers = (reader for read in promises(consumed) for reader in read.conflicting_readers())
+        others = [lock for stream, lock in readers if stream is not self]
         promise = Promise(self.device)
         self._read((consumed, *args), promise)
         self._put((promise, fn, (consumed, *args), others))
@@ -71,7 +72,7 @@ def submit_collective(
     """
     # Two collectives in unlike order on two streams would wait for each other.
     with _collectives:
-        readers = [lock for read in promises(values) for lock in read.readers.values()]
+        readers = [lock for read in promises(values) for _, lock in read.conflicting_readers()]
         collective = _Collective(fn, values, [Promise(stream.device) for stream in streams])
         results = tuple(Promise(stream.device) for stream in streams)
         for part, (stream, result) in enumerate(zip(streams, results, strict=True)):

@@ -9,19 +9,24 @@ import numpy as np
 
 from backends import Array, Ops
 
-__all__ = ["count_correct", "initial_parameters", "loss_and_gradients", "network"]
-
-SHAPES = ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
+__all__ = ["count_correct", "initial_parameters", "loss_and_gradients", "network", "shapes"]
 
 
-def initial_parameters(seed: int = 0) -> tuple[np.ndarray, ...]:
+def shapes(width: int = 1) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of weights and biases, layer by layer; `width` multiplies the book's channels and units."""
+    first, second, hidden, classes = 20 * width, 50 * width, 128 * width, 10
+    convolutions = ((first, 1, 3, 3), (first,), (second, first, 5, 5), (second,))
+    return (*convolutions, (16 * second, hidden), (hidden,), (hidden, classes), (classes,))
+
+
+def initial_parameters(seed: int = 0, width: int = 1) -> tuple[np.ndarray, ...]:
     """Draw the weights, 0.01 · normal, and zero biases: float32, the same for every framework."""
     generator = np.random.default_rng(seed)
     return tuple(
         np.float32(0.01) * generator.standard_normal(shape, dtype=np.float32)
         if len(shape) > 1
         else np.zeros(shape, dtype=np.float32)
-        for shape in SHAPES
+        for shape in shapes(width)
     )
 
 

@@ -3,6 +3,7 @@
 import gc
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from time import perf_counter
 from types import TracebackType
@@ -11,10 +12,19 @@ from typing import Self, final
 import numpy as np
 from humanize import metric
 
-from backends import Backend
+from backends import Array, Backend
 from parallel_core.result import Case
 
-__all__ = ["LEAST_NOISE", "Benchmark", "impossible", "interleave", "measure", "relative_error", "uncollected"]
+__all__ = [
+    "LEAST_NOISE",
+    "Benchmark",
+    "completion_times",
+    "impossible",
+    "interleave",
+    "measure",
+    "relative_error",
+    "uncollected",
+]
 
 LEAST_NOISE = 0.05
 """A share of a time below which a difference is not called impossible, however quiet the machine seemed."""
@@ -82,6 +92,17 @@ def measure(backend: Backend, fn: Callable[[], object]) -> Timing:
     done = perf_counter()
     del kept
     return dispatched - start, done - start
+
+
+def completion_times(backend: Backend, values: Sequence[Array]) -> list[float]:
+    """Wait for several values at once, each in a thread; return when each was there, in seconds of `perf_counter`."""
+
+    def completed(value: Array) -> float:
+        backend.wait(value)
+        return perf_counter()
+
+    with ThreadPoolExecutor(max_workers=len(values)) as waiting:
+        return list(waiting.map(completed, values))
 
 
 def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: int = 1) -> tuple[Case, ...]:

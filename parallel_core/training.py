@@ -14,7 +14,8 @@ import numpy as np
 from backends import Array, Backend, Device
 from parallel_core.dataset import Dataset
 from parallel_core.errors import MeasurementError
-from parallel_core.lenet import count_correct, initial_parameters, loss_and_gradients
+from parallel_core.exchange import Bucket, Exchange, buckets_of, exchange
+from parallel_core.lenet import count_correct, initial_parameters, loss_and_gradients, shapes
 
 __all__ = [
     "Epoch",
@@ -24,12 +25,15 @@ __all__ = [
     "evaluate",
     "get_params",
     "ignore",
+    "launch_gradients",
     "split_batch",
     "train",
     "train_batch",
 ]
 
 EVALUATION_BATCH = 1000
+PARAMETERS = len(shapes())
+EXCHANGED_TOGETHER = buckets_of("after", PARAMETERS)
 
 
 class LossIsNotFiniteError(MeasurementError):
@@ -52,6 +56,10 @@ class Settings:
     limit: int | None = None
     """Batches an epoch; None for all."""
     seed: int = 0
+    exchange: Exchange = "after"
+    """When gradients are exchanged: after the backward pass, or bucket by bucket during it."""
+    width: int = 1
+    """How many times the book's channels and units the network has."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +78,9 @@ def ignore(*_: object) -> None:
     """Take no notice of progress."""
 
 
-def get_params(backend: Backend, device: Device, seed: int = 0) -> Array:
+def get_params(backend: Backend, device: Device, seed: int = 0, width: int = 1) -> Array:
     """Load the initial parameters on a device."""
-    return backend.asarray(initial_parameters(seed), device)
+    return backend.asarray(initial_parameters(seed, width), device)
 
 
 def split_batch(
@@ -83,20 +91,30 @@ def split_batch(
 
 
 def train_batch(
-    backend: Backend, params: Sequence[Array], images: np.ndarray, labels: np.ndarray, learning_rate: float
+    backend: Backend,
+    params: Sequence[Array],
+    images: np.ndarray,
+    labels: np.ndarray,
+    learning_rate: float,
+    buckets: Sequence[Bucket] = EXCHANGED_TOGETHER,
 ) -> tuple[list[Array], list[Array]]:
     """Launch one step on the global batch; return the new parameters and the summed losses, one per device.
 
     The gradients are of the sum over the global batch, so dividing the rate by its size makes the step the same for
     any number of devices. The parameters are consumed.
     """
-    compute = loss_and_gradients(backend.ops)
-    shards = split_batch(backend, images, labels, backend.devices)
-    steps = [backend.launch(compute, p, x, y) for p, (x, y) in zip(params, shards, strict=True)]
-    gradients = backend.allreduce([step[1] for step in steps])
+    steps = launch_gradients(backend, params, images, labels)
+    gradients = exchange(backend, [step[1] for step in steps], buckets)
     rate = learning_rate / len(images)
     updated = [backend.launch(backend.ops.sgd, p, g, rate) for p, g in zip(params, gradients, strict=True)]
     return updated, [step[0] for step in steps]
+
+
+def launch_gradients(backend: Backend, params: Sequence[Array], images: np.ndarray, labels: np.ndarray) -> list[Array]:
+    """Launch (sum of the rows' losses, its gradients) for each device's share of a batch."""
+    compute = loss_and_gradients(backend.ops)
+    shards = split_batch(backend, images, labels, backend.devices)
+    return [backend.launch(compute, p, x, y) for p, (x, y) in zip(params, shards, strict=True)]
 
 
 def batches(data: Dataset, settings: Settings, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -166,9 +184,10 @@ def launch_steps(
     backend: Backend, params: list[Array], data: Dataset, settings: Settings, epoch: int
 ) -> Iterator[Step]:
     """Launch an epoch's steps, one for each item that is asked for."""
+    buckets = buckets_of(settings.exchange, PARAMETERS)
     for images, labels in batches(data, settings, epoch):
         start = perf_counter()
-        params[:], losses = train_batch(backend, params, images, labels, settings.learning_rate)
+        params[:], losses = train_batch(backend, params, images, labels, settings.learning_rate, buckets)
         yield Step(losses, len(images), perf_counter() - start)
 
 

@@ -15,6 +15,7 @@ from parallel_core import experiments, files
 from parallel_core.command_line import options
 from parallel_core.dataset import load_fashion_mnist
 from parallel_core.errors import MeasurementError
+from parallel_core.exchange import Exchange
 from parallel_core.learning_curve import check_plotting, draw_learning_curve
 from parallel_core.result import Result
 from parallel_core.terminal.result import show
@@ -122,6 +123,16 @@ def run_overlap(backend: Backend, size: int | None, copies: int | None, rounds: 
 @click.option("--lr", type=options.Number(), default=Settings.learning_rate, show_default=True, help="Learning rate.")
 @click.option("--limit", type=options.POSITIVE, help="Batches an epoch. Default: all.")
 @click.option("--seed", type=click.IntRange(min=0), default=Settings.seed, show_default=True)
+@click.option(
+    "--exchange",
+    type=click.Choice(("after", "during")),
+    default=Settings.exchange,
+    show_default=True,
+    help="Sum gradients after the backward pass, or each layer's during it.",
+)
+@click.option(
+    "--width", type=options.POSITIVE, default=Settings.width, show_default=True, help="Times the channels and units."
+)
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), metavar="FILE", help="Learning curve, PNG.")
 def run_data_parallel(
@@ -131,6 +142,8 @@ def run_data_parallel(
     lr: float,
     limit: int | None,
     seed: int,
+    exchange: Exchange,
+    width: int,
     data_dir: Path | None,
     plot_path: Path | None,
 ) -> Result:
@@ -138,7 +151,7 @@ def run_data_parallel(
         check_plotting()
         files.check_writable(plot_path)
     data = load_fashion_mnist(data_dir)
-    settings = Settings(epochs, batch_size, lr, limit, seed)
+    settings = Settings(epochs, batch_size, lr, limit, seed, exchange, width)
     images = min(len(data.train_labels), batch_size * (limit or len(data.train_labels)))
     with training_progress(Console(stderr=True, highlight=False), epochs, images) as progress:
         result = experiments.run_data_parallel(backend, data, settings, progress.on_batch, progress.on_epoch)

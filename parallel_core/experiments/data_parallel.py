@@ -4,22 +4,25 @@ Book: Dive into Deep Learning, "Training on Multiple GPUs". The training loop is
 file runs it, checks it against NumPy and says what came of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from statistics import median
 
 import numpy as np
 
 import backends
-from backends import Backend
+from backends import Array, Backend
 from parallel_core.dataset import Dataset
+from parallel_core.exchange import Bucket, buckets_of, count_reduced_early
+from parallel_core.lenet import shapes
 from parallel_core.measurement import relative_error
 from parallel_core.result import Case, Result, describe_backend
-from parallel_core.training import Epoch, Settings, get_params, ignore, train
+from parallel_core.training import Epoch, Settings, batches, get_params, ignore, launch_gradients, train
 
 __all__ = ["explain", "run"]
 
 CHECKED_BATCHES = 3
+STEPS_WATCHED = 5
 
 
 def run(
@@ -35,7 +38,9 @@ def run(
     training diverges.
     """
     settings = settings or Settings()
-    params = [get_params(backend, device, settings.seed) for device in backend.devices]
+    params = [get_params(backend, device, settings.seed, settings.width) for device in backend.devices]
+    buckets = buckets_of(settings.exchange, len(shapes()))
+    early = reduced_early(backend, params, data, settings, buckets)
     epochs = []
     for epoch in train(backend, params, data, settings, on_batch):
         epochs.append(epoch)
@@ -53,6 +58,8 @@ def run(
         "test_accuracy": accuracies[-1],
         "best_test_accuracy": max(accuracies),
         "final_loss": epochs[-1].losses[-1],
+        "buckets": len(buckets),
+        "buckets_reduced_early": early,
     }
     checks = {"max_relative_error": error, "max_replica_difference": difference}
     problems = []
@@ -83,12 +90,23 @@ def run(
     )
 
 
+def reduced_early(
+    backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, buckets: Sequence[Bucket]
+) -> float:
+    """Count the buckets that are reduced before the backward pass has ended: the median over a few untimed steps."""
+    few = replace(settings, limit=STEPS_WATCHED)
+    return median(
+        count_reduced_early(backend, [step[1] for step in launch_gradients(backend, params, *batch)], buckets)
+        for batch in batches(data, few, epoch=0)
+    )
+
+
 def error_against_numpy(data: Dataset, settings: Settings, losses: tuple[float, ...]) -> float:
     """Repeat the first batches in NumPy on one device and return the largest relative difference of the losses."""
     count = min(CHECKED_BATCHES, len(losses))
     reference = backends.load("numpy", devices=1)
     short = replace(settings, epochs=1, limit=count)
-    params = [get_params(reference, reference.devices[0], settings.seed)]
+    params = [get_params(reference, reference.devices[0], settings.seed, settings.width)]
     without_test = replace(data, test_images=data.test_images[:1], test_labels=data.test_labels[:1])
     expected = next(train(reference, params, without_test, short)).losses
     return relative_error(np.array(losses[:count]), np.array(expected))

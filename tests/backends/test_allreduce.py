@@ -1,8 +1,10 @@
 """The sum is right, and it is on every device."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends import Backend, ComputationError
@@ -76,4 +78,92 @@ def test_unequal_arrays_are_an_error_rather_than_broadcast(backend: Backend, oth
     terms = [np.ones((2,), dtype=np.float32), other]
     with pytest.raises(ComputationError, match="equal arrays"):
         for total in backend.allreduce([backend.asarray(x, d) for x, d in zip(terms, backend.devices, strict=False)]):
+            backend.wait(total)
+
+
+# Backends may sum long arrays in another way than short ones: in shards, a piece on every device.
+LONG = 300_001
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_long_arrays_are_summed_on_every_device(backend: Backend, count: int, dtype: str) -> None:
+    generator = np.random.default_rng(count)
+    terms = [generator.uniform(-100, 100, LONG).astype(dtype) for _ in range(count)]
+    loaded = [backend.asarray(x, device) for x, device in zip(terms, backend.devices, strict=False)]
+    for found in map(backend.to_numpy, backend.allreduce(loaded)):
+        np.testing.assert_allclose(found, np.sum(terms, axis=0), rtol=1e-5, atol=1e-4)
+
+
+@settings(max_examples=10)
+@given(lengths=st.lists(st.sampled_from([0, 1, 2, 5, 1000, 65_536, 262_145]), min_size=1, max_size=5))
+def test_a_long_tuple_is_summed_array_by_array(backend: Backend, lengths: list[int]) -> None:
+    lengths = [*lengths, LONG]
+    terms = tuple(np.arange(length, dtype=np.float32) % 1000 for length in lengths)
+    for total in backend.allreduce([backend.asarray(terms, device) for device in backend.devices]):
+        for found, term in zip(backend.to_numpy(total), terms, strict=True):
+            np.testing.assert_array_equal(found, 3 * term)
+
+
+def test_results_of_convolutions_are_summed_in_the_right_order(backend: Backend) -> None:
+    # With channels in multiples of 16 MXNet keeps them in blocks; a view of that memory is not the array.
+    generator = np.random.default_rng(0)
+    images, weight = (
+        generator.standard_normal(shape).astype(np.float32) for shape in ((8, 64, 28, 28), (64, 64, 3, 3))
+    )
+    bias = np.zeros(64, dtype=np.float32)
+    made = [
+        backend.launch(backend.ops.conv2d, *(backend.asarray(x, device) for x in (images, weight, bias)))
+        for device in backend.devices
+    ]
+    alone = backend.to_numpy(backend.launch(backend.ops.add, made[0], 0.0))
+    for total in backend.allreduce(made):
+        np.testing.assert_allclose(backend.to_numpy(total), 3 * alone, rtol=1e-4, atol=1e-3)
+
+
+def test_arrays_that_share_their_memory_are_summed(backend: Backend) -> None:
+    x = np.arange(2 * LONG, dtype=np.float32) % 1000
+    halves = [
+        backend.launch(lambda whole: backend.ops.split(whole, (LONG, LONG)), backend.asarray(x, device))
+        for device in backend.devices
+    ]
+    for total in backend.allreduce(halves):
+        np.testing.assert_array_equal(np.concatenate(backend.to_numpy(total)), 3 * x)
+
+
+def test_who_still_reads_a_long_array_reads_it_before_it_is_summed(backend: Backend) -> None:
+    x = np.ones(LONG, dtype=np.float32)
+    matrix = np.full((700, 700), 1 / 700, dtype=np.float32)
+    loaded = [backend.asarray(x, device) for device in backend.devices]
+    copies = []
+    for own, device in zip(loaded, backend.devices, strict=True):
+        busy = product = backend.asarray(matrix, device)
+        for _ in range(10):
+            product = backend.launch(backend.ops.matmul, product, busy)
+        # Behind the products, in the order of the device.
+        copies.append(backend.launch(lambda y, _: backend.ops.add(y, 0.0), own, product))
+    sums = backend.allreduce(loaded)
+    for copy, total in zip(copies, sums, strict=True):
+        np.testing.assert_array_equal(backend.to_numpy(copy), x)
+        np.testing.assert_array_equal(backend.to_numpy(total), 3 * x)
+
+
+def test_sums_of_long_arrays_can_be_summed_again_and_again(backend: Backend) -> None:
+    values = tuple(backend.asarray(np.ones(LONG, dtype=np.float32), device) for device in backend.devices)
+    for _ in range(5):
+        values = backend.allreduce(values)
+    for total in map(backend.to_numpy, values):
+        np.testing.assert_array_equal(total, np.full(LONG, 3**5, dtype=np.float32))
+
+
+def test_a_long_array_that_cannot_be_computed_is_an_error_and_no_hang(load: Callable[[int], Backend]) -> None:
+    backend = load(2)
+    ones = [backend.asarray(np.ones(LONG, dtype=np.float32), device) for device in backend.devices]
+
+    def fail(_: object) -> object:
+        raise RuntimeError("this cannot be computed")
+
+    with pytest.raises(ComputationError, match="this cannot be computed"):
+        broken = backend.launch(fail, ones[0])
+        for total in backend.allreduce([broken, ones[1]]):
             backend.wait(total)

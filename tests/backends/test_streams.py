@@ -3,12 +3,14 @@
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from backends.device import Device
-from backends.promises import Promise, resolve
-from backends.streams import WorkerStream
+from backends.promises import Announcing, Promise, resolve
+from backends.streams import WorkerStream, submit_collective
 
 FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
 
@@ -107,3 +109,102 @@ def test_a_dropped_stream_ends_its_thread() -> None:
     del worker
     thread.join(timeout=10)
     assert not thread.is_alive()
+
+
+def test_an_announced_item_is_there_before_the_rest() -> None:
+    gate = threading.Event()
+
+    def compute(announce: Callable[[tuple[int, ...], str], None]) -> tuple[str, tuple[str, str]]:
+        announce((1, 0), "early")
+        gate.wait()
+        return "value", ("early", "late")
+
+    promise = stream().submit(Announcing(compute))
+    reader = stream(SECOND).submit(lambda item: f"{item} and read", promise[1][0])
+    assert reader.result() == "early and read"
+    assert "pending" in repr(promise)
+    gate.set()
+    assert promise[1][1].result() == "late"
+    assert promise[1].result() == ("early", "late")
+
+
+def test_who_waits_for_an_item_that_nobody_announces_waits_for_the_rest() -> None:
+    gate = threading.Event()
+    promise = stream().submit(lambda: gate.wait() and ("a", "b"))
+    items = [stream(SECOND).submit(lambda item: item, promise[place]) for place in (0, 1)]
+    gate.set()
+    assert [item.result() for item in items] == ["a", "b"]
+
+
+def test_who_waits_for_an_item_hears_of_the_failure() -> None:
+    gate = threading.Event()
+    promise = stream().submit(lambda: gate.wait() and 1 // 0)
+    item = stream(SECOND).submit(lambda item: item, promise[0])
+    gate.set()
+    with pytest.raises(ZeroDivisionError):
+        item.result()
+
+
+def test_thousands_of_items_are_all_delivered() -> None:
+    # A wake-up that is lost now and then would hang here.
+    producer, consumer = stream(FIRST), stream(SECOND)
+    pairs = [producer.submit(lambda number=number: (number, -number)) for number in range(5000)]
+    items = [consumer.submit(lambda item: item, pair[1]) for pair in pairs]
+    assert [item.result() for item in items] == [-number for number in range(5000)]
+
+
+def test_an_announcing_function_that_nobody_streams_announces_to_nobody() -> None:
+    assert Announcing(lambda announce, x: announce((0,), x) or (x,))(5) == (5,)
+
+
+def test_reading_one_item_does_not_hold_back_who_consumes_another() -> None:
+    gate = threading.Event()
+    owner, reader = stream(FIRST), stream(SECOND)
+    pair = owner.submit(lambda: ([1], [2]))
+    read = reader.submit(lambda cell: gate.wait() and list(cell), pair[0])
+    other = owner.submit_consuming(lambda cell: cell.append(3) or cell, pair[1])
+    assert other.result() == [2, 3]
+    same = owner.submit_consuming(lambda cell: cell.append(4) or cell, pair[0])
+    whole = owner.submit_consuming(lambda cells: len(cells[0]), pair)
+    gate.set()
+    assert read.result() == [1]
+    assert (same.result(), whole.result()) == ([1, 4], 2)
+
+
+def test_a_collective_is_done_when_all_of_its_parts_are() -> None:
+    gate, streams = threading.Event(), [stream(FIRST), stream(SECOND)]
+    taken: list[int] = []
+
+    def take(values: tuple[bytearray, ...], part: int) -> None:
+        if part == 1:
+            gate.wait()
+        taken.append(part)
+        values[0][part] += 10
+
+    memory = bytearray(2)
+    first, second = submit_collective(streams, take, (memory, memory))
+    assert "pending" in repr(first)
+    gate.set()
+    assert first.result() is second.result() is memory
+    assert (sorted(taken), list(memory)) == ([0, 1], [10, 10])
+
+
+def test_a_part_that_fails_fails_the_collective_on_every_stream() -> None:
+    def take(_: tuple[int, ...], part: int) -> None:
+        if part == 1:
+            raise ValueError("no part of mine")
+
+    for result in submit_collective([stream(FIRST), stream(SECOND)], take, (1, 2)):
+        with pytest.raises(ValueError, match="no part of mine"):
+            result.result()
+
+
+def test_collectives_that_two_threads_launch_do_not_wait_for_each_other() -> None:
+    streams = [stream(FIRST), stream(SECOND)]
+
+    def launch_many() -> list[Promise]:
+        return [r for _ in range(300) for r in submit_collective(streams, lambda values, part: None, (1, 2))]
+
+    with ThreadPoolExecutor(2) as pool:
+        for results in [pool.submit(launch_many) for _ in range(2)]:
+            assert [r.result() for r in results.result()] == [1, 2] * 300

@@ -92,3 +92,21 @@ def test_tuples_are_values(backend: Backend) -> None:
 
 def test_devices_leave_cpu_0_to_mxnet_s_waits(backend: Backend) -> None:
     assert [str(device) for device in backend.devices] == ["cpu:1", "cpu:2", "cpu:3"]
+
+
+def test_vectors_are_split_and_concatenated(backend: Backend) -> None:
+    device = backend.devices[1]
+    x = np.arange(10, dtype=np.int64)
+    parts = backend.launch(lambda whole: backend.ops.split(whole, (3, 0, 5, 2)), backend.asarray(x, device))
+    assert [part.tolist() for part in backend.to_numpy(parts)] == [[0, 1, 2], [], [3, 4, 5, 6, 7], [8, 9]]
+    turned = backend.launch(backend.ops.concatenate, (parts[2], parts[1], parts[0]))
+    np.testing.assert_array_equal(backend.to_numpy(turned), [3, 4, 5, 6, 7, 0, 1, 2])
+    assert backend.to_numpy(turned).dtype == x.dtype
+
+
+def test_concatenated_vectors_have_memory_of_their_own(backend: Backend) -> None:
+    device = backend.devices[0]
+    vector, ones = (backend.asarray(np.full(4, value, dtype=np.float32), device) for value in (5, 1))
+    whole = backend.launch(backend.ops.concatenate, (vector,))
+    backend.wait(backend.copy_to(ones, device, out=vector))
+    np.testing.assert_array_equal(backend.to_numpy(whole), [5, 5, 5, 5])

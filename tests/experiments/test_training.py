@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,13 +12,17 @@ import pytest
 import backends
 from backends import Backend
 from parallel_core.dataset import Dataset, load_fashion_mnist, synthetic
+from parallel_core.exchange import buckets_of, count_reduced_early
+from parallel_core.lenet import shapes
 from parallel_core.training import (
     Epoch,
     LossIsNotFiniteError,
     Settings,
+    as_input,
     batches,
     evaluate,
     get_params,
+    launch_gradients,
     split_batch,
     train,
     train_batch,
@@ -143,3 +148,42 @@ def test_split_batch_keeps_images_with_their_labels(backend: Backend) -> None:
         [[0, 1, 2], [0, 1, 2]],
         [[3, 4], [3, 4]],
     ]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_exchanging_in_buckets_changes_no_number(backend: Backend, width: int) -> None:
+    trained = []
+    for exchange in ("after", "during"):
+        params = [get_params(backend, device, width=width) for device in backend.devices]
+        settings = Settings(1, 50, limit=4, exchange=exchange, width=width)
+        losses = next(train(backend, params, MADE_UP, settings)).losses
+        trained.append((losses, [backend.to_numpy(p) for p in params]))
+    (losses, replicas), (other_losses, other_replicas) = trained
+    assert losses == other_losses
+    for replica in (*replicas, *other_replicas):
+        for mine, first in zip(replica, replicas[0], strict=True):
+            np.testing.assert_array_equal(mine, first)
+
+
+def test_buckets_hold_every_parameter_once_and_the_last_layer_first() -> None:
+    assert buckets_of("after", 8) == ((0, 1, 2, 3, 4, 5, 6, 7),)
+    assert buckets_of("during", 8) == ((6, 7), (4, 5), (2, 3), (0, 1))
+
+
+def test_buckets_are_reduced_before_backward_has_ended_where_work_is_queued(backend: Backend) -> None:
+    params = [get_params(backend, device) for device in backend.devices]
+    images = as_input(np.tile(MADE_UP.train_images, (2, 1, 1)))
+    labels = np.tile(MADE_UP.train_labels, 2)
+
+    def early(exchange: Literal["after", "during"]) -> int:
+        steps = launch_gradients(backend, params, images, labels)
+        return count_reduced_early(backend, [step[1] for step in steps], buckets_of(exchange, 8))
+
+    assert early("after") == 0
+    # The first layer's gradient is the last one, so its bucket never is.
+    assert 1 <= max(early("during") for _ in range(3)) <= 3 if backend.engine == "async" else early("during") == 0
+
+
+def test_a_wider_network_has_more_of_everything_but_classes() -> None:
+    assert shapes(1) == ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
+    assert shapes(3)[2:] == ((150, 60, 5, 5), (150,), (2400, 384), (384,), (384, 10), (10,))
