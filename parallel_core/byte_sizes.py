@@ -11,7 +11,7 @@ __all__ = ["parse_size", "parse_sizes", "write_size"]
 BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 DECIMAL = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
 BYTES = {unit.lower(): factor for unit, factor in (BINARY | DECIMAL | {"B": 1, "": 1}).items()}
-WRITTEN = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z]*)\s*")
+WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)\s*")
 STEP = 4
 """The factor from one size of a range to the next."""
 
