@@ -9,7 +9,9 @@ import pytest
 import parallel_core
 from backends import Array, Backend
 from parallel_core import RequestError, Result, Settings, collectives
+from parallel_core.byte_sizes import parse_sizes, write_size
 from parallel_core.dataset import synthetic
+from parallel_core.experiments.catalogue import EXPERIMENTS, Mode
 
 MADE_UP = synthetic("a test needs no more", train=300, test=50)
 
@@ -79,6 +81,13 @@ def test_the_allreduce_experiment_has_a_figure_for_each_size_and_algorithm(backe
     # Of the last algorithm, for native was not asked for; three devices have a factor of 4/3.
     assert result.metrics["algbw_gb_per_s"] == result.series["algbw_gb_per_s ring"][1]
     assert result.metrics["busbw_gb_per_s"] == pytest.approx(result.metrics["algbw_gb_per_s"] * 4 / 3)
+
+
+@pytest.mark.parametrize("mode", ["full", "quick"])
+def test_a_comparison_times_the_allreduce_that_it_names(mode: Mode) -> None:
+    described = EXPERIMENTS["allreduce"]
+    timed = {f"native, {write_size(size)}" for size in parse_sizes(str(described.options[mode]["sizes"]))}
+    assert {described.case, described.queued_case} <= timed
 
 
 def test_sums_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
