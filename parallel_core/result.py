@@ -32,7 +32,8 @@ class Case:
 
     `seconds` are times until all was done, `dispatch_seconds` until control returned to Python. `warmup_seconds` are
     of the first repetitions, which are not counted. `parts` names the cases whose work is all contained in this one:
-    it cannot be faster than the slowest of them.
+    it cannot be faster than the slowest of them. `repeats` is how often it was done within one timing, where doing it
+    once is too short to be timed; all seconds are of once.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Case:
     dispatch_seconds: tuple[float, ...]
     warmup_seconds: tuple[float, ...] = ()
     parts: tuple[str, ...] = ()
+    repeats: int = 1
 
     @property
     def median(self) -> float:
@@ -64,6 +66,7 @@ class Case:
             "dispatch_seconds": list(self.dispatch_seconds),
             "warmup_seconds": list(self.warmup_seconds),
             "parts": list(self.parts),
+            "repeats": self.repeats,
         }
 
     @classmethod
@@ -75,9 +78,12 @@ class Case:
             _floats(read["dispatch_seconds"]),
             _floats(read.get("warmup_seconds", ())),
             tuple(str(part) for part in read.get("parts", ())),
+            int(read.get("repeats", 1)),
         )
         if not case.seconds or not all(0 < seconds < math.inf for seconds in (*case.seconds, *case.dispatch_seconds)):
             raise ValueError(f"case {case.name!r} has no times, or times that cannot be")
+        if case.repeats < 1:
+            raise ValueError(f"case {case.name!r} was done {case.repeats} times")
         return case
 
 

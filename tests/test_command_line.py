@@ -13,6 +13,7 @@ import pytest
 
 PROGRAM = [sys.executable, "-m", "parallel_core"]
 # Five rounds, so that no single disturbance makes a result that cannot be.
+ALLREDUCE = ["run", "allreduce", "--backend", "numpy"]
 SMALL = ["run", "parallel", "--backend", "numpy", "--size", "64", "--rounds", "5"]
 
 
@@ -45,6 +46,16 @@ def test_json_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     assert program(*SMALL, "--json", str(path)).returncode == 0
     assert json.loads(path.read_text())["metrics"]["parallel_speedup"] > 0
+
+
+def test_allreduce_shows_a_row_for_each_size_and_a_column_for_each_algorithm() -> None:
+    done = program(*ALLREDUCE, "--sizes", "1KiB,4KiB..16KiB", "--algorithm", "ring,star", "--algorithm", "native")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["size", "plain", "copy", "ring", "star", "native"] in lines
+    rows = [line for line in lines if line[1:2] == ["KiB"]]
+    assert [row[0] for row in rows] == ["1", "4", "16"]
+    assert all(len([cell for cell in row if cell.endswith("%")]) == 3 for row in rows)
 
 
 @pytest.mark.parametrize("backend", ["mxnet", "torch"])
@@ -94,6 +105,11 @@ def test_training_on_synthetic_data_says_so_everywhere(tmp_path: Path) -> None:
         ([*SMALL, "--device-kind", "gpu"], "numpy finds 0 GPUs"),
         ([*SMALL, "--json", "/nowhere/result.json"], "cannot write to /nowhere/result.json: No such file or directory"),
         (["run", "data-parallel", "--backend", "numpy", "--batch-size", "0"], "Invalid value for '--batch-size'"),
+        ([*ALLREDUCE, "--sizes", "4XB"], "'4XB' is not a size in bytes (4096, 4KiB, "),
+        ([*ALLREDUCE, "--sizes", "1MiB..4KiB"], "the range '1MiB..4KiB' ends below its beginning"),
+        ([*ALLREDUCE, "--sizes", "999999GiB"], "vectors of 999999 GiB on 2 devices take about "),
+        ([*ALLREDUCE, "--algorithm", "butterfly"], "unknown algorithm 'butterfly' (known: star, ring, tree, sharded, "),
+        ([*ALLREDUCE, "--devices", "1"], "the experiment 'allreduce' sums over devices: it needs at least 2"),
         (["run", "data-parallel", "--backend", "numpy", "--lr", "fast"], "'fast' is not a positive number"),
         (["run", "data-parallel", "--backend", "numpy", "--lr", "nan"], "'nan' is not a positive number"),
         (["run", "data-parallel", "--backend", "numpy", "--lr", "-1"], "'-1' is not a positive number"),
@@ -145,7 +161,7 @@ def test_training_that_diverges_is_one_line_and_status_1(tmp_path: Path) -> None
 
 def test_list_names_experiments_and_backends() -> None:
     told = program("list").stdout
-    for name in ("async", "parallel", "overlap", "data-parallel", "mxnet", "numpy", "torch"):
+    for name in ("async", "parallel", "overlap", "data-parallel", "allreduce", "mxnet", "numpy", "torch"):
         assert name in told
 
 

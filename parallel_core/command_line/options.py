@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-__all__ = ["POSITIVE", "Names", "Number", "device_kind", "devices", "json_file", "threads"]
+from parallel_core.byte_sizes import parse_sizes
+
+__all__ = ["POSITIVE", "Names", "Number", "Sizes", "device_kind", "devices", "json_file", "threads"]
 
 POSITIVE = click.IntRange(min=1)
 
@@ -48,6 +50,21 @@ class Names(click.ParamType[tuple[str, ...]]):
         if len(set(names)) < len(names):
             self.fail(f"{value!r} names one {self.what} twice", param, ctx)
         return names
+
+
+class Sizes(click.ParamType[tuple[int, ...]]):
+    """Sizes in bytes with commas between them, and ranges of sizes."""
+
+    name = "sizes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the sizes, or fail with a line that says what is wrong."""
+        if not isinstance(value, str):
+            return tuple(value)
+        try:
+            return parse_sizes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 devices = click.option("--devices", type=POSITIVE, default=2, show_default=True, help="Logical devices.")

@@ -12,6 +12,7 @@ from rich.console import Console
 import backends
 from backends import Backend
 from parallel_core import experiments, files
+from parallel_core.collectives import ALGORITHMS
 from parallel_core.command_line import options
 from parallel_core.dataset import load_fashion_mnist
 from parallel_core.errors import MeasurementError
@@ -158,3 +159,28 @@ def run_data_parallel(
     if plot_path is not None:
         files.write_whole(plot_path, lambda stream: draw_learning_curve(result, stream))
     return result
+
+
+@experiment("allreduce")
+@click.option(
+    "--algorithm",
+    "algorithms",
+    type=options.Names("algorithm", lambda: tuple(ALGORITHMS)),
+    multiple=True,
+    metavar="NAMES",
+    help=f"One or more of {', '.join(ALGORITHMS)}. Default: all.",
+)
+@click.option(
+    "--sizes",
+    type=options.Sizes(),
+    default="4KiB..256MiB",
+    show_default=True,
+    metavar="SIZES",
+    help="Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB.",
+)
+@ROUNDS
+def run_allreduce(
+    backend: Backend, algorithms: tuple[tuple[str, ...], ...], sizes: tuple[int, ...], rounds: int
+) -> Result:
+    names = tuple(name for some in algorithms for name in some)
+    return experiments.run_allreduce(backend, names or tuple(ALGORITHMS), sizes, rounds)

@@ -34,8 +34,8 @@ def benchmark(measured: Measured, case_name: str) -> pyperf.Benchmark:
         [
             pyperf.Run(
                 case.seconds,
-                warmups=[(1, seconds) for seconds in case.warmup_seconds],
-                metadata=metadata(name, result),
+                warmups=[(case.repeats, seconds) for seconds in case.warmup_seconds],
+                metadata={**metadata(name, result), "loops": case.repeats},
                 collect_metadata=False,
             )
             for result in measured.valid

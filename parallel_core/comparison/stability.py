@@ -17,8 +17,11 @@ FARTHEST_OUTLIER = 0.50
 SHORTEST_SECONDS = 1e-3
 
 
-def unstable(values: Sequence[float]) -> tuple[str, ...]:
-    """Say what `pyperf check` would say against some times in seconds, all of a case's from all processes."""
+def unstable(values: Sequence[float], timings: Sequence[float] | None = None) -> tuple[str, ...]:
+    """Say what `pyperf check` would say against some times in seconds, all of a case's from all processes.
+
+    `timings` are what was really timed, where each value is the mean of repeats that were timed together.
+    """
     average = mean(values)
     told = []
     if len(values) >= 2 and stdev(values) >= LARGEST_DEVIATION * average:
@@ -26,8 +29,9 @@ def unstable(values: Sequence[float]) -> tuple[str, ...]:
     for name, value in (("minimum", min(values)), ("maximum", max(values))):
         if abs(value - average) >= FARTHEST_OUTLIER * average:
             told.append(f"the {name} is {abs(value / average - 1):.0%} off the mean")
-    if min(values) < SHORTEST_SECONDS:
-        told.append(f"the shortest time is only {metric(min(values), 's')}")
+    shortest = min(timings or values)
+    if shortest < SHORTEST_SECONDS:
+        told.append(f"the shortest time is only {metric(shortest, 's')}")
     return tuple(told)
 
 

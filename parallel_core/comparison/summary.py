@@ -101,7 +101,11 @@ def judge(measured: Measured) -> tuple[State, str]:
 def warnings(measured: Measured) -> tuple[str, ...]:
     """Say which of a cell's cases are unstable, and why."""
     told = {
-        name: unstable([seconds for case in measured.cases(name) for seconds in case.seconds])
+        name: unstable(
+            [seconds for case in cases for seconds in case.seconds],
+            [seconds * case.repeats for case in cases for seconds in case.seconds],
+        )
         for name in measured.case_names
+        if (cases := measured.cases(name))
     }
     return tuple(f"{name}: {', '.join(reasons)}" for name, reasons in told.items() if reasons)

@@ -1,9 +1,18 @@
 """The book's experiments. Each is a function of a backend that returns a frozen result; none names a framework."""
 
+from parallel_core.experiments.allreduce import run as run_allreduce
 from parallel_core.experiments.asynchronous import run as run_async
 from parallel_core.experiments.catalogue import EXPERIMENTS, Experiment
 from parallel_core.experiments.data_parallel import run as run_data_parallel
 from parallel_core.experiments.overlap import run as run_overlap
 from parallel_core.experiments.parallel import run as run_parallel
 
-__all__ = ["EXPERIMENTS", "Experiment", "run_async", "run_data_parallel", "run_overlap", "run_parallel"]
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "run_allreduce",
+    "run_async",
+    "run_data_parallel",
+    "run_overlap",
+    "run_parallel",
+]

@@ -25,7 +25,7 @@ class Experiment:
     """The case that shows best how far control returns before all is done."""
     calibrated: tuple[str, ...] = ()
     """Parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
-    options: Mapping[Mode, Mapping[str, int]] = field(default_factory=dict)
+    options: Mapping[Mode, Mapping[str, int | str]] = field(default_factory=dict)
     """The options that a comparison runs it with, in full and with --quick."""
 
 
@@ -70,6 +70,18 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 metric="images_per_second",
                 queued_case="training, an epoch",
                 options={"full": {"epochs": 3}, "quick": {"epochs": 1, "limit": 60}},
+            ),
+            Experiment(
+                name="allreduce",
+                chapter="Training on Multiple GPUs",
+                question="How fast do all devices get the sum of their vectors, and which algorithm is best?",
+                case="native, 4 MiB",
+                metric="algbw_gb_per_s",
+                queued_case="native, 4 MiB",
+                options={
+                    "full": {"rounds": 3, "sizes": "4KiB..64MiB"},
+                    "quick": {"rounds": 3, "sizes": "4KiB..4MiB"},
+                },
             ),
         )
     }

@@ -17,7 +17,18 @@ from parallel_core.comparison.summary import believed
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.result import Result
 
-__all__ = ["cost_model", "dispatch", "figures", "largest_loss_difference", "learning", "times", "training_data"]
+__all__ = [
+    "COLOURS",
+    "cost_model",
+    "dispatch",
+    "drawable",
+    "figures",
+    "framed",
+    "largest_loss_difference",
+    "learning",
+    "times",
+    "training_data",
+]
 
 # Okabe and Ito's colours, which remain apart for colour-blind readers, on white and on black.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

@@ -16,12 +16,15 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.summary import Row, rows
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.report import charts
+from parallel_core.report.bandwidth_chart import bandwidths
 from parallel_core.report.verbs import verbs
 from parallel_core.wording import with_bounds
 
 __all__ = ["render"]
 
 FIRST_BATCHES = 20
+MOST_WARNINGS = 6
+"""Unstable cases of a cell that are named; `pyperf check` names all."""
 CHART_OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 
 
@@ -67,15 +70,26 @@ def render(comparison: Comparison) -> str:
 def section(comparison: Comparison, experiment: str) -> dict[str, Any]:
     """Return what the page shows of one experiment."""
     found = rows(comparison, experiment)
+    by_size = bandwidths(comparison, experiment)
+    # Dozens of bars, one for each size and algorithm, would show less than their curves.
+    times = None if by_size else charts.times(comparison, experiment)
     return {
         "described": EXPERIMENTS[experiment],
         "answers": answers(comparison, experiment),
         "explanations": [(row.measured.cell.side, explanation(row)) for row in found if row.time],
-        "against": [(row.measured.cell.side, told) for row in found for told in (row.reason, *row.warnings) if told],
+        "against": [(row.measured.cell.side, told) for row in found for told in objections(row)],
         "figure": chart(charts.figures(comparison, experiment), f"figure-{experiment}"),
-        "times": chart(charts.times(comparison, experiment), f"times-{experiment}"),
+        "times": chart(times, f"times-{experiment}"),
+        "bandwidths": chart(by_size, f"bandwidths-{experiment}"),
         "parameters": next((dict(row.measured.valid[0].parameters) for row in found if row.time), {}),
     }
+
+
+def objections(row: Row) -> list[str]:
+    """Return what speaks against a cell's numbers: of many unstable cases the first, and how many more there are."""
+    more = len(row.warnings) - MOST_WARNINGS
+    told = [row.reason, *row.warnings[:MOST_WARNINGS], f"and {more} more unstable cases" if more > 0 else ""]
+    return [sentence for sentence in told if sentence]
 
 
 def surroundings(comparison: Comparison) -> list[dict[str, str]]:

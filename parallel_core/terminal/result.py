@@ -6,6 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from parallel_core.result import Result
+from parallel_core.terminal.bandwidths import bandwidths
 from parallel_core.wording import figure
 
 __all__ = ["quantity", "show"]
@@ -24,7 +25,8 @@ def show(result: Result, console: Console) -> None:
         ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None), style="dim"
     )
     caption = None if result.data is None else f"data: {result.data}"
-    console.print(timings(result, caption))
+    # Dozens of times, one for each size and algorithm, are read as what they are of: bandwidths.
+    console.print(bandwidths(result) if "bytes" in result.series else timings(result, caption))
     console.print(numbers(result, caption))
     console.print(escape(result.explanation), style="bold")
     for note in result.notes:

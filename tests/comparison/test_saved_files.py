@@ -30,6 +30,14 @@ def test_devices_that_keep_to_no_core_have_suites_too() -> None:
     assert "device_cores" not in suites(comparison(one))["torch-async"].get_benchmarks()[0].get_metadata()
 
 
+def test_repeats_in_one_timing_are_pyperf_s_loops() -> None:
+    found = result(TORCH, {"on all together": 1e-5})
+    repeated = replace(found, cases=(replace(found.cases[0], repeats=200),))
+    saved = comparison(replace(measured(TORCH, (1.0,)), results=(repeated,))).as_json()
+    (run,) = suites(Comparison.from_json(saved))["torch-async"].get_benchmarks()[0].get_runs()
+    assert (run.get_loops(), run.warmups) == (200, ((200, 2e-5),))
+
+
 def broken(change: Any) -> Any:
     read = comparison(measured(TORCH, (1.0, 1.1))).as_json()
     change(read["cells"][0]["results"][0])
@@ -43,6 +51,7 @@ def broken(change: Any) -> Any:
         lambda found: found["cases"][0].update(seconds=[0.0]),
         lambda found: found["cases"][0].update(seconds=[None]),
         lambda found: found["cases"][0].update(dispatch_seconds=[-1.0]),
+        lambda found: found["cases"][0].update(repeats=0),
         lambda found: found.update(metrics=[]),
         lambda found: found.update(cases=None),
         lambda found: found.update(schema=2),

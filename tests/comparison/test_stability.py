@@ -35,6 +35,12 @@ def test_the_warnings_are_those_of_pyperf(values: tuple[float, ...], tmp_path: P
     assert [sign in " ".join(unstable(values)) for sign in signs] == [sign in told for sign in signs]
 
 
+def test_short_times_that_were_timed_together_are_long_enough() -> None:
+    short = (1e-5, 1.01e-5)
+    assert unstable(short) == ("the shortest time is only 10.0 μs",)
+    assert unstable(short, [200 * seconds for seconds in short]) == ()
+
+
 def together(seconds: float) -> Measured:
     cell = parallel("torch")
     times = {"alone": 1.0, "other": 0.5, TOGETHER: seconds}

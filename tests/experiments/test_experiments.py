@@ -2,14 +2,16 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 import parallel_core
-from backends import Backend
-from parallel_core import RequestError, Result, Settings
+from backends import Array, Backend
+from parallel_core import RequestError, Result, Settings, collectives
+from parallel_core.byte_sizes import parse_sizes, write_size
 from parallel_core.dataset import synthetic
+from parallel_core.experiments.catalogue import EXPERIMENTS, Mode
 
 MADE_UP = synthetic("a test needs no more", train=300, test=50)
 
@@ -17,6 +19,7 @@ RUNS: dict[str, Callable[[Backend], Result]] = {
     "async": lambda backend: parallel_core.run_async(backend, size=40, steps=30, rounds=2),
     "parallel": lambda backend: parallel_core.run_parallel(backend, size=64, rounds=2),
     "overlap": lambda backend: parallel_core.run_overlap(backend, size=64, copies=2, rounds=2),
+    "allreduce": lambda backend: parallel_core.run_allreduce(backend, sizes=(40, 4096), rounds=2),
     "data-parallel": lambda backend: parallel_core.run_data_parallel(backend, MADE_UP, Settings(2, 64)),
 }
 
@@ -62,6 +65,56 @@ def test_the_async_experiment_answers_all_its_questions(backend: Backend) -> Non
     assert len(result.notes) == 5
 
 
+def test_the_allreduce_experiment_has_a_figure_for_each_size_and_algorithm(backend: Backend) -> None:
+    result = parallel_core.run_allreduce(backend, ("star", "ring"), (4097, 6, 4096, 1), rounds=2)
+    # Sizes are whole elements, once each, in order.
+    assert result.series["bytes"] == (4, 4096)
+    assert result.parameters == {"algorithms": "star,ring", "sizes": "4B,4KiB", "rounds": 2}
+    names = ("plain copy", "star", "ring")
+    assert [case.name for case in result.cases] == [f"{name}, {size}" for size in ("4 B", "4 KiB") for name in names]
+    medians = {case.name: case.median for case in result.cases}
+    for name in names[1:]:
+        assert result.series[f"algbw_gb_per_s {name}"][1] == pytest.approx(4096 / medians[f"{name}, 4 KiB"] / 1e9)
+        assert result.series[f"share_of_copy_bound {name}"][0] == pytest.approx(
+            medians["plain copy, 4 B"] / medians[f"{name}, 4 B"]
+        )
+    # Of the last algorithm, for native was not asked for; three devices have a factor of 4/3.
+    assert result.metrics["algbw_gb_per_s"] == result.series["algbw_gb_per_s ring"][1]
+    assert result.metrics["busbw_gb_per_s"] == pytest.approx(result.metrics["algbw_gb_per_s"] * 4 / 3)
+
+
+@pytest.mark.parametrize("mode", ["full", "quick"])
+def test_a_comparison_times_the_allreduce_that_it_names(mode: Mode) -> None:
+    described = EXPERIMENTS["allreduce"]
+    timed = {f"native, {write_size(size)}" for size in parse_sizes(str(described.options[mode]["sizes"]))}
+    assert {described.case, described.queued_case} <= timed
+
+
+def test_sums_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_the_last(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
+        return (*collectives.star(backend, vectors[:-1]), vectors[-1])
+
+    monkeypatch.setattr("parallel_core.experiments.allreduce.check.ALGORITHMS", {"star": without_the_last})
+    (problem,) = parallel_core.run_allreduce(backend, ("star",), (64,), rounds=1).problems
+    assert problem.startswith("sums differ from NumPy's by ")
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "sizes", "message"),
+    [
+        (("butterfly",), (64,), "unknown algorithm 'butterfly'"),
+        ((), (64,), "no algorithm"),
+        (("star",), (), "no size"),
+        (("star",), (2**60,), "choose smaller --sizes"),
+    ],
+)
+def test_allreduce_refuses_what_it_cannot_do(
+    backend: Backend, algorithms: tuple[str, ...], sizes: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(RequestError, match=message):
+        parallel_core.run_allreduce(backend, algorithms, sizes)
+
+
 def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
     result = RUNS["data-parallel"](backend)
     assert result.data == "synthetic images, since a test needs no more"
@@ -72,7 +125,7 @@ def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
     assert result.checks["max_replica_difference"] == 0
 
 
-@pytest.mark.parametrize("name", ["parallel", "overlap"])
+@pytest.mark.parametrize("name", ["parallel", "overlap", "allreduce"])
 def test_a_single_device_is_refused_where_two_are_compared(load: Callable[[int], Backend], name: str) -> None:
     with pytest.raises(RequestError, match=f"'{name}' .* at least 2"):
         RUNS[name](load(1))

@@ -26,10 +26,10 @@ NASTY = "<script>alert('</script>')</script> & more"
 def made_up() -> Comparison:
     """All experiments on both frameworks and engines, with a framework that is missing."""
     cells = []
-    for experiment, case in (("parallel", None), ("overlap", None), ("data-parallel", None), ("async", None)):
+    for experiment in ("parallel", "overlap", "data-parallel", "async", "allreduce"):
         for side, seconds in TIMES.items():
             cell = Cell(experiment, *side.split())
-            cells.append(measured(cell, [seconds * drift for drift in (1, 1.01, 0.99)], case))
+            cells.append(measured(cell, [seconds * drift for drift in (1, 1.01, 0.99)]))
     cells = [with_details(one) for one in cells]
     return comparison(*cells, failed(Cell("parallel", "numpy", "sync"), NASTY))
 
@@ -38,6 +38,16 @@ def with_details(one: Measured) -> Measured:
     if one.cell.experiment == "data-parallel":
         series = {"loss": tuple(2.3 - step / 100 for step in range(60)), "test_accuracy": (0.1, 0.5)}
         return replace(one, results=tuple(replace(found, series=series, data=NASTY) for found in one.results))
+    if one.cell.experiment == "allreduce":
+        curves = {
+            "bytes": (4096.0, 2.0**22),
+            "algbw_gb_per_s plain copy": (0.2, 20.0),
+            "algbw_gb_per_s star": (0.1, 2.0),
+            "algbw_gb_per_s native": (0.15, 15.0),
+            "share_of_copy_bound star": (0.5, 0.1),
+            "share_of_copy_bound native": (0.75, 0.75),
+        }
+        return replace(one, results=tuple(replace(found, series=curves) for found in one.results))
     if one.cell.experiment == "async":
         model = {
             "dispatch_fraction": 0.01,
@@ -100,7 +110,11 @@ def test_the_page_loads_and_answers_clicks_without_errors(browser: "Browser", re
     visit = Visit(browser, report, 1200)
     assert "torch was faster in parallel" in visit.page.locator("#answer").inner_text()
     # Two charts an experiment, and dispatch, cost model, learning curves.
-    assert visit.page.locator(".js-plotly-plot").count() == 2 * 4 + 3
+    assert visit.page.locator(".js-plotly-plot").count() == 2 * 5 + 3
+    panels = visit.page.locator("#chart-bandwidths-allreduce")
+    assert panels.locator(".annotation-text").all_text_contents() == list(TIMES)
+    assert panels.locator(".legendtext").all_text_contents() == ["plain copy", "star", "native"]
+    assert visit.page.locator("#chart-times-allreduce").count() == 0
 
     time = visit.page.locator("#summary th button", has_text="time")
     before = visit.column(4)

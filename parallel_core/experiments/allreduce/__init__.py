@@ -1,0 +1,120 @@
+"""Allreduce: how fast do all devices get the sum of their gradients, and what does it depend on?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs". Its `allreduce` adds everything up on the first device and
+copies the sum back, and an exercise asks why a better one aggregates different parameters on different devices. Here
+the book's way (star), three textbook algorithms and the backend's own one sum the same vectors, from a few KiB, where
+the number of steps decides, to hundreds of MiB, where the bytes do. Beside them every device copies its vector once:
+all vectors must be read and all sums written, so no allreduce moves fewer bytes than those copies do.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from backends import Backend
+from parallel_core.bandwidth import algorithm_bandwidth, bus_bandwidth
+from parallel_core.byte_sizes import parse_sizes, write_size
+from parallel_core.collectives import ALGORITHMS
+from parallel_core.errors import RequestError
+from parallel_core.experiments.allreduce.answers import about_sharding, explain
+from parallel_core.experiments.allreduce.check import largest_error
+from parallel_core.experiments.allreduce.timing import PLAIN_COPY, time_size
+from parallel_core.machine import describe_machine
+from parallel_core.result import Case, Result, describe_backend
+
+__all__ = ["SIZES", "run"]
+
+SIZES = parse_sizes("4KiB..256MiB")
+ITEM = 4
+"""Bytes of a float32."""
+HELD_AT_ONCE = 6
+"""So many vectors per device exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
+LARGEST_ERROR = 1e-5
+
+
+def run(
+    backend: Backend, algorithms: Sequence[str] = tuple(ALGORITHMS), sizes: Sequence[int] = SIZES, rounds: int = 5
+) -> Result:
+    """Time algorithms, by their names in `ALGORITHMS`, on one float32 vector per device, for vectors of each size.
+
+    `sizes` are in bytes, and rounded down to whole elements, of which there is at least one. The metrics are those of
+    `native`, or of the last algorithm where it is not asked for, at the largest size. Raises RequestError for a backend
+    with a single device, an algorithm that is not known, and sizes for which the memory does not suffice.
+    """
+    if len(backend.devices) < 2:
+        raise RequestError("the experiment 'allreduce' sums over devices: it needs at least 2 (--devices 2)")
+    names = known(algorithms)
+    whole = whole_elements(sizes)
+    refuse_more_than_memory(whole[-1], len(backend.devices))
+    timed: dict[int, dict[str, Case]] = {}
+    errors = []
+    for size in whole:
+        errors.append(largest_error(backend, names, size // ITEM))
+        timed[size] = time_size(backend, names, size, rounds)
+    count = len(backend.devices)
+    errors += [largest_error(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
+
+    # Not max(), which passes NaN over.
+    error = float(np.max(errors))
+    judged = "native" if "native" in names else names[-1]
+    series = series_of(timed, count)
+    figures = ("algbw_gb_per_s", "busbw_gb_per_s", "share_of_copy_bound")
+    problems = () if error < LARGEST_ERROR else (f"sums differ from NumPy's by {error:.1e} of the largest element",)
+    return Result(
+        experiment="allreduce",
+        backend=describe_backend(backend),
+        parameters={
+            "algorithms": ",".join(names),
+            "sizes": ",".join(write_size(size).replace(" ", "") for size in whole),
+            "rounds": rounds,
+        },
+        cases=tuple(case for cases in timed.values() for case in cases.values()),
+        metrics={figure: series[f"{figure} {judged}"][-1] for figure in figures},
+        checks={"max_relative_error": error},
+        explanation=explain(timed, judged),
+        notes=about_sharding(timed),
+        problems=problems,
+        series=series,
+    )
+
+
+def known(algorithms: Sequence[str]) -> tuple[str, ...]:
+    """Return the algorithms' names, once each; raises RequestError where one is not known, or none is given."""
+    for name in algorithms:
+        if name not in ALGORITHMS:
+            raise RequestError(f"unknown algorithm {name!r} (known: {', '.join(ALGORITHMS)})")
+    if not algorithms:
+        raise RequestError(f"no algorithm is given (known: {', '.join(ALGORITHMS)})")
+    return tuple(dict.fromkeys(algorithms))
+
+
+def whole_elements(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Round sizes down to whole elements, one at least; return them once each, in ascending order."""
+    if not sizes:
+        raise RequestError("no size is given")
+    return tuple(sorted({max(1, size // ITEM) * ITEM for size in sizes}))
+
+
+def refuse_more_than_memory(largest: int, devices: int) -> None:
+    """Raise RequestError for vectors that this machine cannot hold."""
+    needed, memory = HELD_AT_ONCE * devices * largest, describe_machine()["memory_bytes"]
+    if needed > memory:
+        raise RequestError(
+            f"vectors of {write_size(largest)} on {devices} devices take about {needed / 1e9:.3g} GB of memory, "
+            f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
+        )
+
+
+def series_of(timed: Mapping[int, Mapping[str, Case]], devices: int) -> dict[str, tuple[float, ...]]:
+    """Return the figures over sizes, `FIGURE ALGORITHM` each, and the sizes themselves as `bytes`."""
+    names = next(iter(timed.values()))
+    series: dict[str, tuple[float, ...]] = {"bytes": tuple(map(float, timed))}
+    for name in names:
+        bandwidths = tuple(algorithm_bandwidth(size, cases[name].median) for size, cases in timed.items())
+        series[f"algbw_gb_per_s {name}"] = bandwidths
+        if name != PLAIN_COPY:
+            series[f"busbw_gb_per_s {name}"] = tuple(bus_bandwidth(found, devices) for found in bandwidths)
+            series[f"share_of_copy_bound {name}"] = tuple(
+                cases[PLAIN_COPY].median / cases[name].median for cases in timed.values()
+            )
+    return series

@@ -1,0 +1,25 @@
+"""Bandwidths as nccl-tests defines them."""
+
+import pytest
+
+from parallel_core.bandwidth import algorithm_bandwidth, bus_bandwidth, by_algorithm
+
+
+def test_gigabytes_are_decimal() -> None:
+    assert algorithm_bandwidth(10**9, 1) == 1
+    assert algorithm_bandwidth(2**30, 0.5) == pytest.approx(2.147483648)
+
+
+@pytest.mark.parametrize(("devices", "factor"), [(1, 0), (2, 1), (4, 1.5), (8, 1.75)])
+def test_a_link_carries_what_every_device_must_take_in_and_send(devices: int, factor: float) -> None:
+    assert bus_bandwidth(10, devices) == pytest.approx(10 * factor)
+
+
+def test_figures_stand_by_algorithm() -> None:
+    series = {
+        "bytes": (4.0,),
+        "algbw_gb_per_s star": (1.0,),
+        "algbw_gb_per_s plain copy": (2.0,),
+        "busbw_gb_per_s star": (3.0,),
+    }
+    assert by_algorithm(series, "algbw_gb_per_s") == {"star": (1.0,), "plain copy": (2.0,)}
