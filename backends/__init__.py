@@ -4,12 +4,13 @@
 >>> backend = backends.load("torch", devices=2)
 """
 
-from backends.device import Device
+from backends.device import HOST, Device
 from backends.errors import BackendError, ComputationError
 from backends.protocol import Array, Backend, Engine, Ops
 from backends.registry import load, names
 
 __all__ = [
+    "HOST",
     "Array",
     "Backend",
     "BackendError",

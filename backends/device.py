@@ -8,7 +8,16 @@ from typing import Literal
 
 from backends.errors import BackendError
 
-__all__ = ["Device", "DeviceKind", "available_cores", "choose_devices", "core_numbers", "core_shares", "on_cores"]
+__all__ = [
+    "HOST",
+    "Device",
+    "DeviceKind",
+    "available_cores",
+    "choose_devices",
+    "core_numbers",
+    "core_shares",
+    "on_cores",
+]
 
 DeviceKind = Literal["cpu", "gpu"]
 
@@ -22,6 +31,10 @@ class Device:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"
+
+
+HOST = Device("cpu", 0)
+"""The memory of the host that GPUs copy from and to, page-locked so that a copy need not wait for anyone."""
 
 
 def choose_devices(framework: str, kind: str, count: int, gpus: int) -> tuple[Device, ...]:

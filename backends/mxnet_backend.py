@@ -10,7 +10,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import Device, available_cores, choose_devices, core_numbers, core_shares, on_cores
+from backends.device import HOST, Device, available_cores, choose_devices, core_numbers, core_shares, on_cores
 from backends.environment import Settings, import_framework
 from backends.errors import ComputationError
 from backends.nested import leaves, map_leaves
@@ -53,6 +53,8 @@ class MXNetBackend:
         self._cuda = self.devices[0].kind == "gpu"
         self._failure: ComputationError | None = None
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
+        if self._cuda:
+            self._contexts[HOST] = mx.cpu_pinned(0)
         self.cores: Sequence[set[int]] = () if self._cuda else [set(core_numbers())] * devices
         if self.engine == "async" and not self._cuda:
             self.cores = core_shares(devices, self.threads_per_device)

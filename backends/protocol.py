@@ -59,6 +59,9 @@ class Ops(Protocol):
     def concatenate(self, vectors: Sequence[Array]) -> Array:
         """Lay vectors end to end, in new memory, on the device of the first."""
 
+    def to_host(self, x: Array) -> Array:
+        """Copy to the host, on the queue that computes; on a CPU, to new memory. The book's way of communicating."""
+
     def zeros_like(self, x: Array) -> Array:
         """Make zeros of the same shape, dtype and device, for an array or a tuple."""
 
@@ -108,8 +111,9 @@ class Backend(Protocol):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Enqueue a copy of `x` to `device`; it may overlap with computation that does not depend on it.
 
-        `out`, an array on that device of the same shape and dtype, is consumed: the copy is written to its memory.
-        Without it the copy gets memory of its own, even where `x` is on that device already.
+        The device may be HOST where the others are GPUs. `out`, an array on that device of the same shape and dtype, is
+        consumed: the copy is written to its memory. Without it the copy gets memory of its own, even where `x` is on
+        that device already.
         """
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:

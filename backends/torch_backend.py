@@ -13,7 +13,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import Device, available_cores, choose_devices, core_numbers, core_shares
+from backends.device import HOST, Device, available_cores, choose_devices, core_numbers, core_shares
 from backends.environment import Settings, import_framework
 from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
@@ -54,7 +54,7 @@ class TorchBackend:
         if self._cuda:
             torch.backends.cudnn.allow_tf32 = False
             self._cuda_copies = {device: torch.cuda.Stream(device.index) for device in self.devices}
-            self._in_copy: list[tuple[Any, Array]] = []
+            self._in_copy: list[tuple[Any, Array, Array]] = []
             self.scheduler = "CUDA streams: PyTorch itself enqueues on each GPU" + (
                 ", and CUDA_LAUNCH_BLOCKING waits after every kernel" if self.engine == "sync" else ""
             )
@@ -74,6 +74,8 @@ class TorchBackend:
         if self._threaded:
             return self._stream(self._compute, args).submit(fn, *args)
         try:
+            if self._cuda:
+                self._await_on_host(args)
             return fn(*args)
         except Exception as error:
             self._fail(error, "at launch")
@@ -85,9 +87,11 @@ class TorchBackend:
             try:
                 if self._threaded:
                     resolve(leaf)
-                elif self._cuda:
+                elif self._cuda and leaf.is_cuda:
                     # The stream, not the tensor: PyTorch has no event per tensor.
                     self._torch.cuda.current_stream(leaf.device).synchronize()
+                elif self._cuda:
+                    self._await_on_host(leaf)
             except Exception as error:
                 self._fail(error, f"on {leaf.device}")
         return x
@@ -159,6 +163,8 @@ class TorchBackend:
         return {name: wanted}
 
     def _load(self, x: np.ndarray, device: Device) -> Array:
+        if self._cuda and device == HOST:
+            return self._torch.tensor(x).pin_memory()
         if self._cuda:
             return self._torch.tensor(x, device=f"cuda:{device.index}")
         tensor = self._torch.tensor(x)
@@ -175,8 +181,9 @@ class TorchBackend:
             return self._stream(self._compute, (x,)).submit_consuming(fn, x, *args)
         if self._cuda:
             # Copies out of `x` may be under way on streams of their own.
-            for copied, source in self._in_copy:
-                self._torch.cuda.current_stream(source.device).wait_event(copied)
+            for copied, source, _ in self._in_copy:
+                if source.is_cuda:
+                    self._torch.cuda.current_stream(source.device).wait_event(copied)
         return self.launch(fn, x, *args)
 
     def _gather_and_broadcast(self, first: Array, *others: Array) -> tuple[Array, ...]:
@@ -191,18 +198,37 @@ class TorchBackend:
 
     def _copy_on_cuda(self, x: Array, device: Device, out: Array | None = None) -> Array:
         cuda = self._torch.cuda
-        copies, target = self._cuda_copies[device], f"cuda:{device.index}"
         if out is None:
-            out = self._torch.empty_like(x, device=target)
-        copies.wait_stream(cuda.current_stream(x.device))
-        copies.wait_stream(cuda.current_stream(target))
+            out = self._empty_like(x, device)
+        on_gpu = [tensor for tensor in (x, out) if tensor.is_cuda]
+        copies = self._cuda_copies[Device("gpu", on_gpu[-1].device.index)]
+        if not x.is_cuda or not out.is_cuda:
+            self._await_on_host((x, out))
+        for tensor in on_gpu:
+            copies.wait_stream(cuda.current_stream(tensor.device))
         with cuda.stream(copies):
             out.copy_(x, non_blocking=True)
         done = copies.record_event()
-        cuda.current_stream(target).wait_event(done)
+        if out.is_cuda:
+            cuda.current_stream(out.device).wait_event(done)
         # PyTorch would reuse the source's memory as soon as the last reference goes, copied or not.
-        self._in_copy = [pair for pair in self._in_copy if not pair[0].query()] + [(done, x)]
+        self._in_copy = [copy for copy in self._in_copy if not copy[0].query()] + [(done, x, out)]
         return out
+
+    def _empty_like(self, x: Array, device: Device) -> Array:
+        # Memory that is not page-locked would make the copy wait for all before it.
+        if device == HOST:
+            return self._torch.empty_like(x, device="cpu", pin_memory=True)
+        return self._torch.empty_like(x, device=f"cuda:{device.index}")
+
+    def _await_on_host(self, values: Any) -> None:
+        # No stream orders what the host reads or writes; only the copy's own event says that it is done.
+        for leaf in leaves(values):
+            if isinstance(leaf, self._torch.Tensor) and not leaf.is_cuda:
+                memory = leaf.untyped_storage().data_ptr()
+                for done, source, out in self._in_copy:
+                    if memory in (source.untyped_storage().data_ptr(), out.untyped_storage().data_ptr()):
+                        done.synchronize()
 
     def _fail(self, error: BaseException, place: str) -> NoReturn:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")

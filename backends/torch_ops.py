@@ -58,6 +58,11 @@ def concatenate(vectors: Sequence[Tensor]) -> Tensor:
     return torch.cat(tuple(vectors))
 
 
+def to_host(x: Tensor) -> Tensor:
+    # `.to("cpu")` of a tensor on a CPU would be the same tensor.
+    return x.to("cpu", non_blocking=True) if x.is_cuda else x.clone()
+
+
 def zeros_like(x: Tensor) -> Tensor:
     return map_leaves(torch.zeros_like, x)
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import backends
-from backends import Backend, BackendError
+from backends import HOST, Backend, BackendError
 from parallel_core.dataset import synthetic
+from parallel_core.experiments import run_overlap
 from parallel_core.training import Settings, get_params, train
 
 
@@ -35,6 +36,37 @@ def test_a_copy_is_ordered_after_its_source_and_before_its_use(gpus: Callable[[i
     del y
     doubled = backend.launch(lambda z: z + z, copy)
     np.testing.assert_allclose(backend.to_numpy(doubled), 2 * x, rtol=1e-3)
+
+
+@pytest.mark.parametrize("into", ["buffer", "new memory"])
+def test_the_host_reads_a_copy_only_when_it_is_done(gpus: Callable[[int], Backend], into: str) -> None:
+    # Without its wait for the copy's event, the host would find the zeros that were there before.
+    backend = gpus(1)
+    (device,) = backend.devices
+    x = np.full((4000, 4000), 1 / 4000, dtype=np.float32)
+    y = loaded = backend.asarray(x, device)
+    for _ in range(20):
+        y = backend.launch(backend.ops.matmul, y, loaded)
+    out = backend.asarray(np.zeros_like(x), HOST) if into == "buffer" else None
+    copy = backend.copy_to(y, HOST, out=out)
+    del y
+    doubled = backend.launch(lambda z: z + z, copy)
+    np.testing.assert_allclose(backend.to_numpy(copy), x, rtol=1e-3)
+    np.testing.assert_allclose(backend.to_numpy(doubled), 2 * x, rtol=1e-3)
+
+
+def test_what_the_host_sends_back_is_what_it_received(gpus: Callable[[int], Backend]) -> None:
+    backend = gpus(1)
+    (device,) = backend.devices
+    x = np.arange(10**7, dtype=np.float32)
+    there = backend.copy_to(backend.copy_to(backend.asarray(x, device), HOST), device)
+    np.testing.assert_array_equal(backend.to_numpy(backend.launch(lambda z: z + z, there)), 2 * x)
+
+
+def test_overlap_on_one_gpu_copies_to_the_host(gpus: Callable[[int], Backend]) -> None:
+    result = run_overlap(gpus(1), size=1000, copies=1, rounds=2)
+    assert result.problems == ()
+    assert set(result.metrics) == {"overlap_efficiency", "book_overlap_efficiency"}
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -110,3 +110,12 @@ def test_concatenated_vectors_have_memory_of_their_own(backend: Backend) -> None
     whole = backend.launch(backend.ops.concatenate, (vector,))
     backend.wait(backend.copy_to(ones, device, out=vector))
     np.testing.assert_array_equal(backend.to_numpy(whole), [5, 5, 5, 5])
+
+
+def test_a_copy_for_the_host_has_memory_of_its_own(backend: Backend) -> None:
+    device = backend.devices[1]
+    x, ones = (backend.asarray(np.full((2, 2), value, dtype=np.float32), device) for value in (5, 1))
+    copy = backend.launch(backend.ops.to_host, x)
+    backend.wait(copy)
+    backend.wait(backend.copy_to(ones, device, out=x))
+    np.testing.assert_array_equal(backend.to_numpy(copy), [[5, 5], [5, 5]])
