@@ -42,7 +42,7 @@ PEERS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-@benchmark("allreduce", rounds=4)
+@benchmark("allreduce", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
     """Hold our allreduce against the book's and the frameworks' own, from 4 KiB to 100 MB."""
     sizes = QUICK_SIZES if quick else SIZES
@@ -129,11 +129,18 @@ def targets(seconds: Seconds, largest: str) -> list[Finding]:
 
 
 def bandwidths(seconds: Seconds, sizes: Mapping[str, int]) -> list[Finding]:
-    """List algbw of everything at every size."""
+    """List algbw of everything at every size, and the time too where it is mostly that of the call."""
+    small = next(iter(sizes))
     return [
-        Finding(f"algbw, {size}: {name}", median_interval([length / one / 1e9 for one in taken[size]]), "GB/s")
-        for size, length in sizes.items()
-        for name, taken in seconds.items()
+        *(
+            Finding(f"time, {small}: {name}", scaled(median_interval(taken[small]), 1e6), "μs")
+            for name, taken in seconds.items()
+        ),
+        *(
+            Finding(f"algbw, {size}: {name}", median_interval([length / one / 1e9 for one in taken[size]]), "GB/s")
+            for size, length in sizes.items()
+            for name, taken in seconds.items()
+        ),
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Literal
 import click
 
 from benchmarks.side_by_side import Measured
-from parallel_core.comparison.interval import Interval
+from parallel_core.comparison.interval import FEWEST_FOR_A_VERDICT, Interval
 from parallel_core.files import write_whole
 from parallel_core.machine import describe_machine
 from parallel_core.wording import figure, with_bounds
@@ -101,7 +101,7 @@ def table(report: Report, rounds: int, machine: Mapping[str, Any]) -> str:
     lines = [
         f"## {report.title}",
         "",
-        f"{where}; {rounds} processes each, 95 % intervals; {machine['utc']}",
+        f"{where}; processes a variant: {rounds}; intervals are of 95 %; {machine['utc']}",
         "",
         "| | measured | target | |",
         "| --- | --- | --- | --- |",
@@ -136,12 +136,16 @@ def benchmark(name: str, rounds: int) -> Callable[[Callable[[int, bool], Report]
             help="Folder for NAME.json and NAME.md. Default: results beside the scripts.",
         )
         @click.option(
-            "--rounds", type=click.IntRange(min=1), default=rounds, show_default=True, help="Processes a variant."
+            "--rounds",
+            type=click.IntRange(min=FEWEST_FOR_A_VERDICT),
+            default=rounds,
+            show_default=True,
+            help="Processes a variant.",
         )
-        @click.option("--quick", is_flag=True, help="Less work, in two rounds: to see that it runs.")
+        @click.option("--quick", is_flag=True, help="Less work, in one round: to see that it runs.")
         @wraps(measure)
         def command(out: Path, rounds: int, quick: bool) -> None:
-            rounds = min(rounds, 2) if quick else rounds
+            rounds = 1 if quick else rounds
             out.mkdir(parents=True, exist_ok=True)
             write(measure(rounds, quick), out / name, rounds, quick)
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from benchmarks.findings import Finding, Report, Target, benchmark
-from benchmarks.side_by_side import Measured, Variant, independent, scaled, take_turns, worker
+from benchmarks.side_by_side import Measured, Variant, independent, refuse_disagreement, scaled, take_turns, worker
 from parallel_core.comparison.interval import Interval, median_interval
 
 BACKENDS = ("mxnet", "torch")
@@ -26,11 +26,12 @@ Processes = dict[str, list[Measured]]
 def main(rounds: int, quick: bool) -> Report:
     """Measure dispatch by queue depth, images a second and memory by number of devices."""
     depths = DEPTHS[:4] if quick else DEPTHS
-    images = (4 if quick else 20) * BATCH
+    images = (4 if quick else 12) * BATCH
     variants = [
         one for name in BACKENDS for one in (depth_variant(name, depths), *training(name, images), *memory(name))
     ]
     processes = take_turns(variants, rounds)
+    refuse_disagreement({name: found for name, found in processes.items() if "device" in name}, "loss")
     findings = [
         finding
         for name in BACKENDS
@@ -53,7 +54,7 @@ def depth_variant(name: str, depths: Sequence[int]) -> Variant:
 def training(name: str, images: int) -> list[Variant]:
     """Make the commands that train on 1 to 4 devices."""
     same = {"backend": name, "batch_size": BATCH, "images": images, "epochs": 1}
-    return [Variant(f"{name}, {count} devices", worker("training", devices=count, **same)) for count in DEVICES]
+    return [Variant(f"{name}, {devices(count)}", worker("training", devices=count, **same)) for count in DEVICES]
 
 
 def memory(name: str) -> list[Variant]:
@@ -67,7 +68,7 @@ def dispatch_findings(name: str, processes: Processes, depths: Sequence[int]) ->
     measured = processes[f"{name}, queue"]
     costs = [[one.median(f"{depth} queued") for depth in depths] for one in measured]
     each = [
-        Finding(f"{name}: issuing one of {depth:,} operations", scaled(median_interval(taken), 1e6), "μs")
+        Finding(f"{name}: issuing an operation when {depth:,} are queued", scaled(median_interval(taken), 1e6), "μs")
         for depth, taken in zip(depths, zip(*costs, strict=True), strict=True)
     ]
     worst = median_interval([max(taken) / min(taken) for taken in costs])
@@ -77,16 +78,23 @@ def dispatch_findings(name: str, processes: Processes, depths: Sequence[int]) ->
     ]
 
 
+def devices(count: int) -> str:
+    """Write a number of devices."""
+    return f"{count} device{'s' if count > 1 else ''}"
+
+
 def rates(name: str, processes: Processes, images: int) -> dict[int, list[float]]:
     """Return images a second by number of devices, from each process."""
-    return {count: [images / one.median("epoch") for one in processes[f"{name}, {count} devices"]] for count in DEVICES}
+    return {
+        count: [images / one.median("epoch") for one in processes[f"{name}, {devices(count)}"]] for count in DEVICES
+    }
 
 
 def speed_findings(name: str, processes: Processes, images: int) -> list[Finding]:
     """List images a second by number of devices, and what remains of them past two."""
     found = rates(name, processes, images)
     each = [
-        Finding(f"{name}: training on {count} devices", median_interval(taken), "images/s")
+        Finding(f"{name}: training on {devices(count)}", median_interval(taken), "images/s")
         for count, taken in found.items()
     ]
     past = [
@@ -126,7 +134,7 @@ def memory_findings(name: str, processes: Processes) -> list[Finding]:
     slope, start, off = (median_interval(values) for values in zip(*fits, strict=True))
     return [
         *(
-            Finding(f"{name}: memory of training on {count} devices", median_interval(taken), unit)
+            Finding(f"{name}: memory of training on {devices(count)}", median_interval(taken), unit)
             for count, taken in found.items()
         ),
         Finding(f"{name}: memory that each further device adds", slope, unit),

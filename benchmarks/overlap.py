@@ -15,7 +15,7 @@ BOOK = "book_overlap_efficiency"
 @benchmark("overlap", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
     """Measure `overlap_efficiency` in fresh processes, on both frameworks."""
-    own = ("--rounds", 2) if quick else ()
+    own = ("--rounds", 2 if quick else 3)
     variants = [Variant(name, parallel_core("run", "overlap", "--backend", name, *own)) for name in BACKENDS]
     processes = take_turns(variants, rounds)
     findings = []

@@ -32,13 +32,13 @@ def summary(benchmarks: Mapping[str, Mapping[str, Any] | None]) -> str:
             for kind, bound in one["target"].items()
         ]
     verdicts = [one["verdict"] for found in benchmarks.values() if found for one in found["findings"]]
-    failed = sum(found is None for found in benchmarks.values())
-    return "\n".join([*lines, "", tally(verdicts) + (f", {failed} benchmarks failed" if failed else "")])
+    failed = [name for name, found in benchmarks.items() if found is None]
+    return "\n".join([*lines, "", tally(verdicts) + (f"; failed: {', '.join(failed)}" if failed else "")])
 
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=RESULTS)
-@click.option("--quick", is_flag=True, help="Less work, in two rounds: to see that they run.")
+@click.option("--quick", is_flag=True, help="Less work, in one round: to see that they run.")
 def main(out: Path, quick: bool) -> None:
     """Run all benchmarks; exit with status 1 where one failed, not where a target was missed."""
     found: dict[str, Any] = {}

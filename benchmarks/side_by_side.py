@@ -28,6 +28,7 @@ __all__ = [
     "paired",
     "parallel_core",
     "read_answer",
+    "refuse_disagreement",
     "scaled",
     "take_turns",
     "worker",
@@ -116,6 +117,16 @@ def read_answer(outcome: Outcome, name: str) -> Measured:
         answer["metrics"],
         {backend["name"]: backend["version"]} if backend else answer["versions"],
     )
+
+
+def refuse_disagreement(processes: Mapping[str, Sequence[Measured]], figure: str) -> None:
+    """Raise click.ClickException where processes that did the same work give figures that differ by more than 1e-4."""
+    found = {name: one.figures[figure] for name, measured in processes.items() for one in measured}
+    least, most = (choose(found, key=found.__getitem__) for choose in (min, max))
+    if not found[most] - found[least] <= 1e-4 * abs(found[most]):
+        raise click.ClickException(
+            f"wrong result: the {figure} is {found[least]:.6g} for {least} and {found[most]:.6g} for {most}"
+        )
 
 
 def paired(processes: Sequence[Measured], case: str, other: str) -> Interval:

@@ -140,7 +140,7 @@ def test_the_summary_counts_over_all_benchmarks_and_names_failed_ones() -> None:
     text = run_all.summary({"one": found, "two": None})
     assert "one: missed: bad: 1.3 ×, at most 1.02" in text
     assert "two: FAILED" in text
-    assert text.endswith("1 targets met, 1 missed, 0 undecided, 1 benchmarks failed")
+    assert text.endswith("1 targets met, 1 missed, 0 undecided; failed: two")
 
 
 @pytest.mark.parametrize("name", run_all.NAMES)
@@ -185,7 +185,7 @@ def test_growth_is_drawn(tmp_path: Path) -> None:
     processes = {f"{name}, queue": [measured(**{f"{d} queued": (1e-6,) for d in (1, 10)})] for name in growth.BACKENDS}
     for name in growth.BACKENDS:
         for count in growth.DEVICES:
-            processes[f"{name}, {count} devices"] = [measured(epoch=(1.0,))]
+            processes[f"{name}, {growth.devices(count)}"] = [measured(epoch=(1.0,))]
             peak = {"peak_bytes": 3.0 * count, "parameter_bytes": 1.0}
             processes[f"{name}, memory of {count}"] = [Measured({}, peak, {})]
     draw: Callable[..., None] = growth.draw_growth

@@ -17,7 +17,7 @@ from parallel_core.result import Case
 SIDE = 1000
 MARGIN = 1.5
 """The device is kept busy for so many times as long as issuing is expected to take."""
-NEXT = 20
+NEXT = 50
 """So many operations are timed, one by one, when the queue is as deep as is asked."""
 PATIENCE = 5
 
@@ -27,7 +27,7 @@ def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
 
     The cases `DEPTH queued` are of one operation that is issued when so many are queued; the cases `DEPTH on average`
     are of those that were queued, the first included, which wakes more than it costs. At each depth it is repeated
-    until about `operations` were issued, and twice at least.
+    until about `operations` were issued, and once at least.
     """
     loaded = backends.load(backend, 2, "cpu", "async", 1)
     device = loaded.devices[0]
@@ -40,7 +40,7 @@ def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
         each, _, _ = issue(loaded, one, matrix, 1000, 4)
         for depth in depths:
             products = 1 + round(MARGIN * depth * each / product)
-            repetitions, failures = min(100, max(2, operations // depth)), 0
+            repetitions, failures = min(100, max(1, operations // depth)), 0
             taken: list[tuple[float, float]] = []
             while len(taken) < repetitions and failures < PATIENCE:
                 average, following, busy = issue(loaded, one, matrix, depth, products)
