@@ -26,7 +26,8 @@ def summary(benchmarks: Mapping[str, Mapping[str, Any] | None]) -> str:
             lines.append(f"{name}: FAILED")
             continue
         lines += [
-            f"{name}: {one['verdict']}: {one['name']}: {one['estimate']:.3g} {one['unit']}, {kind} {bound:g}"
+            f"{name}: {one['verdict']}: {one['name']}: {one['estimate']:.3g}{one['unit'] and ' '}{one['unit']}, "
+            f"{kind} {bound:g}"
             for one in found["findings"]
             if one["target"]
             for kind, bound in one["target"].items()
