@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up everything they need in .venv; a second call starts at once.
+# All targets set up what they need in .venv; a second call starts at once.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -6,7 +6,7 @@ READY := .venv/ready
 EXTRAS := mxnet,torch,plot,test,dev
 SAY := printf 'parallel-core: %s\n'
 
-.PHONY: demo test lint clean
+.PHONY: demo test bench lint clean
 
 demo: $(READY)
 	$(BIN)/parallel-core compare --quick
@@ -15,6 +15,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest --engine async --require mxnet,torch
 	$(BIN)/python -m pytest --engine sync --require mxnet,torch
+
+# All benchmarks, one after the other, and which targets they met: at most 15 minutes on two cores.
+bench: $(READY)
+	$(BIN)/python -m benchmarks.run_all
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,0 +1,68 @@
+"""What our verbs cost: each experiment's work through them, against the same work written directly in the framework.
+
+    python -m benchmarks.abstraction
+
+Our synchronous PyTorch is held against plain eager PyTorch, our MXNet against plain MXNet, which queues work by itself,
+and our asynchronous PyTorch against the standard library's way to the same asynchrony: an executor of one thread a
+device. Eager PyTorch is shown beside it without a target: it queues nothing.
+"""
+
+from benchmarks.findings import Finding, Report, Target, benchmark
+from benchmarks.side_by_side import Measured, Variant, paired, take_turns, worker
+
+SIDES = {
+    ("mxnet", "async"): {"plain": "plain MXNet"},
+    ("torch", "sync"): {"plain": "plain eager PyTorch"},
+    ("torch", "async"): {"executors": "executors of one thread", "plain": "plain eager PyTorch"},
+}
+WORKS = ("increments", "products on one device", "products on two devices", "products and copies", "a LeNet epoch")
+TARGET = Target("at most", 1.02)
+INCREMENTS_TARGET = Target("at most", 1.05)
+
+
+@benchmark("abstraction", rounds=3)
+def main(rounds: int, quick: bool) -> Report:
+    """Hold the time of each experiment's work against plain framework code, in turn in the same processes."""
+    amounts = {
+        "increments": 1000 if quick else 10_000,
+        "batches": 2 if quick else 20,
+        "repetitions": 2 if quick else 4,
+        "epochs": 1 if quick else 2,
+    }
+    variants = {
+        cell: Variant(" ".join(cell), worker("abstraction", backend=cell[0], engine=cell[1], **amounts))
+        for cell in SIDES
+    }
+    processes = take_turns(list(variants.values()), rounds)
+    findings, notes = [], []
+    for cell, others in SIDES.items():
+        measured = processes[variants[cell].name]
+        findings += [finding(cell, measured, work, side, name) for side, name in others.items() for work in WORKS]
+        if len(others) > 1:
+            notes.append(cost_of_queueing(measured))
+    return Report("No cost for the abstraction", findings, processes, notes, parameters=amounts)
+
+
+def finding(cell: tuple[str, str], measured: list[Measured], work: str, side: str, name: str) -> Finding:
+    """Make the ratio of our time to another side's."""
+    target = INCREMENTS_TARGET if work == "increments" else TARGET
+    # Plain PyTorch beside our asynchronous engine is no target: it does something else.
+    informs = cell == ("torch", "async") and side == "plain"
+    ratio = paired(measured, f"{work}, ours", f"{work}, {side}")
+    return Finding(f"{cell[0]} {cell[1]}: {work}, ours / {name}", ratio, target=None if informs else target)
+
+
+def cost_of_queueing(measured: list[Measured]) -> str:
+    """Say what asynchrony itself costs where operations are tiny."""
+    costs = {
+        side: paired(measured, f"increments, {side}", "increments, plain").estimate for side in ("ours", "executors")
+    }
+    return (
+        "Queueing itself is not free where operations are tiny: the increments take "
+        f"{costs['ours']:.1f} × the time of eager PyTorch, which queues nothing, in our queue and "
+        f"{costs['executors']:.1f} × in an executor."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""What a benchmark found: figures with intervals, the targets they are held against, a table and a JSON file."""
+
+import json
+import math
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import click
+
+from benchmarks.side_by_side import Measured
+from parallel_core.comparison.interval import FEWEST_FOR_A_VERDICT, Interval
+from parallel_core.files import write_whole
+from parallel_core.machine import describe_machine
+from parallel_core.wording import figure, with_bounds
+
+__all__ = ["Finding", "Report", "Target", "Verdict", "benchmark", "table", "tally"]
+
+Verdict = Literal["met", "missed", "undecided"]
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound that a figure must keep."""
+
+    kind: Literal["at least", "at most"]
+    bound: float
+
+    def verdict(self, interval: Interval) -> Verdict:
+        """Say whether the bound is kept, by the whole interval; `undecided` where the bound lies within it."""
+        low, high, bound = interval.low, interval.high, self.bound
+        if self.kind == "at most":
+            low, high, bound = -high, -low, -bound
+        if low >= bound:
+            return "met"
+        return "missed" if high < bound else "undecided"
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.kind == 'at least' else '≤'} {figure(self.bound)}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A figure with its interval; `unit` is `×` for a ratio."""
+
+    name: str
+    interval: Interval
+    unit: str = "×"
+    target: Target | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the target allows to say; None without one."""
+        return self.target.verdict(self.interval) if self.target else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that stands in a benchmark's `findings`; a bound that is infinite becomes null."""
+        bounds = {"estimate": self.interval.estimate, "low": self.interval.low, "high": self.interval.high}
+        return {
+            "name": self.name,
+            **{name: value if math.isfinite(value) else None for name, value in bounds.items()},
+            "unit": self.unit,
+            "target": {self.target.kind: self.target.bound} if self.target else None,
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a benchmark found. `notes` are sentences made from the numbers; `draw` writes a PNG."""
+
+    title: str
+    findings: Sequence[Finding]
+    processes: Mapping[str, Sequence[Measured]]
+    notes: Sequence[str] = ()
+    draw: Callable[[BinaryIO], object] | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of all that ran."""
+        return {
+            name: version
+            for measured in self.processes.values()
+            for one in measured
+            for name, version in one.versions.items()
+        }
+
+
+def table(report: Report, rounds: int, machine: Mapping[str, Any]) -> str:
+    """Write the findings as Markdown."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(report.versions.items()))
+    where = (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}, {versions}"
+    )
+    lines = [
+        f"## {report.title}",
+        "",
+        f"{where}; processes a variant: {rounds}; intervals are of 95 %; {machine['utc']}",
+        "",
+        "| | measured | target | |",
+        "| --- | --- | --- | --- |",
+        *(
+            f"| {one.name} | {with_bounds(one.interval)} {one.unit} | {one.target or ''} | {one.verdict or ''} |"
+            for one in report.findings
+        ),
+        "",
+        *report.notes,
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def tally(verdicts: Sequence[str | None]) -> str:
+    """Say how many targets were met: `3 targets met, 1 missed, 2 undecided`."""
+    counts = {kind: verdicts.count(kind) for kind in ("met", "missed", "undecided")}
+    return f"{counts['met']} targets met, {counts['missed']} missed, {counts['undecided']} undecided"
+
+
+def benchmark(name: str, rounds: int) -> Callable[[Callable[[int, bool], Report]], click.Command]:
+    """Make a command of a function (rounds, quick) -> report, with the options that all benchmarks share.
+
+    A target that is missed is a finding; a wrong result ends with status 1.
+    """
+
+    def decorate(measure: Callable[[int, bool], Report]) -> click.Command:
+        @click.command(name, help=measure.__doc__)
+        @click.option(
+            "--out",
+            type=click.Path(path_type=Path, file_okay=False),
+            default=RESULTS,
+            help="Folder for NAME.json and NAME.md. Default: results beside the scripts.",
+        )
+        @click.option(
+            "--rounds",
+            type=click.IntRange(min=FEWEST_FOR_A_VERDICT),
+            default=rounds,
+            show_default=True,
+            help="Processes a variant.",
+        )
+        @click.option("--quick", is_flag=True, help="Less work, in one round: to see that it runs.")
+        @wraps(measure)
+        def command(out: Path, rounds: int, quick: bool) -> None:
+            rounds = 1 if quick else rounds
+            out.mkdir(parents=True, exist_ok=True)
+            write(measure(rounds, quick), out / name, rounds, quick)
+
+        return command
+
+    return decorate
+
+
+def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
+    """Write the report beside `path`, with the suffixes .json, .md and .png, and print the table."""
+    machine = describe_machine()
+    everything = {
+        "schema": 1,
+        "benchmark": path.name,
+        "title": report.title,
+        "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
+        "rounds": rounds,
+        "quick": quick,
+        "machine": machine,
+        "versions": report.versions,
+        "parameters": dict(report.parameters),
+        "findings": [finding.as_json() for finding in report.findings],
+        "notes": list(report.notes),
+        "processes": {name: [one.as_json() for one in found] for name, found in report.processes.items()},
+    }
+    text = table(report, rounds, machine)
+    json_text = json.dumps(everything, indent=1, ensure_ascii=False) + "\n"
+    write_whole(path.with_suffix(".json"), lambda stream: stream.write(json_text.encode()))
+    write_whole(path.with_suffix(".md"), lambda stream: stream.write(text.encode()))
+    if report.draw is not None:
+        write_whole(path.with_suffix(".png"), report.draw)
+    click.echo(text)
+    click.echo(tally([finding.verdict for finding in report.findings]))

@@ -1,0 +1,106 @@
+"""The book's work in MXNet, which queues it by itself. Importing this module imports mxnet.
+
+Dive into Deep Learning, "Asynchronous Computation", "Automatic Parallelism" and "Training on Multiple GPUs": the same
+operations, written anew. Nothing here waits but `book_epoch`, as the book does after each batch, and the reading of
+losses.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import mxnet as mx
+import numpy
+from mxnet import autograd, gluon, np, npx
+
+__all__ = ["allreduce", "book_epoch", "copies", "increments", "load_parameters", "products", "queued_epoch"]
+
+npx.set_np()
+
+Array = Any
+cross_entropy = gluon.loss.SoftmaxCrossEntropyLoss()
+
+
+def increments(x: Array, count: int) -> Array:
+    """Queue x + 1 many times."""
+    for _ in range(count):
+        y = x + 1
+    return y
+
+
+def products(x: Array, count: int) -> list[Array]:
+    """Queue products of a matrix with itself."""
+    return [np.dot(x, x) for _ in range(count)]
+
+
+def copies(x: Array, buffers: Sequence[Array], each: int) -> None:
+    """Queue as many products as there are buffers, and copies of each into its buffer, `each` times."""
+    for buffer in buffers:
+        y = np.dot(x, x)
+        for _ in range(each):
+            y.copyto(buffer)
+
+
+def allreduce(data: Sequence[Array]) -> None:
+    """Add everything up on the first device and send the sum to the others: the book's loop."""
+    for i in range(1, len(data)):
+        data[0][:] += data[i].copyto(data[0].ctx)
+    for i in range(1, len(data)):
+        data[0].copyto(data[i])
+
+
+def load_parameters(values: Iterable[numpy.ndarray], context: mx.Context) -> list[Array]:
+    """Make parameters of their initial values, on a device."""
+    parameters = [np.array(value, dtype=value.dtype, ctx=context) for value in values]
+    for parameter in parameters:
+        parameter.attach_grad()
+    return parameters
+
+
+def lenet(x: Array, parameters: Sequence[Array]) -> Array:
+    """Compute the scores (n, 10) of images (n, 1, 28, 28)."""
+    w1, b1, w2, b2, w3, b3, w4, b4 = parameters
+    h1 = npx.relu(npx.convolution(x, w1, b1, kernel=(3, 3), num_filter=20))
+    h1 = npx.pooling(h1, pool_type="avg", kernel=(2, 2), stride=(2, 2))
+    h2 = npx.relu(npx.convolution(h1, w2, b2, kernel=(5, 5), num_filter=50))
+    h2 = npx.pooling(h2, pool_type="avg", kernel=(2, 2), stride=(2, 2))
+    h3 = npx.relu(np.dot(h2.reshape(h2.shape[0], -1), w3) + b3)
+    return np.dot(h3, w4) + b4
+
+
+def train_batch(parameters: Sequence[Array], images: numpy.ndarray, labels: numpy.ndarray, rate: float) -> Array:
+    """Queue one step of gradient descent; return the images' losses, still to be computed."""
+    context = parameters[0].ctx
+    x = np.array(images, dtype=images.dtype, ctx=context)
+    y = np.array(labels, dtype=labels.dtype, ctx=context)
+    with autograd.record():
+        loss = cross_entropy(lenet(x, parameters), y)
+    loss.backward()
+    for parameter in parameters:
+        parameter[:] = parameter - rate * parameter.grad / len(images)
+    return loss
+
+
+def book_epoch(
+    parameters: Sequence[Array], batches: Iterable[tuple[numpy.ndarray, numpy.ndarray]], rate: float
+) -> list[float]:
+    """Train batch by batch, waiting after each, and return the average losses."""
+    losses = []
+    for images, labels in batches:
+        losses.append(train_batch(parameters, images, labels, rate))
+        npx.waitall()
+    return [float(loss.mean()) for loss in losses]
+
+
+def queued_epoch(
+    parameters: Sequence[Array], batches: Iterable[tuple[numpy.ndarray, numpy.ndarray]], rate: float
+) -> list[float]:
+    """Queue the steps, reading each loss when the next step is queued, and return the average losses."""
+    losses: list[float] = []
+    pending: list[Array] = []
+    for images, labels in batches:
+        pending.append(train_batch(parameters, images, labels, rate).mean())
+        if len(pending) > 1:
+            losses.append(float(pending.pop(0)))
+    losses += map(float, pending)
+    npx.waitall()
+    return losses

@@ -1,0 +1,92 @@
+"""The book's work in eager PyTorch. Importing this module imports torch.
+
+Dive into Deep Learning, "Asynchronous Computation", "Automatic Parallelism" and "Training on Multiple GPUs": the same
+operations, written anew.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = [
+    "allreduce",
+    "book_epoch",
+    "copies",
+    "copying_allreduce",
+    "increments",
+    "load_parameters",
+    "products",
+    "train_batch",
+]
+
+
+def increments(x: Tensor, count: int) -> Tensor:
+    """Compute x + 1 many times."""
+    for _ in range(count):
+        y = x + 1
+    return y
+
+
+def products(x: Tensor, count: int) -> list[Tensor]:
+    """Multiply a matrix with itself many times."""
+    return [x @ x for _ in range(count)]
+
+
+def copies(x: Tensor, buffers: Sequence[Tensor], each: int) -> None:
+    """Make as many products as there are buffers, and copy each into its buffer `each` times."""
+    for buffer in buffers:
+        y = x @ x
+        for _ in range(each):
+            buffer.copy_(y)
+
+
+def allreduce(data: Sequence[Tensor]) -> None:
+    """Add everything up on the first device and send the sum to the others: the book's loop."""
+    for i in range(1, len(data)):
+        data[0][:] += data[i].to(data[0].device)
+    for i in range(1, len(data)):
+        data[i][:] = data[0].to(data[i].device)
+
+
+def copying_allreduce(data: Sequence[Tensor]) -> None:
+    """Do the same where every transfer is a copy, as between two devices: on one CPU, `to` only renames."""
+    for i in range(1, len(data)):
+        data[0][:] += data[i].to(data[0].device, copy=True)
+    for i in range(1, len(data)):
+        data[i][:] = data[0].to(data[i].device, copy=True)
+
+
+def load_parameters(values: Iterable[np.ndarray]) -> list[Tensor]:
+    """Make parameters of their initial values."""
+    return [torch.tensor(value, requires_grad=True) for value in values]
+
+
+def lenet(x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    """Compute the scores (n, 10) of images (n, 1, 28, 28)."""
+    w1, b1, w2, b2, w3, b3, w4, b4 = parameters
+    h1 = functional.avg_pool2d(functional.relu(functional.conv2d(x, w1, b1)), 2)
+    h2 = functional.avg_pool2d(functional.relu(functional.conv2d(h1, w2, b2)), 2)
+    h3 = functional.relu(h2.flatten(1) @ w3 + b3)
+    return h3 @ w4 + b4
+
+
+def train_batch(parameters: Sequence[Tensor], images: np.ndarray, labels: np.ndarray, rate: float) -> float:
+    """Make one step of gradient descent and return the batch's average loss."""
+    x, y = torch.from_numpy(images), torch.from_numpy(labels).long()
+    loss = functional.cross_entropy(lenet(x, parameters), y, reduction="sum")
+    loss.backward()
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter -= rate * parameter.grad / len(images)
+            parameter.grad.zero_()
+    return loss.item() / len(images)
+
+
+def book_epoch(
+    parameters: Sequence[Tensor], batches: Iterable[tuple[np.ndarray, np.ndarray]], rate: float
+) -> list[float]:
+    """Train batch by batch and return the losses."""
+    return [train_batch(parameters, images, labels, rate) for images, labels in batches]

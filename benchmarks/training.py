@@ -1,0 +1,98 @@
+"""Images a second of our data-parallel training, against one device, the book's plain loop and two threads.
+
+    python -m benchmarks.training
+
+A logical CPU device is a core. One device and the book's loop get a single core for all they do, the preparation of
+batches included; two devices, and one process with two intra-operator threads, get two.
+"""
+
+from benchmarks.findings import Finding, Report, Target, benchmark
+from benchmarks.side_by_side import (
+    Measured,
+    Variant,
+    by_round,
+    independent,
+    refuse_disagreement,
+    scaled,
+    take_turns,
+    worker,
+)
+from parallel_core.comparison.interval import median_interval
+
+BACKENDS = ("mxnet", "torch")
+BATCH, SMALL = 256, 128
+IMAGES = 12 * BATCH
+QUICK_IMAGES = 4 * BATCH
+PLAIN = f"the book's loop, 1 core, batch {BATCH}"
+THREADS = f"the book's loop, 2 threads, batch {BATCH}"
+
+
+def ours(devices: int, batch: int = BATCH) -> str:
+    """Name a variant of ours."""
+    return f"ours, {devices} device{'s' if devices > 1 else ''}, batch {batch}"
+
+
+@benchmark("training", rounds=3)
+def main(rounds: int, quick: bool) -> Report:
+    """Hold our data-parallel training against one device and against the book's loop written plainly."""
+    images = QUICK_IMAGES if quick else IMAGES
+    processes = take_turns([one for name in BACKENDS for one in variants(name, images)], rounds)
+    for batch in (BATCH, SMALL):
+        same = {name: measured for name, measured in processes.items() if name.endswith(f"batch {batch}")}
+        refuse_disagreement(same, "loss")
+    findings = []
+    for name in BACKENDS:
+        rates = {
+            variant: [images / one.median("epoch") for one in measured]
+            for full, measured in processes.items()
+            for backend, variant in [full.split(": ")]
+            if backend == name
+        }
+        findings += targets(name, rates, processes[f"{name}: {ours(2)}"])
+        findings += [
+            Finding(f"{name}: {variant}", median_interval(taken), "images/s") for variant, taken in rates.items()
+        ]
+    return Report("Data-parallel training of LeNet", findings, processes, parameters={"images": images})
+
+
+def variants(name: str, images: int) -> list[Variant]:
+    """Make one framework's commands; the first epoch warms up and the two others are timed."""
+    same = {"images": images, "epochs": 2}
+
+    def command(devices: int, batch: int) -> tuple[str, ...]:
+        return worker("training", backend=name, devices=devices, batch_size=batch, **same)
+
+    def plain(threads: int) -> tuple[str, ...]:
+        return worker("plain_training", framework=name, threads=threads, batch_size=BATCH, **same)
+
+    return [
+        Variant(f"{name}: {ours(2)}", command(2, BATCH)),
+        Variant(f"{name}: {ours(1)}", command(1, BATCH), "one"),
+        Variant(f"{name}: {PLAIN}", plain(1), "one"),
+        Variant(f"{name}: {ours(2, SMALL)}", command(2, SMALL)),
+        Variant(f"{name}: {ours(1, SMALL)}", command(1, SMALL), "one"),
+        Variant(f"{name}: {THREADS}", plain(2)),
+    ]
+
+
+def targets(name: str, rates: dict[str, list[float]], on_two: list[Measured]) -> list[Finding]:
+    """Hold one framework's ratios of images a second against the targets."""
+    share = median_interval([one.median("batches") / one.median("epoch") for one in on_two])
+
+    def finding(mine: str, other: str, bound: float) -> Finding:
+        # Both on one core: the same one in each round.
+        on_one = mine == ours(1) and other == PLAIN
+        ratio = (by_round if on_one else independent)(rates[mine], rates[other])
+        return Finding(f"{name}: {mine} / {other}", ratio, target=Target("at least", bound))
+
+    return [
+        finding(ours(2), ours(1), 2.0),
+        finding(ours(2, SMALL), ours(1, SMALL), 2 * 0.93),
+        finding(ours(2), THREADS, 1.0),
+        finding(ours(1), PLAIN, 1.0),
+        Finding(f"{name}: the input pipeline's share of an epoch", scaled(share, 100), "%", Target("at most", 2)),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Time epochs of the book's training loop on one device, written plainly in a framework."""
+
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from benchmarks.plain.data import batches
+from benchmarks.workers.answer import answer, compose
+from benchmarks.workers.data import few_tests
+from benchmarks.workers.environment import set_environment
+from parallel_core.lenet import initial_parameters
+from parallel_core.result import Case
+
+RATE = 0.2
+
+
+def measure(framework: str, threads: int, batch_size: int, images: int, epochs: int) -> dict[str, Any]:
+    """Train with so many threads for an operator and time all epochs but the first; the case is named `epoch`.
+
+    The figure `loss` is the first epoch's last one.
+    """
+    set_environment(threads)
+    train_epoch, version = (on_mxnet if framework == "mxnet" else on_torch)(threads)
+    data = few_tests()
+    seconds, losses = [], []
+    for epoch in range(1, epochs + 2):
+        chosen = batches(data, batch_size, images // batch_size, epoch)
+        start = perf_counter()
+        losses += train_epoch(chosen)
+        seconds.append(perf_counter() - start)
+    case = Case("epoch", tuple(seconds[1:]), ())
+    return compose([case], {framework: version}, metrics={"loss": losses[images // batch_size - 1]})
+
+
+Epoch = Callable[..., list[float]]
+
+
+def on_mxnet(_: int) -> tuple[Epoch, str]:
+    """Make MXNet's loop, on cpu(1); it has read the number of threads from the environment."""
+    import mxnet as mx
+
+    from benchmarks.plain.mxnet_plain import book_epoch, load_parameters
+
+    return partial(book_epoch, load_parameters(initial_parameters(), mx.cpu(1)), rate=RATE), mx.__version__
+
+
+def on_torch(threads: int) -> tuple[Epoch, str]:
+    """Make PyTorch's loop."""
+    import torch
+
+    from benchmarks.plain.torch_plain import book_epoch, load_parameters
+
+    torch.set_num_threads(threads)
+    return partial(book_epoch, load_parameters(initial_parameters()), rate=RATE), torch.__version__
+
+
+if __name__ == "__main__":
+    answer(measure)
