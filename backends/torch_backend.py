@@ -25,7 +25,7 @@ from backends.streams import WorkerStream, submit_collective
 
 __all__ = ["TorchBackend"]
 
-SHARDED_BYTES = 2**18
+SHARDED_BYTES = 2**21
 """From here on summing in shards, by all devices, is faster than by the first one alone."""
 
 

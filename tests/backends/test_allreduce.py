@@ -82,7 +82,7 @@ def test_unequal_arrays_are_an_error_rather_than_broadcast(backend: Backend, oth
 
 
 # Backends may sum long arrays in another way than short ones: in shards, a piece on every device.
-LONG = 300_001
+LONG = 600_001
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
@@ -109,7 +109,7 @@ def test_results_of_convolutions_are_summed_in_the_right_order(backend: Backend)
     # With channels in multiples of 16 MXNet keeps them in blocks; a view of that memory is not the array.
     generator = np.random.default_rng(0)
     images, weight = (
-        generator.standard_normal(shape).astype(np.float32) for shape in ((8, 64, 28, 28), (64, 64, 3, 3))
+        generator.standard_normal(shape).astype(np.float32) for shape in ((16, 64, 28, 28), (64, 64, 3, 3))
     )
     bias = np.zeros(64, dtype=np.float32)
     made = [
