@@ -45,7 +45,8 @@ def main(out: Path, quick: bool) -> None:
     found: dict[str, Any] = {}
     start = monotonic()
     for name in NAMES:
-        command = [sys.executable, "-m", f"benchmarks.{name}", "--out", str(out), *(["--quick"] if quick else [])]
+        elsewhere = [] if out == RESULTS else ["--out", str(out)]
+        command = [sys.executable, "-m", f"benchmarks.{name}", *elsewhere, *(["--quick"] if quick else [])]
         done = subprocess.run(command, check=False)
         found[name] = json.loads((out / f"{name}.json").read_text()) if done.returncode == 0 else None
     click.echo(f"\n{summary(found)}, in {(monotonic() - start) / 60:.0f} minutes")

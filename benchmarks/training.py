@@ -21,7 +21,7 @@ from parallel_core.comparison.interval import median_interval
 
 BACKENDS = ("mxnet", "torch")
 BATCH, SMALL = 256, 128
-IMAGES = 12 * BATCH
+IMAGES = 20 * BATCH
 QUICK_IMAGES = 4 * BATCH
 PLAIN = f"the book's loop, 1 core, batch {BATCH}"
 THREADS = f"the book's loop, 2 threads, batch {BATCH}"
@@ -56,8 +56,8 @@ def main(rounds: int, quick: bool) -> Report:
 
 
 def variants(name: str, images: int) -> list[Variant]:
-    """Make one framework's commands; the first epoch warms up and the two others are timed."""
-    same = {"images": images, "epochs": 2}
+    """Make one framework's commands; the first epoch warms up and the second is timed."""
+    same = {"images": images, "epochs": 1}
 
     def command(devices: int, batch: int) -> tuple[str, ...]:
         return worker("training", backend=name, devices=devices, batch_size=batch, **same)
