@@ -38,11 +38,11 @@ class Promise:
         self._pending.acquire()
         self._value: Any = _NO_VALUE
         self._error: BaseException | None = None
-        # Both are made when they are needed: most promises are of one array, and thousands of them are queued.
-        self._announced: dict[Path, Any] | None = None
-        self._awaited: dict[Path, threading.Event] | None = None
         self.readers: Readers = {}
         """For each stream, the lock of the last task there that reads this value: released when the task is done."""
+        # Made when they are needed: most promises are of one array, and thousands of them are queued.
+        self._announced: dict[Path, Any] | None = None
+        self._awaited: dict[Path, threading.Event] | None = None
         self._item_readers: dict[Path, Readers] | None = None
 
     def fulfil(self, value: Any) -> None:
@@ -79,18 +79,21 @@ class Promise:
 
     def item(self, path: Path) -> Any:
         """Block until an item of the value is there and return it, or raise the error that prevented it."""
-        with _items:
-            if self._announced and path in self._announced:
-                return self._announced[path]
-            if self._awaited is None:
-                self._awaited = {}
-            event = self._awaited.setdefault(path, threading.Event())
-        # Asked after the event is where `fulfil` finds it: who sets the value from now on will also set the event.
-        if self._value is _NO_VALUE and self._error is None:
-            event.wait()
+        if self._is_missing(path):
+            with _items:
+                if self._awaited is None:
+                    self._awaited = {}
+                event = self._awaited.setdefault(path, threading.Event())
+            # Asked again: who sets the item or the value from now on finds the event, and sets it too.
+            if self._is_missing(path):
+                event.wait()
         if self._announced and path in self._announced:
             return self._announced[path]
         return reduce(getitem, path, self.result())
+
+    def _is_missing(self, path: Path) -> bool:
+        announced = self._announced is not None and path in self._announced
+        return not announced and self._value is _NO_VALUE and self._error is None
 
     def conflicting_readers(self, path: Path = ()) -> Iterator[tuple["WorkerStream", threading.Lock]]:
         """Iterate over those who read the item at `path`, or what it is in, or an item of it."""

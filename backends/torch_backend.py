@@ -7,6 +7,7 @@ On CUDA, PyTorch enqueues by itself: `launch` is `fn(*args)` on either engine.
 """
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn, final
@@ -54,7 +55,8 @@ class TorchBackend:
         if self._cuda:
             torch.backends.cudnn.allow_tf32 = False
             self._cuda_copies = {device: torch.cuda.Stream(device.index) for device in self.devices}
-            self._in_copy: list[tuple[Any, Array, Array]] = []
+            self._in_copy: deque[tuple[Any, Array]] = deque()
+            self._touched_host: dict[int, Any] = {}
             self.scheduler = "CUDA streams: PyTorch itself enqueues on each GPU" + (
                 ", and CUDA_LAUNCH_BLOCKING waits after every kernel" if self.engine == "sync" else ""
             )
@@ -175,15 +177,10 @@ class TorchBackend:
         return promise
 
     def _consume(self, fn: Callable[..., Array], x: Array, *args: Array) -> Array:
-        if self._failure:
-            self._refuse()
-        if self._threaded:
-            return self._stream(self._compute, (x,)).submit_consuming(fn, x, *args)
-        if self._cuda:
-            # Copies out of `x` may be under way on streams of their own.
-            for copied, source, _ in self._in_copy:
-                if source.is_cuda:
-                    self._torch.cuda.current_stream(source.device).wait_event(copied)
+        # Copies out of `x` may be under way on streams of their own.
+        for copied, source in self._in_copy:
+            if source.is_cuda:
+                self._torch.cuda.current_stream(source.device).wait_event(copied)
         return self.launch(fn, x, *args)
 
     def _gather_and_broadcast(self, first: Array, *others: Array) -> tuple[Array, ...]:
@@ -201,18 +198,22 @@ class TorchBackend:
         if out is None:
             out = self._empty_like(x, device)
         on_gpu = [tensor for tensor in (x, out) if tensor.is_cuda]
+        on_host = [_address(tensor) for tensor in (x, out) if not tensor.is_cuda]
         copies = self._cuda_copies[Device("gpu", on_gpu[-1].device.index)]
-        if not x.is_cuda or not out.is_cuda:
-            self._await_on_host((x, out))
         for tensor in on_gpu:
             copies.wait_stream(cuda.current_stream(tensor.device))
+        for earlier in filter(None, map(self._touched_host.get, on_host)):
+            copies.wait_event(earlier)
         with cuda.stream(copies):
             out.copy_(x, non_blocking=True)
         done = copies.record_event()
+        self._touched_host.update(dict.fromkeys(on_host, done))
         if out.is_cuda:
             cuda.current_stream(out.device).wait_event(done)
         # PyTorch would reuse the source's memory as soon as the last reference goes, copied or not.
-        self._in_copy = [copy for copy in self._in_copy if not copy[0].query()] + [(done, x, out)]
+        self._in_copy.append((done, x))
+        while self._in_copy and self._in_copy[0][0].query():
+            self._in_copy.popleft()
         return out
 
     def _empty_like(self, x: Array, device: Device) -> Array:
@@ -225,10 +226,9 @@ class TorchBackend:
         # No stream orders what the host reads or writes; only the copy's own event says that it is done.
         for leaf in leaves(values):
             if isinstance(leaf, self._torch.Tensor) and not leaf.is_cuda:
-                memory = leaf.untyped_storage().data_ptr()
-                for done, source, out in self._in_copy:
-                    if memory in (source.untyped_storage().data_ptr(), out.untyped_storage().data_ptr()):
-                        done.synchronize()
+                copied = self._touched_host.get(_address(leaf))
+                if copied is not None:
+                    copied.synchronize()
 
     def _fail(self, error: BaseException, place: str) -> NoReturn:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
@@ -237,6 +237,10 @@ class TorchBackend:
 
     def _refuse(self) -> NoReturn:
         raise ComputationError(f"torch refuses further work after a failure ({self._failure}): load the backend again")
+
+
+def _address(x: Array) -> int:
+    return int(x.untyped_storage().data_ptr())
 
 
 def _operands(x: Array, out: Array | None) -> tuple[Array, ...]:

@@ -51,7 +51,7 @@ def count_reduced_early(backend: Backend, gradients: Sequence[Array], buckets: S
     if backend.engine == "sync":
         # A launch returns when the backward pass has ended.
         return 0
-    # Behind a backward pass; its own result, since what is exchanged will be overwritten.
+    # Queued behind the backward pass, with results apart from the gradients, which the exchange overwrites.
     ends = [backend.launch(backend.ops.total, own[0]) for own in gradients]
     sums = sum_buckets(backend, gradients, buckets)
     done = completion_times(backend, (*ends, *sums))
