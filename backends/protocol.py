@@ -120,7 +120,7 @@ class Backend(Protocol):
         """Divide the rows of `x` evenly over the devices, the extra rows to the first; shards may be empty."""
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        """Sum one value per device; return the sum on every device, in the order given.
+        """Sum one value per device; return the sum on every device, in the order given. A tuple is one exchange.
 
         The values are consumed (their memory may hold the sums). Arrays of unequal shapes or dtypes are an error.
         """
