@@ -44,7 +44,7 @@ def sum_buckets(backend: Backend, gradients: Sequence[Array], buckets: Sequence[
 
 
 def count_reduced_early(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> int:
-    """Exchange gradients that are being computed; count the buckets whose sums were there before the last gradient.
+    """Exchange gradients that are being computed; count the sums that were there before any device had its last gradient.
 
     Blocks until all are there.
     """
@@ -55,4 +55,4 @@ def count_reduced_early(backend: Backend, gradients: Sequence[Array], buckets: S
     ends = [backend.launch(backend.ops.total, own[0]) for own in gradients]
     sums = sum_buckets(backend, gradients, buckets)
     done = completion_times(backend, (*ends, *sums))
-    return sum(time < max(done[: len(ends)]) for time in done[len(ends) :])
+    return sum(time < min(done[: len(ends)]) for time in done[len(ends) :])
