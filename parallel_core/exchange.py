@@ -44,7 +44,7 @@ def sum_buckets(backend: Backend, gradients: Sequence[Array], buckets: Sequence[
 
 
 def count_reduced_early(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> int:
-    """Exchange gradients that are being computed; count the sums that were there before any device had its last gradient.
+    """Exchange gradients that are being computed; count the sums that were there before any device had its last one.
 
     Blocks until all are there.
     """
