@@ -55,4 +55,6 @@ def count_reduced_early(backend: Backend, gradients: Sequence[Array], buckets: S
     ends = [backend.launch(backend.ops.total, own[0]) for own in gradients]
     sums = sum_buckets(backend, gradients, buckets)
     done = completion_times(backend, (*ends, *sums))
-    return sum(time < min(done[: len(ends)]) for time in done[len(ends) :])
+    first_end = min(done[: len(ends)])
+    # The first parameter's gradient is the last one: its bucket cannot be early, whichever thread wakes up first.
+    return sum(time < first_end for time, bucket in zip(done[len(ends) :], buckets, strict=True) if 0 not in bucket)
