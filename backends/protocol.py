@@ -60,7 +60,10 @@ class Ops(Protocol):
         """Lay vectors end to end, in new memory, on the device of the first."""
 
     def to_host(self, x: Array) -> Array:
-        """Copy to the host, on the queue that computes; on a CPU, to new memory. The book's way of communicating."""
+        """Copy to the host, on the queue that computes; on a CPU, to new memory. The book's way of communicating.
+
+        From a GPU, only `waitall` tells when it is done: `copy_to` is the way to read it sooner.
+        """
 
     def zeros_like(self, x: Array) -> Array:
         """Make zeros of the same shape, dtype and device, for an array or a tuple."""

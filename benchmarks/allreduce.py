@@ -20,6 +20,7 @@ from benchmarks.side_by_side import (
     take_turns,
     worker,
 )
+from parallel_core.bandwidth import algorithm_bandwidth
 from parallel_core.comparison.interval import median_interval
 
 SIZES = {"4KiB": 4096, "1MB": 1_000_000, "100MB": 100_000_000}
@@ -138,7 +139,11 @@ def bandwidths(seconds: Seconds, sizes: Mapping[str, int]) -> list[Finding]:
             for name, taken in seconds.items()
         ),
         *(
-            Finding(f"algbw, {size}: {name}", median_interval([length / one / 1e9 for one in taken[size]]), "GB/s")
+            Finding(
+                f"algbw, {size}: {name}",
+                median_interval([algorithm_bandwidth(length, one) for one in taken[size]]),
+                "GB/s",
+            )
             for size, length in sizes.items()
             for name, taken in seconds.items()
         ),

@@ -8,7 +8,8 @@ __all__ = ["set_environment"]
 def set_environment(threads: int) -> None:
     """Set what our MXNet backend sets too: threads of an operator, workers of a device, pieces of scratch memory.
 
-    Without the last one plain MXNet is slower on two devices than on one.
+    Without the last one plain MXNet is slower on two devices than on one. Bulk execution, which we switch off, stays as
+    MXNet has it.
     """
     os.environ["OMP_NUM_THREADS"] = str(threads)
     os.environ["MXNET_CPU_WORKER_NTHREADS"] = "1"
