@@ -110,10 +110,15 @@ def train_batch(
     return updated, [step[0] for step in steps]
 
 
+def devices_of(backend: Backend, params: Sequence[Array]) -> tuple[Device, ...]:
+    """Return the devices that hold the parameters: the first ones, as many as there are values."""
+    return backend.devices[: len(params)]
+
+
 def launch_gradients(backend: Backend, params: Sequence[Array], images: np.ndarray, labels: np.ndarray) -> list[Array]:
     """Launch (sum of the rows' losses, its gradients) for each device's share of a batch."""
     compute = loss_and_gradients(backend.ops)
-    shards = split_batch(backend, images, labels, backend.devices)
+    shards = split_batch(backend, images, labels, devices_of(backend, params))
     return [backend.launch(compute, p, x, y) for p, (x, y) in zip(params, shards, strict=True)]
 
 
@@ -132,12 +137,13 @@ def as_input(images: np.ndarray) -> np.ndarray:
 
 
 def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
-    """Return the share of test images that the network labels rightly, computed on all devices."""
+    """Return the share of test images that the network labels rightly, computed on all devices that `params` are on."""
     count = count_correct(backend.ops)
+    devices = devices_of(backend, params)
     counts: list[Array] = []
     for start in range(0, len(data.test_labels), EVALUATION_BATCH):
         rows = slice(start, start + EVALUATION_BATCH)
-        shards = split_batch(backend, as_input(data.test_images[rows]), data.test_labels[rows], backend.devices)
+        shards = split_batch(backend, as_input(data.test_images[rows]), data.test_labels[rows], devices)
         counts += [backend.launch(count, p, x, y) for p, (x, y) in zip(params, shards, strict=True)]
     return sum(int(backend.to_numpy(counted)) for counted in counts) / len(data.test_labels)
 
@@ -150,6 +156,8 @@ def train(
     on_batch: Callable[[int, int], object] = ignore,
 ) -> Iterator[Epoch]:
     """Train epoch by epoch, yielding each epoch's numbers; `params`, one value per device, is kept up to date.
+
+    Fewer values than the backend has devices train on the first of them alone.
 
     `on_batch(epoch, images)` is called for every batch that is done. Raises LossIsNotFiniteError at the first batch
     whose loss on any device is NaN or infinite.
@@ -205,7 +213,7 @@ def one_behind(steps: Iterator[Step]) -> Iterator[Step]:
 def read_loss(backend: Backend, step: Step, epoch: int, number: int) -> float:
     """Wait for a step's losses and return their average over its images; LossIsNotFiniteError where one is not."""
     values = [float(loss) for loss in backend.to_numpy(tuple(step.losses))]
-    for device, value in zip(backend.devices, values, strict=True):
+    for device, value in zip(devices_of(backend, step.losses), values, strict=True):
         if not math.isfinite(value):
             raise LossIsNotFiniteError(epoch, number, device, value)
     return sum(values) / step.images
