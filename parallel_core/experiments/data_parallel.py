@@ -19,12 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from statistics import median
 
-import numpy as np
-
-import backends
 from backends import Array, Backend
 from parallel_core.dataset import Dataset
 from parallel_core.exchange import Bucket, buckets_of, count_reduced_early
+from parallel_core.experiments.first_losses import error_against_numpy
 from parallel_core.lenet import shapes
 from parallel_core.measurement import relative_error
 from parallel_core.result import Case, Result, describe_backend
@@ -32,7 +30,6 @@ from parallel_core.training import Epoch, Settings, batches, get_params, ignore,
 
 __all__ = ["explain", "run"]
 
-CHECKED_BATCHES = 3
 STEPS_WATCHED = 5
 
 
@@ -111,17 +108,6 @@ def reduced_early(
         count_reduced_early(backend, [step[1] for step in launch_gradients(backend, params, *batch)], buckets)
         for batch in batches(data, few, epoch=0)
     )
-
-
-def error_against_numpy(data: Dataset, settings: Settings, losses: tuple[float, ...]) -> float:
-    """Repeat the first batches in NumPy on one device and return the largest relative difference of the losses."""
-    count = min(CHECKED_BATCHES, len(losses))
-    reference = backends.load("numpy", devices=1)
-    short = replace(settings, epochs=1, limit=count)
-    params = [get_params(reference, reference.devices[0], settings.seed, settings.width)]
-    without_test = replace(data, test_images=data.test_images[:1], test_labels=data.test_labels[:1])
-    expected = next(train(reference, params, without_test, short)).losses
-    return relative_error(np.array(losses[:count]), np.array(expected))
 
 
 def explain(epochs: list[Epoch], devices: int) -> str:

@@ -1,0 +1,50 @@
+"""The first losses of a training, on some of the devices and in NumPy on one: the same numbers, up to rounding."""
+
+from dataclasses import replace
+
+import numpy as np
+
+import backends
+from backends import Backend
+from parallel_core.dataset import Dataset
+from parallel_core.lenet import initial_parameters
+from parallel_core.measurement import relative_error
+from parallel_core.training import Settings, train
+
+__all__ = ["error_against_numpy", "first_losses", "numpy_losses", "without_test"]
+
+CHECKED_BATCHES = 3
+
+Parameters = tuple[np.ndarray, ...]
+
+
+def error_against_numpy(
+    data: Dataset, settings: Settings, losses: tuple[float, ...], start: Parameters | None = None
+) -> float:
+    """Return the largest relative difference of the first losses from those of NumPy on one device.
+
+    `start` are the initial parameters; None takes the book's.
+    """
+    count = min(CHECKED_BATCHES, len(losses))
+    start = start or initial_parameters(settings.seed, settings.width)
+    return relative_error(np.array(losses[:count]), np.array(numpy_losses(data, settings, start, count)))
+
+
+def numpy_losses(
+    data: Dataset, settings: Settings, start: Parameters, count: int = CHECKED_BATCHES
+) -> tuple[float, ...]:
+    """Return the first losses of NumPy on one device."""
+    return first_losses(backends.load("numpy", devices=1), 1, data, settings, start, count)
+
+
+def first_losses(
+    backend: Backend, devices: int, data: Dataset, settings: Settings, start: Parameters, count: int = CHECKED_BATCHES
+) -> tuple[float, ...]:
+    """Train for a few batches on the first devices, from the same start; return the batches' losses per image."""
+    params = [backend.asarray(start, device) for device in backend.devices[:devices]]
+    return next(train(backend, params, without_test(data), replace(settings, epochs=1, limit=count))).losses
+
+
+def without_test(data: Dataset) -> Dataset:
+    """Return the data with a single test image, for training that need not be evaluated."""
+    return replace(data, test_images=data.test_images[:1], test_labels=data.test_labels[:1])
