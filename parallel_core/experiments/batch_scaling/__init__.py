@@ -20,7 +20,6 @@ fewer steps for the same images, and what that does to accuracy is what `learnin
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -28,21 +27,19 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.dataset import Dataset
 from parallel_core.errors import RequestError
-from parallel_core.experiments.device_counts import device_counts, in_words
+from parallel_core.experiments.batch_scaling.answers import Timed, about_efficiency, divided, explain
 from parallel_core.experiments.first_losses import first_losses, numpy_losses, without_test
+from parallel_core.experiments.scaled_batches import FIXED, SCALED, case_name, plans
 from parallel_core.lenet import initial_parameters
 from parallel_core.machine import describe_machine
-from parallel_core.measurement import Timing, differ, interleave, relative_error
+from parallel_core.measurement import Timing, interleave, relative_error
 from parallel_core.result import Case, Result, describe_backend
 from parallel_core.training import Settings, get_params, train
 
-__all__ = ["explain", "run"]
+__all__ = ["run"]
 
 CHECKED_STEPS = 2
 """The first loss is of the start alone; the second one shows the gradients, and NumPy is slow."""
-FIXED, SCALED = "fixed batch", "scaled batch"
-Timed = Mapping[str, Mapping[int, Case]]
-"""The times of an image, by the kind of batch and the number of devices."""
 
 
 def run(
@@ -60,36 +57,20 @@ def run(
             f"{steps} steps of {total} × {batch_size} images are more than the {len(data.train_labels)} there are: "
             "choose fewer --steps or a smaller --batch-size"
         )
-    counts = device_counts(total)
-    plans = {
-        (kind, count): Settings(1, batch_size * (count if kind == SCALED else 1), limit=steps, seed=seed)
-        for count in counts
-        for kind in ((FIXED, SCALED) if count > 1 else (FIXED,))
-    }
-    error = largest_error(backend, data, plans)
-    cases = dict(
-        zip(
-            plans,
-            interleave(
-                {
-                    case_name(kind, count, total): take_steps(backend, count, data, settings)
-                    for (kind, count), settings in plans.items()
-                },
-                rounds,
-            ),
-            strict=True,
-        )
+    settings = {plan: Settings(1, batch, limit=steps, seed=seed) for plan, batch in plans(batch_size, total).items()}
+    cases = interleave(
+        {case_name(*plan, total): take_steps(backend, plan[1], data, wanted) for plan, wanted in settings.items()},
+        rounds,
     )
-    per_image = {key: divided(case, steps * plans[key].batch_size) for key, case in cases.items()}
-    timed = {
-        kind: {count: per_image[kind if count > 1 else FIXED, count] for count in counts} for kind in (FIXED, SCALED)
-    }
+    # Afterwards, for NumPy's threads are the whole process's.
+    error = largest_error(backend, data, settings)
+    timed = by_image(dict(zip(settings, cases, strict=True)), settings)
     series = series_of(timed, batch_size)
     return Result(
         experiment="batch-scaling",
         backend=describe_backend(backend),
         parameters={"batch_size": batch_size, "steps": steps, "seed": seed, "rounds": rounds},
-        cases=tuple(cases.values()),
+        cases=cases,
         metrics={
             "scaled_batch_speedup": timed[FIXED][total].median / timed[SCALED][total].median,
             **{
@@ -107,13 +88,6 @@ def run(
     )
 
 
-def case_name(kind: str, count: int, total: int) -> str:
-    """Name what is timed; all devices have the same name however many they are."""
-    if count == 1:
-        return "1 device"
-    return f"{'all devices' if count == total else in_words(count)}, {kind}"
-
-
 def take_steps(backend: Backend, count: int, data: Dataset, settings: Settings) -> partial[Timing]:
     """Make the function that trains on the first devices, from where it left off, and returns its timing."""
     params = [get_params(backend, device, settings.seed) for device in backend.devices[:count]]
@@ -126,25 +100,28 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
     return epoch.dispatch_seconds, epoch.seconds
 
 
-def largest_error(backend: Backend, data: Dataset, plans: Mapping[tuple[str, int], Settings]) -> float:
+def largest_error(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
     """Return the largest relative difference of the first losses from NumPy's, over all that is going to be timed."""
-    start = initial_parameters(next(iter(plans.values())).seed)
-    expected = {plan: numpy_losses(data, plan, start, CHECKED_STEPS) for plan in set(plans.values())}
-    return max(
+    start = initial_parameters(next(iter(settings.values())).seed)
+    expected = {wanted: numpy_losses(data, wanted, start, CHECKED_STEPS) for wanted in set(settings.values())}
+    errors = [
         relative_error(
-            np.array(first_losses(backend, count, data, plan, start, CHECKED_STEPS)), np.array(expected[plan])
+            np.array(first_losses(backend, count, data, wanted, start, CHECKED_STEPS)), np.array(expected[wanted])
         )
-        for (_, count), plan in plans.items()
-    )
+        for (_, count), wanted in settings.items()
+    ]
+    # Not max(), which passes NaN over.
+    return float(np.max(errors))
 
 
-def divided(case: Case, parts: int) -> Case:
-    """Return the case of one of so many equal parts: batches of unlike sizes are compared by an image of each."""
-    return replace(
-        case,
-        seconds=tuple(seconds / parts for seconds in case.seconds),
-        dispatch_seconds=tuple(seconds / parts for seconds in case.dispatch_seconds),
-    )
+def by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> Timed:
+    """Return the times of an image, by kind and number of devices; one device stands in both kinds."""
+    images = {plan: wanted.batch_size * (wanted.limit or 1) for plan, wanted in settings.items()}
+    an_image = {plan: divided(case, images[plan]) for plan, case in cases.items()}
+    counts = sorted({count for _, count in cases})
+    return {
+        kind: {count: an_image[kind if count > 1 else FIXED, count] for count in counts} for kind in (FIXED, SCALED)
+    }
 
 
 def series_of(timed: Timed, batch_size: int) -> dict[str, tuple[float, ...]]:
@@ -168,48 +145,3 @@ def most_efficient(backend: Backend) -> float:
     if backend.devices[0].kind == "gpu":
         return 1.0
     return min(1.0, describe_machine()["cores"] / (len(backend.devices) * backend.threads_per_device))
-
-
-def explain(timed: Timed, batch_size: int) -> str:
-    """Say whether all devices were worth more with the larger batch, and by how much."""
-    count = max(timed[FIXED])
-    fixed, scaled = timed[FIXED][count], timed[SCALED][count]
-    ratio = fixed.median / scaled.median
-    compared = (
-        f"On {in_words(count)} batches of {count * batch_size} instead of {batch_size} images trained "
-        f"{ratio:.2f} × as fast ({1 / scaled.median:,.0f} images/s instead of {1 / fixed.median:,.0f})"
-    )
-    if not differ(fixed, scaled):
-        return f"{compared}: no difference beyond the noise, so what a step costs besides its images weighs little."
-    if ratio > 1:
-        share = 1 - 1 / ratio
-        return f"{compared}: the larger batch made devices worth more; {share:.0%} of an image's time was saved."
-    return f"{compared}: the larger batch made devices worth less, against the prediction."
-
-
-def about_efficiency(timed: Timed, most: float) -> str:
-    """Say how much of k devices' worth was reached with either batch; `most` is what shared cores leave of it."""
-    count = max(timed[FIXED])
-    one = timed[FIXED][1]
-    told = [about_kind(kind, one, cases[count], count) for kind, cases in timed.items()]
-    sentence = f"The efficiency of {in_words(count)} was {' and '.join(told)}"
-    if most < 1:
-        sentence += f"; they share cores, which leaves {most:.2f} at most if one device keeps its core busy"
-    return f"{sentence}."
-
-
-def about_kind(kind: str, one: Case, case: Case, count: int) -> str:
-    """Write one kind's efficiency, and say where it is that of turns or of full value, within the noise."""
-    efficiency = one.median / case.median / count
-    as_one, in_full = not differ(one, case), not differ(divided(one, count), case)
-    if as_one and in_full:
-        meaning = "the noise leaves open whether they count"
-    elif as_one:
-        meaning = "no faster than one device"
-    elif in_full:
-        meaning = "each counted in full"
-    elif efficiency > 1:
-        meaning = "a device is faster with fewer images at once"
-    else:
-        meaning = f"{count * efficiency:.2f} devices' worth"
-    return f"{efficiency:.2f} with the {kind} ({meaning})"

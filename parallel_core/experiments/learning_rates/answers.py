@@ -1,0 +1,118 @@
+"""What the numbers of the `learning-rates` experiment mean, in sentences that follow from them."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, variance
+
+from parallel_core.experiments.scaled_batches import in_words
+from parallel_core.wording import figure, listed
+
+__all__ = ["CHANCE", "about_fixed", "about_rule", "best_rate", "explain", "noise_of"]
+
+CHANCE = 0.2
+"""An accuracy below this is guessing among ten classes, or hardly better."""
+LEAST_NOISE = 0.01
+
+Curve = Mapping[float, float]
+"""Accuracies by learning rate."""
+
+
+def best_rate(curve: Curve) -> float:
+    """Return the rate of the highest accuracy, the lowest one of equals."""
+    return max(sorted(curve), key=lambda rate: curve[rate])
+
+
+def noise_of(accuracies: Sequence[Sequence[float]], images: int) -> float:
+    """Return what two mean accuracies must differ by to be told apart; `accuracies` are of each point's rounds.
+
+    Twice the standard error of a difference. The rounds' standard deviation is pooled over the points at which no round
+    guessed; from a single round there is only that of counting so many test images.
+    """
+    learnt = [rounds for rounds in accuracies if len(rounds) > 1 and min(rounds) >= CHANCE]
+    per_round = fmean(map(variance, learnt)) if learnt else 0.25 / images
+    return max(LEAST_NOISE, 2 * (2 * per_round / len(accuracies[0])) ** 0.5)
+
+
+def explain(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
+    """Say which rates were best on one device and with the largest batch, and whether the rule foretold it."""
+    count = max(scaled)
+    curve = scaled[count]
+    if max(*one.values(), *curve.values()) < CHANCE:
+        return (
+            "Every rate ended at chance, which says nothing about rates: train for longer (--limit, --epochs), or from "
+            "larger weights (--initial-scale)."
+        )
+    before, after = best_rate(one), best_rate(curve)
+    sentence = (
+        f"The best rate was {figure(before)} on 1 device (accuracy {one[before]:.3f}, {equalled(one, noise)}) and "
+        f"{figure(after)} on {in_words(count)} with {count} × the batch ({curve[after]:.3f}, {equalled(curve, noise)})"
+    )
+    foretold = nearest(count * before, curve)
+    if foretold is None:
+        return f"{sentence}. Linear scaling foretells {figure(count * before)}, which was not tried."
+    foretells = f"{sentence}. Linear scaling foretells {figure(foretold)}"
+    if curve[foretold] >= curve[after] - noise:
+        return f"{foretells}, and that was as good as any."
+    if curve[foretold] < CHANCE:
+        return f"{foretells}, and there the network guessed: it does not bear a rate that large."
+    return f"{foretells}, and that was worse than the best by {curve[after] - curve[foretold]:.3f}."
+
+
+def about_fixed(one: Curve, fixed: Mapping[int, Curve], loss_difference: float, noise: float) -> str:
+    """Say whether the number of devices changed anything as long as the batch stayed the same."""
+    difference, rate = max((abs(curve[rate] - one[rate]), rate) for curve in fixed.values() for rate in one)
+    losses = f"the first losses differ by {loss_difference:.0e} of their size at most"
+    if not loss_difference < 1e-4:
+        return f"With the same batch {losses}, and they should not."
+    if difference <= noise:
+        return (
+            f"With the same batch the number of devices changed nothing: {losses}, the accuracies by {difference:.3f}."
+        )
+    return (
+        f"With the same batch {losses}, and yet the accuracies by up to {difference:.3f}, at {figure(rate)}: rounding "
+        "errors grow from step to step, most where the rate is nearly too large."
+    )
+
+
+def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
+    """Hold the linear scaling rule against keeping the rate, for all rates whose `count`-fold was tried too."""
+    pairs = {rate: tried for rate in one if one[rate] >= CHANCE and (tried := nearest(count * rate, scaled))}
+    larger = f"With {count} × the batch"
+    if not pairs:
+        return f"{larger} the rule could not be tried: no rate is {count} × another one at which one device learnt."
+    gains = {rate: scaled[tried] - scaled[rate] for rate, tried in pairs.items()}
+    better = [rate for rate in pairs if gains[rate] > noise]
+    worse = [rate for rate in pairs if gains[rate] < -noise]
+    told = []
+    if better:
+        told.append(f"a rate {count} × as large was better than the same one from {rates(better)} (by up to "
+                    f"{max(gains.values()):.3f})")  # fmt: skip
+    if worse:
+        told.append(f"worse from {rates(worse)} (by up to {-min(gains.values()):.3f})")
+    if not told:
+        told.append(f"a rate {count} × as large made no difference beyond the noise")
+    elif not better:
+        told[0] = f"a rate {count} × as large was {told[0]}"
+    kept = fmean(one[rate] - scaled[rate] for rate in pairs)
+    followed = fmean(one[rate] - scaled[tried] for rate, tried in pairs.items())
+    return (
+        f"{larger} and as many images {' and '.join(told)}. The larger batch lost {figure(round(kept, 3))} of one "
+        f"device's accuracy at the same rate and {figure(round(followed, 3))} at the scaled one, in the mean of "
+        f"{len(pairs)} {'rate' if len(pairs) == 1 else 'rates'}."
+    )
+
+
+def equalled(curve: Curve, noise: float) -> str:
+    """Say which other rates are as good as the best one within the noise."""
+    best = best_rate(curve)
+    others = [rate for rate in sorted(curve) if rate != best and curve[rate] >= curve[best] - noise]
+    return f"equalled within the noise by {rates(others)}" if others else "equalled by no other"
+
+
+def rates(found: Sequence[float]) -> str:
+    """Write learning rates."""
+    return listed([figure(rate) for rate in found])
+
+
+def nearest(rate: float, curve: Curve) -> float | None:
+    """Return the rate of the curve that is this one, up to rounding; None where there is none."""
+    return next((tried for tried in curve if abs(tried - rate) < 1e-6 * rate), None)

@@ -1,0 +1,127 @@
+"""Train once and keep what the lab asks for: the accuracy, the first losses, the times."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from statistics import fmean
+
+import numpy as np
+
+from backends import Backend
+from parallel_core.dataset import Dataset
+from parallel_core.errors import MeasurementError
+from parallel_core.experiments.first_losses import error_against_numpy
+from parallel_core.experiments.scaled_batches import FIXED
+from parallel_core.lenet import initial_parameters
+from parallel_core.measurement import relative_error
+from parallel_core.result import Case
+from parallel_core.training import Epoch, LossIsNotFiniteError, Settings, evaluate, train
+
+__all__ = [
+    "Plan",
+    "Trained",
+    "case_of",
+    "device_difference",
+    "error_of_first",
+    "mean_accuracy",
+    "start_of",
+    "train_once",
+    "with_batch",
+]
+
+FIRST_STEPS = 5
+
+Plan = tuple[str, int]
+"""A kind of batch and a number of devices."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one training gave; without epochs where the loss did not stay finite."""
+
+    settings: Settings
+    accuracy: float
+    epochs: tuple[Epoch, ...]
+
+    @property
+    def first_losses(self) -> tuple[float, ...]:
+        """The losses of the first few steps."""
+        return self.epochs[0].losses[:FIRST_STEPS] if self.epochs else ()
+
+
+def start_of(seed: int, scale: float) -> tuple[np.ndarray, ...]:
+    """Draw the book's initial parameters, so many times as large."""
+    return tuple(np.float32(scale) * parameter for parameter in initial_parameters(seed))
+
+
+def with_batch(settings: Settings, times: int, rate: float) -> Settings:
+    """Return settings for a batch so many times as large, and as many images in all."""
+    limit = settings.limit and ceil(settings.limit / times)
+    return replace(settings, batch_size=settings.batch_size * times, limit=limit, learning_rate=rate)
+
+
+def train_once(
+    backend: Backend,
+    devices: int,
+    data: Dataset,
+    settings: Settings,
+    scale: float,
+    on_batch: Callable[[int, int], object],
+) -> Trained:
+    """Train on the first devices and return what came of it; a loss that is not finite ends it early."""
+    start = start_of(settings.seed, scale)
+    params = [backend.asarray(start, device) for device in backend.devices[:devices]]
+    try:
+        epochs = tuple(train(backend, params, data, settings, on_batch))
+    except LossIsNotFiniteError:
+        # What the network has become is evaluated as it is.
+        return Trained(settings, evaluate(backend, params, data), ())
+    return Trained(settings, epochs[-1].accuracy, epochs)
+
+
+def mean_accuracy(rounds: Iterable[Trained]) -> float:
+    """Return the mean over the rounds."""
+    return fmean(trained.accuracy for trained in rounds)
+
+
+def case_of(name: str, trainings: Iterable[Trained]) -> Case:
+    """Make the case of all whole epochs; raises MeasurementError where there is none."""
+    epochs = [epoch for trained in trainings for epoch in trained.epochs]
+    if not epochs:
+        raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")
+    return Case(name, tuple(epoch.seconds for epoch in epochs), tuple(epoch.dispatch_seconds for epoch in epochs))
+
+
+def device_difference(trained: Mapping[Plan, Sequence[Trained]]) -> float:
+    """Return the largest relative difference of the first losses with the fixed batch from those of one device.
+
+    The trainings of each plan stand in the same order. One that ended early on one side only counts as infinite.
+    """
+    differences = [
+        relative_error(np.array(mine.first_losses), np.array(one.first_losses))
+        for (kind, _), trainings in trained.items()
+        if kind == FIXED
+        for mine, one in zip(trainings, trained[FIXED, 1], strict=True)
+    ]
+    # Not max(), which passes NaN over.
+    return float(np.max(differences))
+
+
+def error_of_first(data: Dataset, trained: Mapping[Plan, Sequence[Trained]], scale: float) -> float:
+    """Return the largest relative difference of the first losses from NumPy's, for each plan's first whole training.
+
+    What has the fixed batch is held against one device, so NumPy repeats that once.
+    """
+    whole = {
+        kind_and_count: next(one for one in trainings if one.epochs)
+        for kind_and_count, trainings in trained.items()
+        if kind_and_count[0] != FIXED or kind_and_count[1] == 1
+    }
+    return float(
+        np.max(
+            [
+                error_against_numpy(data, one.settings, one.first_losses, start_of(one.settings.seed, scale))
+                for one in whole.values()
+            ]
+        )
+    )
