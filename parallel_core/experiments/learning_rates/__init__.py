@@ -1,7 +1,7 @@
 """Learning rates: which one is best, and does it change with the number of devices?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 2. Accuracies are computed on all devices, which is its
-exercise 4 (`parallel_core.training.evaluate`).
+Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 2. Accuracies are computed on all devices, as
+its exercise 4 asks (`parallel_core.training.evaluate`).
 
 Prediction: With the same batch, k devices add up the same gradient as one, so neither losses nor accuracy nor the best
 rate depend on k. With a batch of k·b there are k times fewer steps for the same images, and the linear scaling rule
