@@ -13,6 +13,7 @@ __all__ = [
     "POSITIVE",
     "Names",
     "Number",
+    "Numbers",
     "Sizes",
     "device_kind",
     "devices",
@@ -43,6 +44,20 @@ class Number(click.ParamType[float]):
         if not (math.isfinite(number) and (number > 0 or (self.zero and number == 0))):
             self.fail(f"{value!r} is not {'zero or ' if self.zero else ''}a positive number", param, ctx)
         return number
+
+
+class Numbers(click.ParamType[tuple[float, ...]]):
+    """Positive numbers with commas between them, none twice."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        """Return the numbers, or fail with a line that names the one that is wrong."""
+        parts = value.split(",") if isinstance(value, str) else value
+        numbers = tuple(Number().convert(part, param, ctx) for part in parts)
+        if len(set(numbers)) < len(numbers):
+            self.fail(f"{value!r} names one number twice", param, ctx)
+        return numbers
 
 
 class Names(click.ParamType[tuple[str, ...]]):

@@ -12,11 +12,17 @@ from parallel_core.command_line import options
 from parallel_core.command_line.experiment import experiment
 from parallel_core.dataset import load_fashion_mnist
 from parallel_core.exchange import Exchange
+from parallel_core.experiments.learning_rates import DEFAULTS, INITIAL_SCALE, RATES, trainings_in
 from parallel_core.result import Result
 from parallel_core.terminal.training_progress import training_progress
 from parallel_core.training import Settings
 
-__all__ = ["run_allreduce", "run_data_parallel"]
+__all__ = ["run_allreduce", "run_batch_scaling", "run_building_blocks", "run_data_parallel", "run_learning_rates"]
+
+data_dir = click.option(
+    "--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are."
+)
+seed = click.option("--seed", type=click.IntRange(min=0), default=Settings.seed, show_default=True)
 
 
 @experiment("data-parallel")
@@ -26,7 +32,7 @@ __all__ = ["run_allreduce", "run_data_parallel"]
 )
 @click.option("--lr", type=options.Number(), default=Settings.learning_rate, show_default=True, help="Learning rate.")
 @click.option("--limit", type=options.POSITIVE, help="Batches an epoch. Default: all.")
-@click.option("--seed", type=click.IntRange(min=0), default=Settings.seed, show_default=True)
+@seed
 @click.option(
     "--exchange",
     type=click.Choice(("after", "during")),
@@ -37,7 +43,7 @@ __all__ = ["run_allreduce", "run_data_parallel"]
 @click.option(
     "--width", type=options.POSITIVE, default=Settings.width, show_default=True, help="Times the channels and units."
 )
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are.")
+@data_dir
 def run_data_parallel(
     backend: Backend,
     epochs: int,
@@ -79,3 +85,70 @@ def run_allreduce(
 ) -> Result:
     names = tuple(name for some in algorithms for name in some)
     return experiments.run_allreduce(backend, names or tuple(ALGORITHMS), sizes, rounds)
+
+
+@experiment("building-blocks")
+@options.rounds
+def run_building_blocks(backend: Backend, rounds: int) -> Result:
+    return experiments.run_building_blocks(backend, rounds)
+
+
+@experiment("batch-scaling")
+@click.option(
+    "--batch-size", type=options.POSITIVE, default=Settings.batch_size, show_default=True, help="Of one device."
+)
+@click.option("--steps", type=options.POSITIVE, default=10, show_default=True, help="Steps in one timing.")
+@seed
+@data_dir
+@options.rounds
+def run_batch_scaling(
+    backend: Backend, batch_size: int, steps: int, seed: int, data_dir: Path | None, rounds: int
+) -> Result:
+    return experiments.run_batch_scaling(backend, load_fashion_mnist(data_dir), batch_size, steps, seed, rounds)
+
+
+@experiment("learning-rates")
+@click.option(
+    "--rates",
+    type=options.Numbers(),
+    default=",".join(map(str, RATES)),
+    show_default=True,
+    metavar="RATES",
+    help="Learning rates. The rule is tried where one is as many times another one as there are devices.",
+)
+@click.option(
+    "--batch-size", type=options.POSITIVE, default=DEFAULTS.batch_size, show_default=True, help="Of one device."
+)
+@click.option("--epochs", type=options.POSITIVE, default=DEFAULTS.epochs, show_default=True, help="Of each training.")
+@click.option(
+    "--limit", type=options.POSITIVE, default=DEFAULTS.limit, show_default=True, help="One device's batches an epoch."
+)
+@click.option(
+    "--initial-scale",
+    type=options.Number(),
+    default=INITIAL_SCALE,
+    show_default=True,
+    help="Times the book's initial weights.",
+)
+@seed
+@data_dir
+@click.option(
+    "--rounds", type=options.POSITIVE, default=2, show_default=True, help="Trainings at each point, seed by seed."
+)
+def run_learning_rates(
+    backend: Backend,
+    rates: tuple[float, ...],
+    batch_size: int,
+    epochs: int,
+    limit: int,
+    initial_scale: float,
+    seed: int,
+    data_dir: Path | None,
+    rounds: int,
+) -> Result:
+    data = load_fashion_mnist(data_dir)
+    settings = Settings(epochs, batch_size, limit=limit, seed=seed)
+    trainings = trainings_in(len(backend.devices), rates, rounds)
+    images = min(len(data.train_labels), batch_size * limit)
+    with training_progress(Console(stderr=True, highlight=False), trainings * epochs, images) as progress:
+        return experiments.run_learning_rates(backend, data, rates, settings, initial_scale, rounds, progress.on_batch)

@@ -108,6 +108,57 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                     "quick": {"rounds": 3, "sizes": "4KiB..4MiB"},
                 },
             ),
+            Experiment(
+                name="building-blocks",
+                chapter="Training on Multiple GPUs",
+                question="What do the chapter's small functions do to a handful of numbers, and what goes wrong in them?",
+                exercise="small examples",
+                case="allreduce",
+                metric="allreduce_seconds",
+                queued_case="get_params",
+                options={"full": {"rounds": 50}, "quick": {"rounds": 20}},
+            ),
+            Experiment(
+                name="batch-scaling",
+                chapter="Training on Multiple GPUs",
+                question="Is a device worth more when the batch grows with the number of devices?",
+                exercise="exercise 1",
+                case="all devices, scaled batch",
+                metric="scaled_batch_speedup",
+                queued_case="all devices, scaled batch",
+                curves=Curves(
+                    over="devices",
+                    quantity="images_per_second",
+                    x_title="devices",
+                    y_title="images a second",
+                    log_x=False,
+                    dotted=("k times one device",),
+                    caption="Images a second with the batch of one device, and with as many times that as there are "
+                    "devices. The dotted curve is what one device does, times their number.",
+                ),
+                options={"full": {"rounds": 5, "steps": 8}, "quick": {"rounds": 3, "steps": 4}},
+            ),
+            Experiment(
+                name="learning-rates",
+                chapter="Training on Multiple GPUs",
+                question="Which learning rate is best, and does it change with the number of devices?",
+                exercise="exercise 2",
+                case="1 device",
+                metric="best_rate_ratio",
+                queued_case="all devices, scaled batch",
+                curves=Curves(
+                    over="rate",
+                    quantity="test_accuracy",
+                    x_title="learning rate",
+                    y_title="test accuracy",
+                    caption="Accuracy after short training on the same images. With the fixed batch the number of "
+                    "devices should change nothing; with the scaled one there are fewer, larger steps.",
+                ),
+                options={
+                    "full": {"rounds": 2},
+                    "quick": {"rounds": 2, "rates": "0.025,0.05,0.1", "limit": 100},
+                },
+            ),
         )
     }
 )

@@ -44,7 +44,7 @@ from parallel_core.experiments.scaled_batches import FIXED, SCALED, case_name, i
 from parallel_core.result import Result, describe_backend
 from parallel_core.training import Settings, ignore
 
-__all__ = ["DEFAULTS", "RATES", "run", "trainings_in"]
+__all__ = ["DEFAULTS", "INITIAL_SCALE", "RATES", "run", "trainings_in"]
 
 RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
 DEFAULTS = Settings(epochs=1, batch_size=32, limit=200)
