@@ -111,7 +111,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             Experiment(
                 name="building-blocks",
                 chapter="Training on Multiple GPUs",
-                question="What do the chapter's small functions do to a handful of numbers, and what goes wrong in them?",
+                question="What do the chapter's small functions do to a few numbers, and what goes wrong in them?",
                 exercise="small examples",
                 case="allreduce",
                 metric="allreduce_seconds",

@@ -11,7 +11,7 @@ from parallel_core.lenet import initial_parameters
 from parallel_core.measurement import relative_error
 from parallel_core.training import Settings, train
 
-__all__ = ["error_against_numpy", "first_losses", "numpy_losses", "without_test"]
+__all__ = ["enlarged_start", "error_against_numpy", "first_losses", "numpy_losses", "without_test"]
 
 CHECKED_BATCHES = 3
 
@@ -43,6 +43,14 @@ def first_losses(
     """Train for a few batches on the first devices, from the same start; return the batches' losses per image."""
     params = [backend.asarray(start, device) for device in backend.devices[:devices]]
     return next(train(backend, params, without_test(data), replace(settings, epochs=1, limit=count))).losses
+
+
+def enlarged_start(seed: int, scale: float) -> Parameters:
+    """Draw the book's initial parameters, so many times as large.
+
+    From the book's own, the first losses hardly depend on the gradients: a wrong sum of them would not show.
+    """
+    return tuple(np.float32(scale) * parameter for parameter in initial_parameters(seed))
 
 
 def without_test(data: Dataset) -> Dataset:

@@ -21,6 +21,11 @@ RUNS: dict[str, Callable[[Backend], Result]] = {
     "overlap": lambda backend: parallel_core.run_overlap(backend, size=64, copies=2, rounds=2),
     "allreduce": lambda backend: parallel_core.run_allreduce(backend, sizes=(40, 4096), rounds=2),
     "data-parallel": lambda backend: parallel_core.run_data_parallel(backend, MADE_UP, Settings(2, 64)),
+    "building-blocks": lambda backend: parallel_core.run_building_blocks(backend, rounds=2),
+    "batch-scaling": lambda backend: parallel_core.run_batch_scaling(backend, MADE_UP, batch_size=8, steps=2, rounds=2),
+    "learning-rates": lambda backend: parallel_core.run_learning_rates(
+        backend, MADE_UP, (0.1, 0.2), Settings(1, 8, limit=4), rounds=1
+    ),
 }
 
 
@@ -125,7 +130,9 @@ def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
     assert result.checks["max_replica_difference"] == 0
 
 
-@pytest.mark.parametrize("name", ["parallel", "overlap", "allreduce"])
+@pytest.mark.parametrize(
+    "name", ["parallel", "overlap", "allreduce", "building-blocks", "batch-scaling", "learning-rates"]
+)
 def test_a_single_device_is_refused_where_two_are_compared(load: Callable[[int], Backend], name: str) -> None:
     with pytest.raises(RequestError, match=f"'{name}' .* at least 2"):
         RUNS[name](load(1))

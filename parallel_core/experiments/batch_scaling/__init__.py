@@ -28,9 +28,8 @@ from backends import Array, Backend
 from parallel_core.dataset import Dataset
 from parallel_core.errors import RequestError
 from parallel_core.experiments.batch_scaling.answers import Timed, about_efficiency, divided, explain
-from parallel_core.experiments.first_losses import first_losses, numpy_losses, without_test
+from parallel_core.experiments.first_losses import enlarged_start, first_losses, numpy_losses, without_test
 from parallel_core.experiments.scaled_batches import FIXED, SCALED, case_name, plans
-from parallel_core.lenet import initial_parameters
 from parallel_core.machine import describe_machine
 from parallel_core.measurement import Timing, interleave, relative_error
 from parallel_core.result import Case, Result, describe_backend
@@ -38,6 +37,7 @@ from parallel_core.training import Settings, get_params, train
 
 __all__ = ["run"]
 
+CHECKED_SCALE = 8.0
 CHECKED_STEPS = 2
 """The first loss is of the start alone; the second one shows the gradients, and NumPy is slow."""
 
@@ -102,7 +102,7 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
 
 def largest_error(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
     """Return the largest relative difference of the first losses from NumPy's, over all that is going to be timed."""
-    start = initial_parameters(next(iter(settings.values())).seed)
+    start = enlarged_start(next(iter(settings.values())).seed, CHECKED_SCALE)
     expected = {wanted: numpy_losses(data, wanted, start, CHECKED_STEPS) for wanted in set(settings.values())}
     errors = [
         relative_error(

@@ -1,4 +1,4 @@
-"""Building blocks: what do the chapter's small functions do to a handful of numbers, and what goes wrong in them?
+"""Building blocks: what do the chapter's small functions do to a few numbers, and what goes wrong in them?
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs", small examples; the traps are those of its PyTorch code,
 which rebinds list items in `allreduce`, and whose copies to another device are none where both are one CPU.

@@ -45,17 +45,18 @@ def parameters_on_a_device(backend: Backend) -> Demonstration:
     params = get_params(backend, device)
     compute = loss_and_gradients(backend.ops)
 
-    def bias_gradient(images: int) -> np.ndarray:
+    def gradients_of(images: int) -> tuple[np.ndarray, ...]:
         white, labels = np.ones((images, 1, 28, 28), dtype=np.float32), np.zeros(images, dtype=np.int32)
-        step = backend.launch(compute, params, backend.asarray(white, device), backend.asarray(labels, device))
-        return backend.to_numpy(step[1])[BIAS]
+        made = backend.launch(compute, params, backend.asarray(white, device), backend.asarray(labels, device))
+        return backend.to_numpy(made[1])
 
-    bias, before, after = backend.to_numpy(params)[BIAS], bias_gradient(0), bias_gradient(1)
-    told = "is not zero" if np.any(after) else "is zero still"
+    weights, before, after = backend.to_numpy(params), gradients_of(0), gradients_of(1)
+    told = "is not zero" if np.any(after[BIAS]) else "is zero still"
+    start = initial_parameters()
     return Demonstration(
-        f"On {device} the weight of b1 is {written(bias[:3])} and its gradient {written(before[:3])} before any image "
-        f"was seen (the first 3 of {len(bias)}); after one image the gradient {told}.",
-        largest_error([bias, before, np.any(after)], [initial_parameters()[BIAS], np.zeros_like(bias), np.bool_(True)]),
+        f"On {device} b1 is {written(weights[BIAS][:3])} and its gradient {written(before[BIAS][:3])} before any image "
+        f"was seen (the first 3 of {len(weights[BIAS])}); after one image its gradient {told}.",
+        largest_error([*weights, *before, np.any(after[BIAS])], [*start, *map(np.zeros_like, start), np.bool_(True)]),
     )
 
 

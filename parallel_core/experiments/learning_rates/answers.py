@@ -82,20 +82,16 @@ def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     gains = {rate: scaled[tried] - scaled[rate] for rate, tried in pairs.items()}
     better = [rate for rate in pairs if gains[rate] > noise]
     worse = [rate for rate in pairs if gains[rate] < -noise]
-    told = []
-    if better:
-        told.append(f"a rate {count} × as large was better than the same one from {rates(better)} (by up to "
-                    f"{max(gains.values()):.3f})")  # fmt: skip
-    if worse:
-        told.append(f"worse from {rates(worse)} (by up to {-min(gains.values()):.3f})")
-    if not told:
-        told.append(f"a rate {count} × as large made no difference beyond the noise")
-    elif not better:
-        told[0] = f"a rate {count} × as large was {told[0]}"
+    told = [
+        f"{comparison} from {rates(found)} (by up to {max(abs(gains[rate]) for rate in found):.3f})"
+        for comparison, found in (("better", better), ("worse", worse))
+        if found
+    ]
+    verdict = f"was {' and '.join(told)} than the same rate" if told else "made no difference beyond the noise"
     kept = fmean(one[rate] - scaled[rate] for rate in pairs)
     followed = fmean(one[rate] - scaled[tried] for rate, tried in pairs.items())
     return (
-        f"{larger} and as many images {' and '.join(told)}. The larger batch lost {figure(round(kept, 3))} of one "
+        f"{larger} and as many images, a rate {count} × as large {verdict}. The larger batch lost {figure(round(kept, 3))} of one "
         f"device's accuracy at the same rate and {figure(round(followed, 3))} at the scaled one, in the mean of "
         f"{len(pairs)} {'rate' if len(pairs) == 1 else 'rates'}."
     )

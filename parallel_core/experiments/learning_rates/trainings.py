@@ -10,9 +10,8 @@ import numpy as np
 from backends import Backend
 from parallel_core.dataset import Dataset
 from parallel_core.errors import MeasurementError
-from parallel_core.experiments.first_losses import error_against_numpy
+from parallel_core.experiments.first_losses import enlarged_start, error_against_numpy
 from parallel_core.experiments.scaled_batches import FIXED
-from parallel_core.lenet import initial_parameters
 from parallel_core.measurement import relative_error
 from parallel_core.result import Case
 from parallel_core.training import Epoch, LossIsNotFiniteError, Settings, evaluate, train
@@ -24,7 +23,6 @@ __all__ = [
     "device_difference",
     "error_of_first",
     "mean_accuracy",
-    "start_of",
     "train_once",
     "with_batch",
 ]
@@ -49,11 +47,6 @@ class Trained:
         return self.epochs[0].losses[:FIRST_STEPS] if self.epochs else ()
 
 
-def start_of(seed: int, scale: float) -> tuple[np.ndarray, ...]:
-    """Draw the book's initial parameters, so many times as large."""
-    return tuple(np.float32(scale) * parameter for parameter in initial_parameters(seed))
-
-
 def with_batch(settings: Settings, times: int, rate: float) -> Settings:
     """Return settings for a batch so many times as large, and as many images in all."""
     limit = settings.limit and ceil(settings.limit / times)
@@ -69,7 +62,7 @@ def train_once(
     on_batch: Callable[[int, int], object],
 ) -> Trained:
     """Train on the first devices and return what came of it; a loss that is not finite ends it early."""
-    start = start_of(settings.seed, scale)
+    start = enlarged_start(settings.seed, scale)
     params = [backend.asarray(start, device) for device in backend.devices[:devices]]
     try:
         epochs = tuple(train(backend, params, data, settings, on_batch))
@@ -120,7 +113,7 @@ def error_of_first(data: Dataset, trained: Mapping[Plan, Sequence[Trained]], sca
     return float(
         np.max(
             [
-                error_against_numpy(data, one.settings, one.first_losses, start_of(one.settings.seed, scale))
+                error_against_numpy(data, one.settings, one.first_losses, enlarged_start(one.settings.seed, scale))
                 for one in whole.values()
             ]
         )
