@@ -91,9 +91,9 @@ def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     kept = fmean(one[rate] - scaled[rate] for rate in pairs)
     followed = fmean(one[rate] - scaled[tried] for rate, tried in pairs.items())
     return (
-        f"{larger} and as many images, a rate {count} × as large {verdict}. The larger batch lost {figure(round(kept, 3))} of one "
-        f"device's accuracy at the same rate and {figure(round(followed, 3))} at the scaled one, in the mean of "
-        f"{len(pairs)} {'rate' if len(pairs) == 1 else 'rates'}."
+        f"{larger} and as many images, a rate {count} × as large {verdict}. The larger batch lost "
+        f"{figure(round(kept, 3))} of one device's accuracy at the same rate and {figure(round(followed, 3))} at the "
+        f"scaled one, in the mean of {len(pairs)} {'rate' if len(pairs) == 1 else 'rates'}."
     )
 
 
