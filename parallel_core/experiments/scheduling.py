@@ -1,5 +1,6 @@
 """How near an engine comes to the fastest schedule that the dependencies allow: what the labs on task graphs share."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -106,18 +107,21 @@ def verdict(name: str, found: Scheduled) -> str:
     """Say how near a program, `name` in a sentence, came to its bound, and whether anything ran at the same time."""
     alone, free, bounds = found.alone, found.free, found.bounds
     noise = max(alone.spread, free.spread, LEAST_NOISE)
-    fraction, speedup = found.bound_fraction, alone.median / free.median
-    least = f"{bounds.name} ({figure(bounds.seconds * 1e3)} ms)"
-    if fraction > 1 + noise:
+    of_bound, of_alone = free.median / bounds.seconds, free.median / alone.median
+    bound = f"{of_bound:.2f} × as long as {bounds.name} ({figure(bounds.seconds * 1e3)} ms)"
+    like_bound, like_alone = (abs(math.log(ratio)) <= math.log1p(noise) for ratio in (of_bound, of_alone))
+    # A chain, or a single device, leaves nothing to be gained: then the two are one.
+    if like_bound and like_alone and alone.median > bounds.seconds * (1 + LEAST_NOISE):
+        return f"{name} took {bound} and {of_alone:.2f} × as long as one by one: the noise ({noise:.0%}) hides which."
+    if like_bound:
+        return f"{name} was as fast as any schedule can be, within the noise ({noise:.0%}): it took {bound}."
+    if of_bound < 1:
         return (
-            f"{name} took {1 / fraction:.2f} × as long as {least}, less than can be: an operation that is timed alone "
-            "is also called and waited for, and here that is no small part of it."
+            f"{name} took {bound}, less than can be: an operation that is timed alone is also called and waited for, "
+            "and here that is no small part of it."
         )
-    if fraction >= 1 - noise:
-        return f"{name} was as fast as any schedule can be, within the noise ({noise:.0%}): {1 / fraction:.2f} × as long as {least}."
-    bound = f"{1 / fraction:.2f} × as long as {least}"
-    if speedup > 1 / (1 - noise):
-        return f"{name} was {speedup:.2f} × as fast as its operations one by one, and took {bound}."
-    if speedup < 1 - noise:
-        return f"{name} took {1 / speedup:.2f} × as long as its operations one by one: queueing them did not pay."
-    return f"{name} took as long as its operations one by one, within the noise: {bound}."
+    if like_alone:
+        return f"{name} took as long as its operations one by one, within the noise ({noise:.0%}): {bound}."
+    if of_alone > 1:
+        return f"{name} took {of_alone:.2f} × as long as its operations one by one: queueing them did not pay."
+    return f"{name} was {1 / of_alone:.2f} × as fast as its operations one by one, and took {bound}."

@@ -1,7 +1,7 @@
-"""Graph: what does the graph of a training step on several devices look like, and how fast could it be?
+"""Graph: what does the graph of a training step look like, and how fast could it be?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs"; the figures "The computational graph and its dependencies of
-a two-layer MLP on a CPU and two GPUs" ("Automatic Parallelism") and of z = x · y + 2 ("Asynchronous Computation").
+Book: Dive into Deep Learning, "Automatic Parallelism", the figure of a two-layer MLP on a CPU and two GPUs; and
+"Asynchronous Computation", the figure of z = x · y + 2.
 
 Prediction: The devices' forward and backward passes do not depend on each other, so they may run at the same time, and
 the second layer's gradients can be summed while the first layer goes back. The step takes its longest chain: one
@@ -22,7 +22,8 @@ again, since that is what the backends' gradients are of: real ones take less.
 With `--of xy` it is the asynchronous chapter's example: two operations in a chain, which nothing can run in parallel.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -36,11 +37,13 @@ from parallel_core.measurement import relative_error
 from parallel_core.result import Result, describe_backend
 from parallel_core.task_graph import Task, crossings, work_seconds
 
-__all__ = ["LEAST_DEVICES", "Of", "explain", "run"]
+__all__ = ["TITLES", "Of", "explain", "run"]
 
 Of = Literal["mlp", "xy"]
 LEAST_DEVICES = 3
 XY_SIZE = 2000
+TITLES: Mapping[Of, str] = MappingProxyType({"mlp": "A training step of a two-layer MLP", "xy": "z = x · y + 2"})
+"""What a picture is of."""
 
 
 def ignore(_: tuple[Task, ...]) -> None:
@@ -64,7 +67,8 @@ def run(
     program = xy(XY_SIZE) if of == "xy" else mlp(batch)
     (found,) = time_programs(backend, {"": program}, rounds).values()
     error = error_of(backend, of, program, batch)
-    draw(found.tasks)
+    # Inputs are drawn where the book draws them.
+    draw(record(backend, program, one_by_one=True) if of == "xy" else found.tasks)
     problems = [] if error < 1e-4 else [f"the result differs from NumPy's by {error:.1e} of the largest element"]
     parallelism = work_seconds(found.tasks) / found.bounds.critical_path
     return Result(
@@ -77,6 +81,7 @@ def run(
             "parallelism": parallelism,
             "operations": len(found.tasks),
             "crossings": crossings(found.tasks),
+            "moved_bytes": sum(task.bytes for task in found.tasks),
             "critical_path_seconds": found.bounds.critical_path,
             "work_seconds": work_seconds(found.tasks),
             "work_per_device_seconds": found.bounds.work_per_device,
@@ -85,4 +90,34 @@ def run(
         explanation=explain(found),
         notes=(about_parallelism(parallelism, len(found.tasks)),),
         problems=tuple(problems),
+    )
+
+
+def error_of(backend: Backend, of: Of, program: Program, batch: int) -> float:
+    """Run the program once more and return the largest relative difference of its result from NumPy's."""
+    found = backend.to_numpy(program.run(backend, program.inputs(backend)))
+    if of == "xy":
+        return relative_error(found, np.full((XY_SIZE, XY_SIZE), 3.0))
+    # Each array of each layer, on every device.
+    wanted = expected_step(backends.load("numpy", devices=1), batch)
+    return max(
+        relative_error(mine, own)
+        for new in found
+        for pair in zip(new, wanted, strict=True)
+        for mine, own in zip(*pair, strict=True)
+    )
+
+
+def explain(found: Scheduled) -> str:
+    """Say how near the program came to the least time that any schedule needs."""
+    return verdict("Freely scheduled, the program", found)
+
+
+def about_parallelism(parallelism: float, operations: int) -> str:
+    """Say how many devices the graph can keep busy."""
+    if parallelism < 1.05:
+        return f"Its {operations} operations are a chain: no number of devices makes it faster."
+    return (
+        f"All its {operations} operations take {parallelism:.2f} × as long as the longest chain of them: "
+        f"with any number of devices the step is at most {parallelism:.2f} × as fast as with one."
     )

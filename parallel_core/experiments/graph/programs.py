@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from backends import Array, Backend, Device, Ops
-from parallel_core.errors import RequestError
+from backends import Array, Backend, Ops
 from parallel_core.experiments.scheduling import Program
 from parallel_core.recording import labelled
 
@@ -42,8 +41,6 @@ def mlp(batch: int) -> Program:
 
     def inputs(backend: Backend) -> Any:
         keeper, *workers = backend.devices
-        if not workers:
-            raise RequestError("the graph of the MLP needs a device that keeps the parameters and others (--devices 3)")
         images, labels = made_up_batch(batch)
         layers = [[backend.asarray(layer, device) for layer in initial_layers()] for device in backend.devices]
         # The batch is where the parameters are, and is sent to the others as a part of the step.
@@ -61,18 +58,20 @@ def train_step(backend: Backend, inputs: Any) -> Array:
         forward(backend, layers, labelled("copy batch", backend.copy_to(shard, device)))
         for layers, shard, device in zip(replicas, shards, workers, strict=True)
     ]
-    updated: list[Array] = [None, None]
+    new: list[list[Array]] = [[None, None] for _ in backend.devices]
     for place in (1, 0):
+        number = place + 1
         gradients = [
-            labelled(f"copy ∇{place + 1}", backend.copy_to(gradient, keeper))
+            labelled(f"copy ∇{number}", backend.copy_to(gradient, keeper))
             for gradient in (backward(backend, each, place) for each in passes)
         ]
-        summed = labelled(f"sum ∇{place + 1}", backend.launch(partial(add_up, backend.ops), *gradients))
-        updated[place] = labelled(
-            f"update {place + 1}", backend.launch(backend.ops.sgd, kept[place], summed, RATE / batch)
-        )
-    sent = [broadcast(backend, updated, replica, device) for replica, device in zip(replicas, workers, strict=True)]
-    return (updated, *sent)
+        summed = labelled(f"sum ∇{number}", backend.launch(partial(add_up, backend.ops), *gradients))
+        updated = backend.launch(backend.ops.sgd, kept[place], summed, RATE / batch)
+        new[0][place] = labelled(f"update W{number}", updated)
+        for k, (replica, device) in enumerate(zip(replicas, workers, strict=True), start=1):
+            # Over the old parameters, which this device's passes have read by then.
+            new[k][place] = labelled(f"copy W{number}", backend.copy_to(updated, device, out=replica[place]))
+    return new
 
 
 def forward(backend: Backend, layers: Sequence[Array], shard: Array) -> dict[str, Array]:
@@ -88,22 +87,14 @@ def backward(backend: Backend, passed: dict[str, Array], place: int) -> Array:
     """Launch the backward pass through one layer, the second one first; return the gradients by its parameters."""
     ops, layers = backend.ops, passed["layers"]
     if place == 1:
-        weight, bias = layers[1]
         back = ops.value_and_grad(partial(second_layer_backward, ops))
-        found = labelled("layer 2 back", backend.launch(back, (weight, bias, passed["hidden"]), passed["by scores"]))
+        by = (layers[1][0], layers[1][1], passed["hidden"])
+        found = labelled("layer 2 back", backend.launch(back, by, passed["by scores"]))
         passed["by hidden"] = found[1][2]
     else:
         back = ops.value_and_grad(partial(first_layer_backward, ops))
         found = labelled("layer 1 back", backend.launch(back, layers[0], passed["images"], passed["by hidden"]))
     return (found[1][0], found[1][1])
-
-
-def broadcast(backend: Backend, layers: Sequence[Array], replica: Sequence[Array], device: Device) -> list[Array]:
-    """Launch the copying of new parameters over a device's old ones, the second layer's first."""
-    sent = [
-        labelled(f"copy W{place + 1}", backend.copy_to(layers[place], device, out=replica[place])) for place in (1, 0)
-    ]
-    return sent[::-1]
 
 
 def first_layer(ops: Ops, parameters: Array, images: Array) -> Array:
