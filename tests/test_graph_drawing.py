@@ -5,8 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
+from matplotlib import rc_context
 
-from parallel_core.drawing.task_graph import draw_graph, rows_of
+from parallel_core.drawing.task_graph import rows_of, task_graph
 from parallel_core.task_graph import Task, levels
 from tests.test_task_graph import graphs
 
@@ -22,7 +23,8 @@ DIAMOND = (
 
 def drawn(tasks: tuple[Task, ...], title: str = "a <title> & more") -> bytes:
     stream = BytesIO()
-    draw_graph(tasks, title, stream)
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "any"}):
+        task_graph(tasks, title).savefig(stream, format="svg", metadata={"Date": None})
     return stream.getvalue()
 
 

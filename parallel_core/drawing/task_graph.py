@@ -1,23 +1,23 @@
 """A task graph as a picture: a lane for each device, dependencies to the right, the longest chain in colour.
 
 Tasks stand in columns by the number of tasks that must be done before them. Dependencies that follow from others are
-not drawn. Matplotlib is imported only when something is drawn: it may not be installed.
+not drawn.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, BinaryIO
 
 from humanize import metric
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
+from matplotlib.path import Path
 
 from parallel_core.drawing.colours import COLOURS
 from parallel_core.task_graph import Task, critical_path, levels, without_implied, without_loads, work_seconds
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["draw_graph", "rows_of"]
+__all__ = ["rows_of", "task_graph"]
 
 # All lengths are inches.
 COLUMN, ROW = 1.5, 0.62
@@ -30,11 +30,8 @@ CAPTION = "Arrows: what a task waits for, without what follows from other arrows
 MEANINGS = {"compute": "computation", "copy": "copy between devices", "allreduce": "allreduce", "load": "input"}
 
 
-def draw_graph(tasks: Sequence[Task], title: str, stream: BinaryIO) -> None:
-    """Draw tasks as SVG into a binary stream; its text stays text."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
+def task_graph(tasks: Sequence[Task], title: str) -> Figure:
+    """Draw tasks."""
     drawn = without_implied(tasks)
     columns, rows = levels(drawn), rows_of(drawn)
     devices = sorted({task.device for task in drawn})
@@ -44,25 +41,23 @@ def draw_graph(tasks: Sequence[Task], title: str, stream: BinaryIO) -> None:
     # Inputs only bring values in: their time is not the program's.
     untimed = [replace(task, seconds=0.0) if task.kind == "load" else task for task in drawn]
     chain = {place for place in critical_path(untimed) if drawn[place].kind != "load"}
-    # Without a salt of its own, matplotlib would give the same picture other names each time.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "parallel-core"}):
-        figure = Figure(figsize=(width, height), facecolor="white")
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(0, width), ylim=(height, 0))
-        axes.set_axis_off()
-        axes.text(0.15, 0.3, title, fontsize=12, fontweight="bold", va="center", color=INK)
-        draw_lanes(axes, devices, tops, width)
-        places = [
-            (LEFT + COLUMN * (column + 0.5), tops[devices.index(task.device)] + LANE_MARGIN + ROW * (row + 0.5))
-            for task, column, row in zip(drawn, columns, rows, strict=True)
-        ]
-        for later, task in enumerate(drawn):
-            for earlier in task.after:
-                draw_arrow(axes, places[earlier], places[later], on_chain=earlier in chain and later in chain)
-        for place, (task, at) in enumerate(zip(drawn, places, strict=True)):
-            draw_task(axes, task, at, on_chain=place in chain)
-        draw_legend(axes, tasks, [tasks[place] for place in sorted(chain)])
-        figure.savefig(stream, format="svg", metadata={"Title": title, "Date": None})
+    figure = Figure(figsize=(width, height), facecolor="white")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
+    axes.text(0.15, 0.3, title, fontsize=12, fontweight="bold", va="center", color=INK)
+    draw_lanes(axes, devices, tops, width)
+    places = [
+        (LEFT + COLUMN * (column + 0.5), tops[devices.index(task.device)] + LANE_MARGIN + ROW * (row + 0.5))
+        for task, column, row in zip(drawn, columns, rows, strict=True)
+    ]
+    for later, task in enumerate(drawn):
+        for earlier in task.after:
+            draw_arrow(axes, places[earlier], places[later], on_chain=earlier in chain and later in chain)
+    for place, (task, at) in enumerate(zip(drawn, places, strict=True)):
+        draw_task(axes, task, at, on_chain=place in chain)
+    draw_legend(axes, tasks, [tasks[place] for place in sorted(chain)])
+    return figure
 
 
 def rows_of(tasks: Sequence[Task]) -> tuple[int, ...]:
@@ -87,7 +82,7 @@ def lane_tops(tasks: Sequence[Task], rows: Sequence[int], devices: Sequence[str]
     return tops
 
 
-def draw_lanes(axes: "Axes", devices: Sequence[str], tops: Sequence[float], width: float) -> None:
+def draw_lanes(axes: Axes, devices: Sequence[str], tops: Sequence[float], width: float) -> None:
     """Draw a band for each device, with its name."""
     for place, device, top, end in zip(count(), devices, tops, tops[1:], strict=False):
         axes.axhspan(top, end, color="#FAFAFA" if place % 2 else "#F0F4F7", linewidth=0, zorder=0)
@@ -95,11 +90,8 @@ def draw_lanes(axes: "Axes", devices: Sequence[str], tops: Sequence[float], widt
     axes.hlines(tops, 0, width, color="#D5DCE2", linewidth=0.8, zorder=1)
 
 
-def draw_arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float], on_chain: bool) -> None:
+def draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], on_chain: bool) -> None:
     """Draw a dependency from one box's right side to another's left, level at both ends."""
-    from matplotlib.patches import FancyArrowPatch
-    from matplotlib.path import Path
-
     (x0, y0), (x1, y1) = (start[0] + BOX_WIDTH / 2, start[1]), (end[0] - BOX_WIDTH / 2, end[1])
     bend = (COLUMN - BOX_WIDTH) * 0.8
     curve = Path(
@@ -111,7 +103,7 @@ def draw_arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float
     )
 
 
-def draw_task(axes: "Axes", task: Task, at: tuple[float, float], on_chain: bool) -> None:
+def draw_task(axes: Axes, task: Task, at: tuple[float, float], on_chain: bool) -> None:
     """Draw a task's box, with its name and its seconds."""
     axes.add_patch(box(task.kind, on_chain, (at[0] - BOX_WIDTH / 2, at[1] - BOX_HEIGHT / 2)))
     if task.kind == "load" or not task.seconds:
@@ -122,10 +114,8 @@ def draw_task(axes: "Axes", task: Task, at: tuple[float, float], on_chain: bool)
     axes.text(at[0], at[1] + 0.105, seconds, fontsize=8, ha="center", va="center", color="#5A6670", zorder=5)
 
 
-def box(kind: str, on_chain: bool, corner: tuple[float, float] = (0, 0)) -> Any:
+def box(kind: str, on_chain: bool, corner: tuple[float, float] = (0, 0)) -> FancyBboxPatch:
     """Make a box as a kind of task has it; copies have broken lines."""
-    from matplotlib.patches import FancyBboxPatch
-
     return FancyBboxPatch(
         corner,
         BOX_WIDTH,
@@ -139,10 +129,8 @@ def box(kind: str, on_chain: bool, corner: tuple[float, float] = (0, 0)) -> Any:
     )
 
 
-def draw_legend(axes: "Axes", tasks: Sequence[Task], chain: Sequence[Task]) -> None:
+def draw_legend(axes: Axes, tasks: Sequence[Task], chain: Sequence[Task]) -> None:
     """Say what boxes and colours mean, and how long the longest chain is."""
-    from matplotlib.patches import Patch
-
     kinds = [kind for kind in MEANINGS if any(task.kind == kind for task in tasks)]
     handles = [
         Patch(

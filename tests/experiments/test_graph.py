@@ -64,13 +64,12 @@ def test_new_parameters_wait_for_all_that_read_the_old_ones(backend: Backend) ->
 
 @pytest.mark.parametrize("batch", [BATCH, 13])
 def test_the_step_is_that_of_a_single_device(backend: Backend, batch: int) -> None:
-    drawn: list[tuple[Task, ...]] = []
-    result = parallel_core.run_graph(backend, batch=batch, rounds=1, draw=drawn.append)
+    result = parallel_core.run_graph(backend, batch=batch, rounds=1)
     assert result.problems == ()
     assert result.metrics["operations"] == 24
-    assert result.metrics["moved_bytes"] == sum(task.bytes for task in drawn[0])
+    assert result.metrics["moved_bytes"] == sum(task.bytes for task in result.tasks)
     assert result.metrics["parallelism"] >= 1
-    assert all(task.seconds > 0 for task in drawn[0])
+    assert all(task.seconds > 0 for task in result.tasks)
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -83,9 +82,8 @@ def test_the_chain_of_two_runs_on_one_device_and_is_drawn_with_its_inputs(
     load: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("parallel_core.experiments.graph.XY_SIZE", 5)
-    drawn: list[tuple[Task, ...]] = []
-    result = parallel_core.run_graph(load(1), of="xy", rounds=1, draw=drawn.append)
-    assert [(task.name, task.after) for task in drawn[0]] == [
+    result = parallel_core.run_graph(load(1), of="xy", rounds=1)
+    assert [(task.name, task.after) for task in result.tasks] == [
         ("x", ()),
         ("y", ()),
         ("x · y", (0, 1)),
@@ -115,7 +113,7 @@ def test_what_is_said_of_parallelism(parallelism: float, sentence: str) -> None:
 @pytest.mark.parametrize(("of", "labels"), [("mlp", ["layer 1 back", "update W2", "copy ∇1"]), ("xy", ["x", "x · y"])])
 def test_the_command_draws_what_was_recorded(of: str, labels: list[str], tmp_path: Path) -> None:
     path = tmp_path / "graph.svg"
-    arguments = ["run", "graph", "--backend", "numpy", "--of", of, "--batch", "8", "--rounds", "1", "--svg", str(path)]
+    arguments = ["run", "graph", "--backend", "numpy", "--of", of, "--batch", "8", "--rounds", "1", "--plot", str(path)]
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0, done.output
     texts = [element.text for element in ElementTree.parse(path).iter() if element.tag.endswith("}text")]
@@ -124,7 +122,7 @@ def test_the_command_draws_what_was_recorded(of: str, labels: list[str], tmp_pat
 
 
 def test_a_picture_that_cannot_be_written_is_found_before_the_run(tmp_path: Path) -> None:
-    arguments = ["run", "graph", "--backend", "numpy", "--svg", str(tmp_path / "no" / "graph.svg")]
+    arguments = ["run", "graph", "--backend", "numpy", "--plot", str(tmp_path / "no" / "graph.svg")]
     done = CliRunner().invoke(cli, arguments)
     assert isinstance(done.exception, RequestError)
     assert "cannot write" in str(done.exception)

@@ -9,8 +9,8 @@ device's passes, then the sum, the update and the broadcast of the first layer.
 
 Method: A step is launched operation by operation: the first device keeps the parameters, adds up the gradients and
 updates, the others compute. What is launched is recorded, with the values that pass from one operation to the next: the
-picture (`--svg FILE`) is drawn from this recording, and no dependency in it was written down by hand. The step is timed
-with a wait after every operation, which gives each operation's seconds alone, and then with none.
+picture (`--plot FILE`) is drawn from this recording, and no dependency in it was written down by hand. The step is
+timed with a wait after every operation, which gives each operation's seconds alone, and then with none.
 
 Look at: `parallelism`, which is all work over the longest chain, and `bound_fraction`, the least time that any schedule
 needs over the time that the step took. In the picture, the longest chain in colour.
@@ -22,7 +22,7 @@ again, since that is what the backends' gradients are of: real ones take less.
 With `--of xy` it is the asynchronous chapter's example: two operations in a chain, which nothing can run in parallel.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
@@ -35,9 +35,9 @@ from parallel_core.experiments.graph.programs import expected_step, mlp, xy
 from parallel_core.experiments.scheduling import Program, Scheduled, record, time_programs, verdict
 from parallel_core.measurement import relative_error
 from parallel_core.result import Result, describe_backend
-from parallel_core.task_graph import Task, crossings, work_seconds
+from parallel_core.task_graph import crossings, work_seconds
 
-__all__ = ["TITLES", "Of", "explain", "run"]
+__all__ = ["Of", "explain", "run"]
 
 Of = Literal["mlp", "xy"]
 LEAST_DEVICES = 3
@@ -46,18 +46,8 @@ TITLES: Mapping[Of, str] = MappingProxyType({"mlp": "A training step of a two-la
 """What a picture is of."""
 
 
-def ignore(_: tuple[Task, ...]) -> None:
-    """Draw nothing."""
-
-
-def run(
-    backend: Backend,
-    of: Of = "mlp",
-    batch: int = 1024,
-    rounds: int = 5,
-    draw: Callable[[tuple[Task, ...]], object] = ignore,
-) -> Result:
-    """Record a program's operations, time them one by one and freely scheduled, and hand them to `draw`.
+def run(backend: Backend, of: Of = "mlp", batch: int = 1024, rounds: int = 5) -> Result:
+    """Record a program's operations, time them one by one and freely scheduled, and return them with the times.
 
     `batch` is the number of images in the MLP's step. Raises RequestError for fewer than three devices, which the MLP
     needs.
@@ -67,14 +57,12 @@ def run(
     program = xy(XY_SIZE) if of == "xy" else mlp(batch)
     (found,) = time_programs(backend, {"": program}, rounds).values()
     error = error_of(backend, of, program, batch)
-    # Inputs are drawn where the book draws them.
-    draw(record(backend, program, one_by_one=True) if of == "xy" else found.tasks)
     problems = [] if error < 1e-4 else [f"the result differs from NumPy's by {error:.1e} of the largest element"]
     parallelism = work_seconds(found.tasks) / found.bounds.critical_path
     return Result(
         experiment="graph",
         backend=describe_backend(backend),
-        parameters={"of": of, "batch": batch, "rounds": rounds},
+        parameters={"of": TITLES[of], "batch": batch, "rounds": rounds},
         cases=(found.alone, found.free),
         metrics={
             "bound_fraction": found.bound_fraction,
@@ -90,6 +78,8 @@ def run(
         explanation=explain(found),
         notes=(about_parallelism(parallelism, len(found.tasks)),),
         problems=tuple(problems),
+        # Inputs are drawn where the book draws them.
+        tasks=record(backend, program, one_by_one=True) if of == "xy" else found.tasks,
     )
 
 
