@@ -51,8 +51,8 @@ def choose_devices(framework: str, kind: str, count: int, gpus: int, workers: in
     if kind != "cpu" and gpus >= count:
         if workers > 1:
             raise BackendError(
-                f"{framework} leaves a GPU's queue to the GPU, which {workers} workers cannot serve: use --workers 1, or "
-                f"--device-kind cpu"
+                f"{framework} leaves a GPU's queue to the GPU, and not to {workers} workers: "
+                f"use --workers 1, or --device-kind cpu"
             )
         return tuple(Device("gpu", index) for index in range(count))
     # cpu:0 is left out everywhere because MXNet queues its waits there: a wait would stand behind the work.

@@ -36,6 +36,7 @@ def experiment(name: str, devices: int = 2) -> Callable[[Callable[..., Result]],
             devices: int,
             device_kind: str,
             threads: int | None,
+            workers: int,
             json_path: Path | None,
             **own: Any,
         ) -> None:
@@ -43,7 +44,7 @@ def experiment(name: str, devices: int = 2) -> Callable[[Callable[..., Result]],
                 files.check_writable(json_path)
             # Standard output belongs to the JSON where it goes there.
             console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
-            loaded = backends.load(backend, devices, device_kind, engine, threads)
+            loaded = backends.load(backend, devices, device_kind, engine, threads, workers)
             result = measure(loaded, **own)
             show(result, console)
             if json_path is not None:
@@ -58,6 +59,7 @@ def experiment(name: str, devices: int = 2) -> Callable[[Callable[..., Result]],
             options.devices(devices),
             options.device_kind,
             options.threads,
+            options.workers,
             options.json_file,
             click.option(
                 "--explain",

@@ -9,7 +9,18 @@ import click
 
 from parallel_core.byte_sizes import parse_sizes
 
-__all__ = ["POSITIVE", "Names", "Number", "Sizes", "device_kind", "devices", "json_file", "rounds", "threads"]
+__all__ = [
+    "POSITIVE",
+    "Names",
+    "Number",
+    "Sizes",
+    "device_kind",
+    "devices",
+    "json_file",
+    "rounds",
+    "threads",
+    "workers",
+]
 
 POSITIVE = click.IntRange(min=1)
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -74,7 +85,10 @@ def devices(default: int = 2) -> Callable[[Command], Command]:
 
 
 device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="auto", show_default=True)
-threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: cores / devices.")
+threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: its share of the cores.")
+workers = click.option(
+    "--workers", type=POSITIVE, default=1, show_default=True, help="Workers per CPU device, each with these threads."
+)
 json_file = click.option(
     "--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="- for standard output."
 )
