@@ -17,6 +17,7 @@ __all__ = [
     "device_kind",
     "devices",
     "json_file",
+    "plot_file",
     "rounds",
     "threads",
     "workers",
@@ -91,5 +92,12 @@ workers = click.option(
 )
 json_file = click.option(
     "--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="- for standard output."
+)
+plot_file = click.option(
+    "--plot",
+    "plot_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A picture, by its ending PNG, SVG or PDF.",
 )
 rounds = click.option("--rounds", type=POSITIVE, default=5, show_default=True, help="How often everything is timed.")

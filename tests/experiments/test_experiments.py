@@ -139,7 +139,7 @@ def test_a_single_device_does_where_it_can(load: Callable[[int], Backend], name:
 @pytest.mark.parametrize("name", ["parallel", "overlap"])
 def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parallel_core.experiments.parallel.TARGET_SECONDS", 0.002)
-    monkeypatch.setattr("parallel_core.experiments.overlap.START_SIZE", 64)
+    monkeypatch.setattr("parallel_core.experiments.copying.START_SIZE", 64)
     run = {"parallel": parallel_core.run_parallel, "overlap": parallel_core.run_overlap}[name]
     parameters = run(backend, rounds=1).parameters
     assert parameters["size"] % 8 == 0
