@@ -8,7 +8,16 @@
 
 from parallel_core.dataset import Dataset, load_fashion_mnist
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.experiments import run_allreduce, run_async, run_data_parallel, run_overlap, run_parallel
+from parallel_core.experiments import (
+    run_allreduce,
+    run_async,
+    run_data_parallel,
+    run_independent_ops,
+    run_overlap,
+    run_parallel,
+    run_small_ops,
+    run_three_way,
+)
 from parallel_core.measurement import Benchmark
 from parallel_core.result import Case, Result
 from parallel_core.training import Settings
@@ -25,6 +34,9 @@ __all__ = [
     "run_allreduce",
     "run_async",
     "run_data_parallel",
+    "run_independent_ops",
     "run_overlap",
     "run_parallel",
+    "run_small_ops",
+    "run_three_way",
 ]

@@ -11,6 +11,7 @@ from parallel_core.byte_sizes import parse_sizes
 
 __all__ = [
     "POSITIVE",
+    "Integers",
     "Names",
     "Number",
     "Sizes",
@@ -63,6 +64,21 @@ class Names(click.ParamType[tuple[str, ...]]):
         if len(set(names)) < len(names):
             self.fail(f"{value!r} names one {self.what} twice", param, ctx)
         return names
+
+
+class Integers(click.ParamType[tuple[int, ...]]):
+    """Positive whole numbers with commas between them."""
+
+    name = "integers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the numbers, or fail with a line that names the value."""
+        if not isinstance(value, str):
+            return tuple(value)
+        parts = [part.strip() for part in value.split(",")]
+        if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+            self.fail(f"{value!r} is not a list of positive whole numbers, such as 1,2", param, ctx)
+        return tuple(map(int, parts))
 
 
 class Sizes(click.ParamType[tuple[int, ...]]):
