@@ -18,6 +18,7 @@ from parallel_core.experiments import (
     run_small_ops,
     run_three_way,
 )
+from parallel_core.explanation import explain
 from parallel_core.measurement import Benchmark
 from parallel_core.result import Case, Result
 from parallel_core.training import Settings
@@ -30,6 +31,7 @@ __all__ = [
     "RequestError",
     "Result",
     "Settings",
+    "explain",
     "load_fashion_mnist",
     "run_allreduce",
     "run_async",

@@ -128,7 +128,9 @@ def count_for(backend: Backend, size: int) -> int:
 def largest_error(backend: Backend, sizes: Sequence[int]) -> float:
     """Compare a product of each size on each device with NumPy's."""
     loaded = [normal_matrix(backend, size, device) for size in sizes for device in backend.devices]
-    pairs = ((backend.to_numpy(x), backend.to_numpy(y)) for x, y in zip(loaded, products(backend, loaded, 1), strict=True))
+    pairs = (
+        (backend.to_numpy(x), backend.to_numpy(y)) for x, y in zip(loaded, products(backend, loaded, 1), strict=True)
+    )
     return max(relative_error(product, x @ x) for x, product in pairs)
 
 

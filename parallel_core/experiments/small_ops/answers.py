@@ -45,19 +45,18 @@ def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[
     between the logarithms of this size and the one before.
     """
     faster = set(faster_at(sizes, spread, alone))
-    for place, (size, following) in enumerate(pairwise([*sizes, sizes[-1]])):
-        if {size, following} <= faster:
-            break
-    else:
+    starts = [place for place, two in enumerate(pairwise([*sizes, sizes[-1]])) if set(two) <= faster]
+    if not starts:
         return None
+    place = starts[0]
     if place == 0:
-        return float(size)
+        return float(sizes[0])
     before, here = (alone[k].median / spread[k].median for k in (place - 1, place))
     threshold = 1 / (1 - max(alone[place].spread, spread[place].spread, LEAST_NOISE))
     if before >= threshold:
-        return float(size)
+        return float(sizes[place])
     share = (threshold - before) / (here - before)
-    return exp(log(sizes[place - 1]) + share * log(size / sizes[place - 1]))
+    return exp(log(sizes[place - 1]) + share * log(sizes[place] / sizes[place - 1]))
 
 
 def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) -> list[str]:
@@ -69,10 +68,12 @@ def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) ->
     ]
     if not limited:
         return ["At no size was launching the limit: one device was done long after the last product was launched."]
-    return [
+    seconds = metric(limited[0][1].dispatch_median, "s")
+    told = (
         f"At {in_words([size for size, _ in limited])} launching is the limit: one device was done almost as soon as "
-        f"the last product was launched, {metric(limited[0][1].dispatch_median, 's')} for each at size {limited[0][0]}."
-    ]
+        f"the last product was launched, which took {seconds} for each at size {limited[0][0]}."
+    )
+    return [told]
 
 
 def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequence[Case]) -> list[str]:
@@ -99,9 +100,7 @@ def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequen
 def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case]) -> list[int]:
     """List the sizes at which the first cases are faster than the second by more than the noise."""
     return [
-        size
-        for size, one, two in zip(sizes, mine, other, strict=True)
-        if differ(one, two) and one.median < two.median
+        size for size, one, two in zip(sizes, mine, other, strict=True) if differ(one, two) and one.median < two.median
     ]
 
 
