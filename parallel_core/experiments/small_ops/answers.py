@@ -26,7 +26,7 @@ def explain(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case],
     largest, at = max((one.median / other.median, size) for one, other, size in zip(alone, spread, sizes, strict=True))
     crossing = crossing_size(sizes, alone, spread)
     if crossing is None:
-        verdict = f"{devices} devices were faster than one at no size, or at one by chance"
+        verdict = f"{devices} devices were faster than one at no two sizes in a row"
     elif crossing <= sizes[0]:
         verdict = f"{devices} devices were faster than one from the smallest size ({sizes[0]}) on"
     else:
@@ -67,7 +67,8 @@ def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) ->
         (size, case) for size, case in zip(sizes, alone, strict=True) if case.dispatch_median > LAUNCHING * case.median
     ]
     if not limited:
-        return ["At no size was launching the limit: one device was done long after the last product was launched."]
+        most = max(case.dispatch_median / case.median for case in alone)
+        return [f"Launching alone was nowhere the limit: it took one device's time to {most:.0%} at most."]
     seconds = metric(limited[0][1].dispatch_median, "s")
     told = (
         f"At {in_words([size for size, _ in limited])} launching is the limit: one device was done almost as soon as "
