@@ -138,12 +138,18 @@ def test_a_single_device_does_where_it_can(load: Callable[[int], Backend], name:
     assert RUNS[name](load(1)).checks["max_relative_error"] < 1e-4
 
 
-@pytest.mark.parametrize("name", ["parallel", "overlap"])
+@pytest.mark.parametrize("name", ["parallel", "overlap", "independent-ops", "three-way"])
 def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parallel_core.experiments.parallel.TARGET_SECONDS", 0.002)
+    monkeypatch.setattr("parallel_core.experiments.independent_ops.TARGET_SECONDS", 0.002)
     monkeypatch.setattr("parallel_core.experiments.copying.START_SIZE", 64)
-    run = {"parallel": parallel_core.run_parallel, "overlap": parallel_core.run_overlap}[name]
-    parameters = run(backend, rounds=1).parameters
+    runs: dict[str, Callable[[], Result]] = {
+        "parallel": lambda: parallel_core.run_parallel(backend, rounds=1),
+        "overlap": lambda: parallel_core.run_overlap(backend, rounds=1),
+        "independent-ops": lambda: parallel_core.run_independent_ops(backend, (1,), rounds=1),
+        "three-way": lambda: parallel_core.run_three_way(backend, rounds=1),
+    }
+    parameters = runs[name]().parameters
     assert parameters["size"] % 8 == 0
     assert parameters["size"] > 0
-    assert name == "parallel" or parameters["copies"] >= 1
+    assert name in ("parallel", "independent-ops") or parameters["copies"] >= 1
