@@ -12,6 +12,7 @@ import parallel_core
 from backends import Array, Backend
 from parallel_core import Case, RequestError, Result
 from parallel_core.experiments import independent_ops, small_ops, three_way
+from parallel_core.experiments.calibration import normal_matrix
 from parallel_core.experiments.independent_ops import answers as about_independent
 from parallel_core.experiments.small_ops import answers as about_small
 from parallel_core.result import describe_backend
@@ -336,3 +337,22 @@ def test_three_ways(saved: float, sentence: str) -> None:
 def test_what_limits_three_ways(on_cores: float, sentence: str) -> None:
     told = three_way.about_cores({"possible_fraction": 0.66, "possible_on_cores_fraction": on_cores}, 2)
     assert sentence in told
+
+
+def test_times_are_of_one_product(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_ops, "measure", lambda backend, launch: (30.0, float(10 * len(launch()))))
+    matrices = [normal_matrix(backend, 8, device) for device in backend.devices]
+    assert small_ops.time_each(backend, matrices, 2) == (5.0, 10.0)
+
+
+def test_earlier_results_travel_to_the_other_device(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    went: list[tuple[Array, object]] = []
+    monkeypatch.setattr(three_way, "products", lambda *_: [])
+    monkeypatch.setattr(three_way, "copy_into", lambda _, buffer, result, device, copies: went.append((result, device)))
+    monkeypatch.setattr(three_way, "copy_each", lambda _, results, device, *rest: went.append((results[0], device)))
+    results, buffers = [["first"] * 50, ["second"] * 50], [[None] * 50, [None] * 50]
+    there_and_back = [("first", backend.devices[1]), ("second", backend.devices[0])]
+    three_way.copy_both_ways(backend, results, buffers, 1)
+    assert went == there_and_back
+    three_way.all_at_once(backend, [None, None], results, buffers, 1)
+    assert went == there_and_back * 51
