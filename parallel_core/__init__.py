@@ -14,8 +14,11 @@ from parallel_core.experiments import (
     run_data_parallel,
     run_dependencies,
     run_graph,
+    run_independent_ops,
     run_overlap,
     run_parallel,
+    run_small_ops,
+    run_three_way,
 )
 from parallel_core.explanation import explain
 from parallel_core.measurement import Benchmark
@@ -37,6 +40,9 @@ __all__ = [
     "run_data_parallel",
     "run_dependencies",
     "run_graph",
+    "run_independent_ops",
     "run_overlap",
     "run_parallel",
+    "run_small_ops",
+    "run_three_way",
 ]

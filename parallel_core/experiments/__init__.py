@@ -6,8 +6,11 @@ from parallel_core.experiments.catalogue import EXPERIMENTS, Experiment
 from parallel_core.experiments.data_parallel import run as run_data_parallel
 from parallel_core.experiments.dependencies import run as run_dependencies
 from parallel_core.experiments.graph import run as run_graph
+from parallel_core.experiments.independent_ops import run as run_independent_ops
 from parallel_core.experiments.overlap import run as run_overlap
 from parallel_core.experiments.parallel import run as run_parallel
+from parallel_core.experiments.small_ops import run as run_small_ops
+from parallel_core.experiments.three_way import run as run_three_way
 
 __all__ = [
     "EXPERIMENTS",
@@ -17,6 +20,9 @@ __all__ = [
     "run_data_parallel",
     "run_dependencies",
     "run_graph",
+    "run_independent_ops",
     "run_overlap",
     "run_parallel",
+    "run_small_ops",
+    "run_three_way",
 ]
