@@ -83,7 +83,7 @@ class Interpreter(click.ParamType[tuple[str, str]]):
 @click.option(
     "--deadline", type=options.Number(), default=600, show_default=True, help="Seconds that one process may take."
 )
-@options.devices
+@options.devices()
 @options.device_kind
 @options.threads
 @options.json_file

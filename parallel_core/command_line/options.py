@@ -3,15 +3,16 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from parallel_core.byte_sizes import parse_sizes
 
-__all__ = ["POSITIVE", "Names", "Number", "Sizes", "device_kind", "devices", "json_file", "threads"]
+__all__ = ["POSITIVE", "Names", "Number", "Sizes", "device_kind", "devices", "json_file", "rounds", "threads"]
 
 POSITIVE = click.IntRange(min=1)
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Number(click.ParamType[float]):
@@ -67,9 +68,14 @@ class Sizes(click.ParamType[tuple[int, ...]]):
             self.fail(str(error), param, ctx)
 
 
-devices = click.option("--devices", type=POSITIVE, default=2, show_default=True, help="Logical devices.")
+def devices(default: int = 2) -> Callable[[Command], Command]:
+    """Make the option for the number of devices."""
+    return click.option("--devices", type=POSITIVE, default=default, show_default=True, help="Logical devices.")
+
+
 device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="auto", show_default=True)
 threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: cores / devices.")
 json_file = click.option(
     "--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="- for standard output."
 )
+rounds = click.option("--rounds", type=POSITIVE, default=5, show_default=True, help="How often everything is timed.")

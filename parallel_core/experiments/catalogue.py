@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from parallel_core.curves import Curves
+
 __all__ = ["EXPERIMENTS", "Experiment", "Mode"]
 
 Mode = Literal["full", "quick"]
@@ -27,6 +29,16 @@ class Experiment:
     """Parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
     options: Mapping[Mode, Mapping[str, int | str]] = field(default_factory=dict)
     """The options that a comparison runs it with, in full and with --quick."""
+    exercise: str = ""
+    """The exercise, figure or remark of the chapter that it answers; empty for the chapters' own demonstrations."""
+    curves: Curves | None = None
+    """What is drawn of its series, where it sweeps over something."""
+
+    @property
+    def module(self) -> str:
+        """The module in `parallel_core.experiments` that holds it, and explains it."""
+        # `async` is a word of the language.
+        return "asynchronous" if self.name == "async" else self.name.replace("-", "_")
 
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
@@ -75,6 +87,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 name="allreduce",
                 chapter="Training on Multiple GPUs",
                 question="How fast do all devices get the sum of their vectors, and which algorithm is best?",
+                exercise="exercise 3",
                 case="native, 4 MiB",
                 metric="algbw_gb_per_s",
                 queued_case="native, 4 MiB",

@@ -1,7 +1,17 @@
 """Automatic parallelism: do two devices work at the same time when nobody tells them to?
 
-Book: Dive into Deep Learning, "Automatic Parallelism". The same 50 products run on each device, one device after
-the other and then on all; nothing but the missing wait in between says that they may overlap.
+Book: Dive into Deep Learning, "Automatic Parallelism".
+
+Prediction: The products on one device do not depend on those on another, so an engine with a queue for each device runs
+them at the same time, and all together take as long as one device alone.
+
+Method: The same 50 products run on each device, one device after the other and then on all; nothing but the missing
+wait in between says that they may overlap. Each device has cores and threads of its own.
+
+Look at: `parallel_speedup`, the sum of the devices' times alone over their time together.
+
+Read: 1 is taking turns, the number of devices is the most that can be reached. Less than that, on an asynchronous
+engine, means that the devices share something: cores, memory, or a resource that the framework gives out once.
 """
 
 from dataclasses import replace

@@ -1,10 +1,20 @@
 """Allreduce: how fast do all devices get the sum of their gradients, and what does it depend on?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs". Its `allreduce` adds everything up on the first device and
-copies the sum back, and an exercise asks why a better one aggregates different parameters on different devices. Here
-the book's way (star), three textbook algorithms and the backend's own one sum the same vectors, from a few KiB, where
-the number of steps decides, to hundreds of MiB, where the bytes do. Beside them every device copies its vector once:
-all vectors must be read and all sums written, so no allreduce moves fewer bytes than those copies do.
+Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 3. Its `allreduce` adds everything up on the first
+device and copies the sum back; the exercise asks why it is better to aggregate different parameters on different
+devices.
+
+Prediction: On the first device n - 1 vectors arrive and n - 1 leave, while the others idle. Where each device adds up
+its own part, every link and every core works at the same time. For short vectors the number of steps decides instead.
+
+Method: The book's way (star), three textbook algorithms and the backend's own one sum the same vectors, from a few KiB
+to hundreds of MiB. Beside them every device copies its vector once: all vectors must be read and all sums written, so
+no allreduce moves fewer bytes than those copies do.
+
+Look at: The GB/s of each algorithm over the size, and its share of the plain copies' speed.
+
+Read: Left of the knee latency decides: the algorithm with the fewest steps wins. Right of it bandwidth does. Devices on
+a CPU share one memory, so a sum in place can exceed the plain copies.
 """
 
 from collections.abc import Mapping, Sequence

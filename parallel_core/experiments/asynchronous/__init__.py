@@ -1,7 +1,21 @@
-"""Asynchronous computation: Python issues work and returns; the backend's engine does it.
+"""Asynchronous computation: when does control return, what does waiting wait for, and what does it cost?
 
-Book: Dive into Deep Learning, "Asynchronous Computation". Four questions, a file each: when control returns
-(`products`), what waiting waits for (`barriers`) and costs (`increments`), what a deep queue costs (`queue_depth`).
+Book: Dive into Deep Learning, "Asynchronous Computation".
+
+Prediction: An asynchronous engine queues an operation and returns: Python gets control back after microseconds, and
+waiting after each step costs more than waiting once. A synchronous one returns when the work is done.
+
+Method: Four parts, a file each. `products` times ten products in the backend and in NumPy, until control returns and
+until all is done. `barriers` waits for one result, for everything, and by converting a result. `increments` adds 1 ten
+thousand times, waiting each time or once, and holds a cost model, fitted to its parts apart, against both.
+`queue_depth` measures the memory that a deep queue takes.
+
+Look at: `dispatch_fraction`, the share of the products' time after which control returned; `async_speedup`, waiting
+each time over waiting once; `wait_fraction`, waiting for one result over waiting for all.
+
+Read: A `dispatch_fraction` near 0 is an engine that queues, near 1 one that does not. Tiny operations show what a call
+costs and not what a framework can compute. The predictions of the cost model miss by a fifth where Python and the
+device get in each other's way, and the notes say by how much.
 """
 
 import backends

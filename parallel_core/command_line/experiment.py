@@ -1,0 +1,83 @@
+"""What every experiment's command does alike: load a backend, run, show the result, write it."""
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+import backends
+from parallel_core import files
+from parallel_core.command_line import options
+from parallel_core.errors import MeasurementError
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.explanation import explanation
+from parallel_core.result import Result
+from parallel_core.terminal.explanation import show_explanation
+from parallel_core.terminal.result import show
+
+__all__ = ["experiment"]
+
+
+def experiment(name: str, devices: int = 2) -> Callable[[Callable[..., Result]], click.Command]:
+    """Make a command of a function (backend, its own options) -> result, with the options that all share.
+
+    `devices` is how many it takes where nobody says.
+    """
+
+    def decorate(measure: Callable[..., Result]) -> click.Command:
+        @wraps(measure)
+        def command(
+            backend: str,
+            engine: str | None,
+            devices: int,
+            device_kind: str,
+            threads: int | None,
+            json_path: Path | None,
+            **own: Any,
+        ) -> None:
+            if json_path is not None:
+                files.check_writable(json_path)
+            # Standard output belongs to the JSON where it goes there.
+            console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+            loaded = backends.load(backend, devices, device_kind, engine, threads)
+            result = measure(loaded, **own)
+            show(result, console)
+            if json_path is not None:
+                text = json.dumps(result.as_json(), indent=1, ensure_ascii=False) + "\n"
+                files.write_whole(json_path, lambda stream: stream.write(text.encode()))
+            if result.problems:
+                raise MeasurementError(f"{name} on {backend} gave an invalid result: {result.problems[0]}")
+
+        shared = (
+            click.option("--backend", required=True, metavar="NAME", help="mxnet, torch, numpy, or one of a plug-in."),
+            click.option("--engine", metavar="async|sync", help="Default: async where the backend has it."),
+            options.devices(devices),
+            options.device_kind,
+            options.threads,
+            options.json_file,
+            click.option(
+                "--explain",
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=explain_and_exit,
+                help="Say what is asked, how it is measured and how to read it; run nothing.",
+            ),
+        )
+        decorated: Any = command
+        for option in reversed(shared):
+            decorated = option(decorated)
+        return click.command(name, help=EXPERIMENTS[name].question)(decorated)
+
+    return decorate
+
+
+def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print an experiment's explanation and end there, where it is wanted."""
+    if wanted and ctx.info_name:
+        show_explanation(explanation(EXPERIMENTS[ctx.info_name]), Console(highlight=False))
+        ctx.exit()

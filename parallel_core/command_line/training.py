@@ -1,0 +1,90 @@
+"""The commands of the chapter "Training on Multiple GPUs"."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from backends import Backend
+from parallel_core import experiments, files
+from parallel_core.collectives import ALGORITHMS
+from parallel_core.command_line import options
+from parallel_core.command_line.experiment import experiment
+from parallel_core.dataset import load_fashion_mnist
+from parallel_core.exchange import Exchange
+from parallel_core.learning_curve import check_plotting, draw_learning_curve
+from parallel_core.result import Result
+from parallel_core.terminal.training_progress import training_progress
+from parallel_core.training import Settings
+
+__all__ = ["run_allreduce", "run_data_parallel"]
+
+
+@experiment("data-parallel")
+@click.option("--epochs", type=options.POSITIVE, default=Settings.epochs, show_default=True)
+@click.option(
+    "--batch-size", type=options.POSITIVE, default=Settings.batch_size, show_default=True, help="Over all devices."
+)
+@click.option("--lr", type=options.Number(), default=Settings.learning_rate, show_default=True, help="Learning rate.")
+@click.option("--limit", type=options.POSITIVE, help="Batches an epoch. Default: all.")
+@click.option("--seed", type=click.IntRange(min=0), default=Settings.seed, show_default=True)
+@click.option(
+    "--exchange",
+    type=click.Choice(("after", "during")),
+    default=Settings.exchange,
+    show_default=True,
+    help="Sum gradients after the backward pass, or each layer's during it.",
+)
+@click.option(
+    "--width", type=options.POSITIVE, default=Settings.width, show_default=True, help="Times the channels and units."
+)
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are.")
+@click.option("--plot", "plot_path", type=click.Path(path_type=Path), metavar="FILE", help="Learning curve, PNG.")
+def run_data_parallel(
+    backend: Backend,
+    epochs: int,
+    batch_size: int,
+    lr: float,
+    limit: int | None,
+    seed: int,
+    exchange: Exchange,
+    width: int,
+    data_dir: Path | None,
+    plot_path: Path | None,
+) -> Result:
+    if plot_path is not None:
+        check_plotting()
+        files.check_writable(plot_path)
+    data = load_fashion_mnist(data_dir)
+    settings = Settings(epochs, batch_size, lr, limit, seed, exchange, width)
+    images = min(len(data.train_labels), batch_size * (limit or len(data.train_labels)))
+    with training_progress(Console(stderr=True, highlight=False), epochs, images) as progress:
+        result = experiments.run_data_parallel(backend, data, settings, progress.on_batch, progress.on_epoch)
+    if plot_path is not None:
+        files.write_whole(plot_path, lambda stream: draw_learning_curve(result, stream))
+    return result
+
+
+@experiment("allreduce")
+@click.option(
+    "--algorithm",
+    "algorithms",
+    type=options.Names("algorithm", lambda: tuple(ALGORITHMS)),
+    multiple=True,
+    metavar="NAMES",
+    help=f"One or more of {', '.join(ALGORITHMS)}. Default: all.",
+)
+@click.option(
+    "--sizes",
+    type=options.Sizes(),
+    default="4KiB..256MiB",
+    show_default=True,
+    metavar="SIZES",
+    help="Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB.",
+)
+@options.rounds
+def run_allreduce(
+    backend: Backend, algorithms: tuple[tuple[str, ...], ...], sizes: tuple[int, ...], rounds: int
+) -> Result:
+    names = tuple(name for some in algorithms for name in some)
+    return experiments.run_allreduce(backend, names or tuple(ALGORITHMS), sizes, rounds)

@@ -1,0 +1,30 @@
+"""What is drawn of a result's series: a quantity over another one, a curve for each label.
+
+A result holds the series `OVER`, and for each curve `QUANTITY LABEL`, or `QUANTITY` alone, all of one length.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Curves", "labelled"]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Which series are curves, and how their axes are named and divided."""
+
+    over: str
+    quantity: str
+    x_title: str
+    y_title: str
+    log_x: bool = True
+    log_y: bool = False
+
+
+def labelled(series: Mapping[str, tuple[float, ...]], quantity: str) -> dict[str, tuple[float, ...]]:
+    """Return a quantity's series by label; the label of one that has none is empty."""
+    return {
+        name.removeprefix(quantity).strip(): values
+        for name, values in series.items()
+        if name == quantity or name.startswith(f"{quantity} ")
+    }
