@@ -1,0 +1,112 @@
+"""Network partitioning: every device holds some consecutive layers, and activations pass from device to device.
+
+A device waits for the one before it, and in the backward pass for the one behind it. With a batch cut into
+micro-batches, it works on one while its neighbour works on another (Huang and others 2019, "GPipe: Efficient Training
+of Giant Neural Networks using Pipeline Parallelism"). As there, all micro-batches go forward before the first one goes
+back, their gradients are added up, and going back computes a stage's forward pass again instead of keeping it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from backends import Array, Backend, Device, Ops
+from backends.splitting import row_ranges
+from parallel_core.experiments.partitioning import network
+from parallel_core.experiments.partitioning.network import LAYERS, Parameters
+from parallel_core.experiments.partitioning.strategy import Strategy
+
+__all__ = ["network_partitioning"]
+
+
+def network_partitioning(micro_batches: int) -> Strategy:
+    """Make the strategy that cuts each batch into so many micro-batches."""
+    return Strategy(place, partial(load, micro_batches), step, gather)
+
+
+def stages(backend: Backend) -> list[tuple[Device, slice]]:
+    """Divide the layers over the devices; the extra ones go to the last devices, for the first layer is the longest."""
+    shares = row_ranges(len(LAYERS), len(backend.devices))
+    count = len(LAYERS)
+    turned = [slice(count - share.stop, count - share.start) for share in reversed(shares)]
+    return list(zip(backend.devices, turned, strict=True))
+
+
+def place(backend: Backend, parameters: Parameters) -> Array:
+    """Load each layer's weight and bias on the device that computes it."""
+    return [backend.asarray(parameters[2 * own.start : 2 * own.stop], device) for device, own in stages(backend)]
+
+
+def load(micro_batches: int, backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
+    """Cut the batch; images go to the first device, labels to the last."""
+    ends = ((images, backend.devices[0]), (labels, backend.devices[-1]))
+    return list(zip(*(backend.split_and_load(x, [device] * micro_batches) for x, device in ends), strict=True))
+
+
+def step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
+    """Launch all micro-batches forward, stage by stage, then all of them back, then one update on each device."""
+    forward = [network.forward(backend.ops, LAYERS[own]) for _, own in stages(backend)]
+    turn = turning_round(backend.ops)
+    inputs, turned = [], []
+    for images, labels in batch:
+        inputs.append(pass_forward(backend, forward, placed, images))
+        turned.append(backend.launch(turn, placed[-1], inputs[-1][-1], labels))
+    passed = [pass_back(backend, forward, placed, xs, last) for xs, last in zip(inputs, turned, strict=True)]
+    descend = network.update(backend.ops, rate)
+    return [backend.launch(descend, own, *sums) for own, sums in zip(placed, zip(*passed, strict=True), strict=True)]
+
+
+def pass_forward(
+    backend: Backend, forward: Sequence[Callable[..., Array]], placed: Sequence[Array], images: Array
+) -> list[Array]:
+    """Launch every stage but the last; return what each stage is given, on its device."""
+    xs = [images]
+    for compute, own, following in zip(forward, placed, backend.devices[1:], strict=False):
+        xs.append(backend.copy_to(backend.launch(compute, own, xs[-1]), following))
+    return xs
+
+
+def pass_back(
+    backend: Backend, forward: Sequence[Callable[..., Array]], placed: Sequence[Array], xs: Sequence[Array], last: Array
+) -> list[Array]:
+    """Launch every stage's way back but the last one's; return the gradients by each stage's parameters."""
+    steps = [last]
+    for stage in reversed(range(len(placed) - 1)):
+        upstream = backend.copy_to(steps[0][1], backend.devices[stage])
+        back = going_back(backend.ops, forward[stage], to_images=stage == 0)
+        steps.insert(0, backend.launch(back, placed[stage], upstream, xs[stage]))
+    return [computed[0] for computed in steps]
+
+
+def turning_round(ops: Ops) -> Callable[[Array, Array, Array], Array]:
+    """Make the last stage's function (parameters, x, labels) -> (gradients by the parameters, gradient by x)."""
+
+    def turn(parameters: Array, x: Array, labels: Array) -> Array:
+        loss = network.loss(ops, LAYERS[-(len(parameters) // 2) :])
+        differentiate = ops.value_and_grad(lambda leaves, labels: loss(leaves[:-1], leaves[-1], labels))
+        *gradients, by_x = differentiate((*parameters, x), labels)[1]
+        return tuple(gradients), by_x
+
+    return turn
+
+
+def going_back(ops: Ops, compute: Callable[..., Array], to_images: bool) -> Callable[[Array, Array, Array], Array]:
+    """Make the function (parameters, upstream, x) -> (gradients by the parameters, gradient by x).
+
+    Nobody needs the gradient by the images.
+    """
+
+    def back(parameters: Array, upstream: Array, x: Array) -> Array:
+        if to_images:
+            return (network.pull_back(ops, compute)(parameters, upstream, x),)
+        pull = network.pull_back(ops, lambda leaves: compute(leaves[:-1], leaves[-1]))
+        *gradients, by_x = pull((*parameters, x), upstream)
+        return tuple(gradients), by_x
+
+    return back
+
+
+def gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
+    """Put the stages' parameters together."""
+    return tuple(parameter for own in placed for parameter in backend.to_numpy(own))
