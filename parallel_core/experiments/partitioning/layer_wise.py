@@ -24,14 +24,16 @@ __all__ = ["LAYER_WISE"]
 
 
 def place(backend: Backend, parameters: Parameters) -> Array:
-    """Load on device d: its channels (weight, bias), and (the hidden layer's blocks by the features' device, its bias,
-    the last layer's rows, its bias, of which every device has a copy)."""
+    """Load on every device three tuples: of the convolution, of the dense layers, and the last layer's bias.
+
+    The hidden layer's weight is cut twice: by the device that makes the features, and by the one that makes the units.
+    """
     w1, b1, w2, b2, w3, b3 = parameters
-    count = len(backend.devices)
-    channels, inputs, units = (row_ranges(length, count) for length in (len(w1), len(w2), len(w3)))
+    channels, units = (row_ranges(length, len(backend.devices)) for length in (len(w1), len(b2)))
+    by_source = np.split(w2, [own.stop * (len(w2) // len(w1)) for own in channels[:-1]])
     return [
-        backend.asarray(((w1[own], b1[own]), (*(w2[rows, mine] for rows in inputs), b2[mine], w3[mine], b3)), device)
-        for own, mine, device in zip(channels, units, backend.devices, strict=True)
+        backend.asarray(((w1[own], b1[own]), (*(rows[:, mine] for rows in by_source), b2[mine], w3[mine]), (b3,)), home)
+        for own, mine, home in zip(channels, units, backend.devices, strict=True)
     ]
 
 
@@ -42,21 +44,77 @@ def load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
 
 def step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
     """Launch the layers' blocks forward, with an exchange before each layer, and back the same way."""
-    ops, devices = backend.ops, backend.devices
+    ops, count = backend.ops, len(placed)
     convolve = network.forward(ops, [network.features])
-    made = [backend.launch(convolve, own[0], images) for own, (images, _) in zip(placed, batch, strict=True)]
-    gathered = [
-        tuple(x if source == device else backend.copy_to(x, device) for x, source in zip(made, devices, strict=True))
-        for device in devices
-    ]
+    features = [backend.launch(convolve, own[0], images) for own, (images, _) in zip(placed, batch, strict=True)]
+    gathered = exchanged(backend, [[own] * count for own in features])
     parts = [backend.launch(part_of_scores(ops), own[1], xs) for own, xs in zip(placed, gathered, strict=True)]
-    each = zip(placed, backend.allreduce(parts), gathered, batch, strict=True)
-    dense = [backend.launch(dense_gradients(ops), own[1], scores, xs, labels) for own, scores, xs, (_, labels) in each]
-    returned = [
-        [x[1][k] if source == device else backend.copy_to(x[1][k], device) for x, source in zip(dense, devices, strict=True)]
-        for k, device in enumerate(devices)
+    scores = backend.allreduce(parts)
+    dense = [
+        backend.launch(dense_gradients(ops), own[1], own[2], total, xs, labels)
+        for own, total, xs, (_, labels) in zip(placed, scores, gathered, batch, strict=True)
     ]
+    returned = exchanged(backend, [[own[2][k] for k in range(count)] for own in dense])
     return [
-        backend.launch(update(ops, rate), own, by_dense[0], images, *by_features)
-        for own, by_dense, (images, _), by_features in zip(placed, dense, batch, returned, strict=True)
+        backend.launch(update(ops, rate), own, (others[0], others[1]), images, *by_features)
+        for own, others, (images, _), by_features in zip(placed, dense, batch, returned, strict=True)
     ]
+
+
+def exchanged(backend: Backend, sent: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
+    """Launch the copies of sent[source][destination]; return what every destination has then, source by source."""
+    return [
+        tuple(own[k] if source == k else backend.copy_to(own[k], device) for source, own in enumerate(sent))
+        for k, device in enumerate(backend.devices)
+    ]
+
+
+def part_of_scores(ops: Ops) -> Callable[[Array, Array], Array]:
+    """Make the function (a device's dense parameters, all features) -> its part of the scores, without their bias."""
+
+    def apply(own: Array, xs: Array) -> Array:
+        *blocks, bias, last = own
+        sums = reduce(ops.add, (ops.matmul(x, block) for x, block in zip(xs, blocks, strict=True)))
+        return ops.matmul(ops.relu(ops.add(sums, bias)), last)
+
+    return apply
+
+
+def dense_gradients(ops: Ops) -> Callable[..., Array]:
+    """Make the function (a device's dense parameters, last bias, scores, all features, labels) -> three gradients.
+
+    They are those by the dense parameters, by the bias and by the features, a tuple each.
+    """
+    loss = ops.value_and_grad(lambda leaves, labels: ops.cross_entropy(ops.add(*leaves), labels))
+
+    def back(own: Array, bias: Array, scores: Array, xs: Array, labels: Array) -> Array:
+        by_scores, by_bias = loss((scores, *bias), labels)[1]
+        count = len(own)
+        pull = network.pull_back(ops, lambda leaves: part_of_scores(ops)(leaves[:count], leaves[count:]))
+        gradients = pull((*own, *xs), by_scores)
+        return gradients[:count], (by_bias,), gradients[count:]
+
+    return back
+
+
+def update(ops: Ops, rate: float) -> Callable[..., Array]:
+    """Make the function (own parameters, gradients but the convolution's, images, gradients by own features …)."""
+    convolve = network.pull_back(ops, network.forward(ops, [network.features]))
+
+    def descend(own: Array, others: Array, images: Array, *by_features: Array) -> Array:
+        gradients = (convolve(own[0], reduce(ops.add, by_features), images), *others)
+        return tuple(ops.sgd(*pair, rate) for pair in zip(own, gradients, strict=True))
+
+    return descend
+
+
+def gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
+    """Join the blocks."""
+    channels, dense, biases = zip(*(backend.to_numpy((own[0], own[1], own[2])) for own in placed), strict=True)
+    w1, b1 = (np.concatenate(parts) for parts in zip(*channels, strict=True))
+    w2 = np.concatenate([np.concatenate(blocks) for *blocks, _, _ in dense], axis=1)
+    b2, w3 = (np.concatenate([own[place] for own in dense]) for place in (-2, -1))
+    return w1, b1, w2, b2, w3, *biases[-1]
+
+
+LAYER_WISE = Strategy(place, load, step, gather)

@@ -1,7 +1,7 @@
 """The network that is divided, each layer written once for whole layers and for blocks of them.
 
-A convolution with pooling and two dense layers: (n, 1, 28, 28) → (n, 144 · channels) → (n, units) → (n, 10). Every layer
-has a weight and a bias.
+A convolution with pooling and two dense layers: (n, 1, 28, 28) → (n, 144 · channels) → (n, units) → (n, 10). Every
+layer has a weight and a bias.
 """
 
 from collections.abc import Callable, Sequence
