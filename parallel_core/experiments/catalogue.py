@@ -91,6 +91,16 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 case="native, 4 MiB",
                 metric="algbw_gb_per_s",
                 queued_case="native, 4 MiB",
+                curves=Curves(
+                    over="bytes",
+                    quantity="algbw_gb_per_s",
+                    x_title="each device's vector",
+                    y_title="GB/s",
+                    log_y=True,
+                    dotted=("plain copy",),
+                    caption="Size over time, on logarithmic scales. The dotted curve is of every device copying its "
+                    "vector once, all at once: whatever sums the vectors must read and write as much.",
+                ),
                 options={
                     "full": {"rounds": 3, "sizes": "4KiB..64MiB"},
                     "quick": {"rounds": 3, "sizes": "4KiB..4MiB"},
