@@ -9,7 +9,7 @@ before the next one starts, so its seconds are its own, on every framework and e
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias, final
@@ -21,18 +21,20 @@ from backends.nested import leaves, map_leaves
 from backends.protocol import HostArray
 from parallel_core.task_graph import Kind, Task
 
-__all__ = ["Recorded", "Recording", "named"]
+__all__ = ["Recorded", "Recording", "labelled"]
 
 Path: TypeAlias = tuple[int, ...]
 """Where an item stands in a task's result: `(1, 0)` is that of `result[1][0]`."""
 
 
-def named(name: str, fn: Callable[..., Array]) -> Callable[..., Array]:
-    """Make a function to launch that does what `fn` does and is recorded under `name`."""
-    # A partial, for the function itself may be shared.
-    wrapped = partial(fn)
-    wrapped.__name__ = name  # type: ignore[attr-defined]
-    return wrapped
+def labelled(name: str, value: Array) -> Array:
+    """Name the task that made a recorded value, which is returned; nothing happens to the values of other backends.
+
+    >>> hidden = labelled("layer 1", backend.launch(layer, parameters, x))
+    """
+    for leaf in _recorded(value):
+        leaf.tasks[leaf.task] = replace(leaf.tasks[leaf.task], name=name)
+    return value
 
 
 @final
@@ -42,13 +44,15 @@ class Recorded:
 
     value: Array
     device: Device
+    tasks: list[Task] = field(repr=False)
+    """All tasks of its recording."""
     task: int
     path: Path
 
     __iter__ = None
 
     def __getitem__(self, index: int) -> "Recorded":
-        return Recorded(self.value[index], self.device, self.task, (*self.path, index))
+        return replace(self, value=self.value[index], path=(*self.path, index))
 
 
 @final
@@ -98,7 +102,7 @@ class Recording:
         task, result = self._do(
             _name(fn), device, "compute", read, consumed, partial(self.backend.launch, fn, *map(_plain, args))
         )
-        return _wrapped(result, device, task)
+        return self._wrapped(result, device, task)
 
     def wait(self, x: Array) -> Array:
         self.backend.wait(_plain(x))
@@ -116,7 +120,7 @@ class Recording:
         )
         if any(value.device != device for value in _recorded(x)):
             self._uncounted[task] = (_plain(x), 1)
-        return _wrapped(result, device, task)
+        return self._wrapped(result, device, task)
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
         seconds, shards = self._timed(partial(self.backend.split_and_load, x, devices))
@@ -124,7 +128,7 @@ class Recording:
         def loaded(shard: Array, device: Device) -> Array:
             # One call loads them all: each has an equal share of its time.
             task = Task("split_and_load", str(device), "load", seconds=seconds / len(devices))
-            return _wrapped(shard, device, self._append(task))
+            return self._wrapped(shard, device, self._append(task))
 
         return tuple(map(loaded, shards, devices))
 
@@ -135,13 +139,13 @@ class Recording:
         task, sums = self._do("allreduce", devices[0], "allreduce", read, read, partial(self.backend.allreduce, values))
         self._uncounted[task] = (values[0], 2 * (len(values) - 1))
         return tuple(
-            _wrapped(total, device, task, (place,))
+            self._wrapped(total, device, task, (place,))
             for place, (total, device) in enumerate(zip(sums, devices, strict=True))
         )
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         task, result = self._do("asarray", device, "load", (), (), partial(self.backend.asarray, x, device))
-        return _wrapped(result, device, task)
+        return self._wrapped(result, device, task)
 
     def to_numpy(self, x: Array) -> Any:
         return self.backend.to_numpy(_plain(x))
@@ -177,6 +181,11 @@ class Recording:
         self._readers.append([])
         return len(self._tasks) - 1
 
+    def _wrapped(self, value: Array, device: Device, task: int, path: Path = ()) -> Array:
+        if isinstance(value, tuple | list):
+            return tuple(self._wrapped(item, device, task, (*path, place)) for place, item in enumerate(value))
+        return Recorded(value, device, self._tasks, task, path)
+
     def _conflicting_readers(self, value: Recorded) -> Iterator[int]:
         # Those who read the same item, or what it is in, or an item of it.
         for path, reader in self._readers[value.task]:
@@ -201,12 +210,6 @@ def _plain_leaf(leaf: Any) -> Any:
     raise ValueError(f"a recording takes values of its own only, not a {type(leaf).__name__} made elsewhere")
 
 
-def _wrapped(value: Array, device: Device, task: int, path: Path = ()) -> Array:
-    if isinstance(value, tuple | list):
-        return tuple(_wrapped(item, device, task, (*path, place)) for place, item in enumerate(value))
-    return Recorded(value, device, task, path)
-
-
 def _unwrapped(fn: Any) -> Any:
     while isinstance(fn, partial):
         fn = fn.func
@@ -214,6 +217,5 @@ def _unwrapped(fn: Any) -> Any:
 
 
 def _name(fn: Any) -> str:
-    while not hasattr(fn, "__name__") and isinstance(fn, partial):
-        fn = fn.func
+    fn = _unwrapped(fn)
     return str(getattr(fn, "__name__", type(fn).__name__))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backends import Array, Backend, Ops
-from parallel_core.recording import Recording, named
+from parallel_core.recording import Recording, labelled
 from parallel_core.task_graph import Task, crossings, without_loads
 
 ONES = np.ones((2, 3), dtype=np.float32)
@@ -27,10 +27,10 @@ def test_operations_depend_on_what_made_their_values(backend: Backend, one_by_on
     recording = Recording(backend, one_by_one)
     first, second, _ = backend.devices
     x = recording.asarray(ONES, first)
-    a = recording.launch(named("a", backend.ops.add), x, 1.0)
-    b = recording.launch(named("b", backend.ops.add), x, a)
+    a = labelled("a", recording.launch(backend.ops.add, x, 1.0))
+    b = labelled("b", recording.launch(backend.ops.add, x, a))
     c = recording.copy_to(a, second)
-    d = recording.launch(named("d", backend.ops.add), c, recording.copy_to(b, second))
+    d = labelled("d", recording.launch(backend.ops.add, c, recording.copy_to(b, second)))
     assert np.array_equal(recording.to_numpy(recording.wait(d)), 5 * ONES)
     recording.waitall()
     tasks = recording.tasks
@@ -56,8 +56,8 @@ def test_what_consumes_a_value_comes_after_its_readers(backend: Backend) -> None
     recording = Recording(backend)
     first, second, _ = backend.devices
     buffer = recording.asarray(ONES, second)
-    recording.launch(named("reader", backend.ops.add), buffer, 1.0)
-    x = recording.launch(named("source", backend.ops.add), recording.asarray(ONES, first), 1.0)
+    labelled("reader", recording.launch(backend.ops.add, buffer, 1.0))
+    x = labelled("source", recording.launch(backend.ops.add, recording.asarray(ONES, first), 1.0))
     recording.copy_to(x, second, out=buffer)
     assert after(recording.tasks) == {"reader": set(), "source": set(), "copy": {"reader", "source"}}
 
@@ -66,8 +66,8 @@ def test_a_consumed_item_does_not_wait_for_those_who_read_another(backend: Backe
     recording = Recording(backend)
     first, second, _ = backend.devices
     made = recording.launch(partial(both, backend.ops), recording.asarray(ONES, first))
-    recording.launch(named("reads first", backend.ops.add), made[0], 1.0)
-    recording.launch(named("reads second", backend.ops.add), made[1][0], 1.0)
+    labelled("reads first", recording.launch(backend.ops.add, made[0], 1.0))
+    labelled("reads second", recording.launch(backend.ops.add, made[1][0], 1.0))
     recording.copy_to(recording.asarray(ONES, second), first, out=made[1][0])
     assert after(recording.tasks)["copy"] == {"both", "reads second"}
 
@@ -76,9 +76,9 @@ def test_updated_parameters_come_after_all_that_used_the_old_ones(backend: Backe
     recording = Recording(backend)
     device = backend.devices[0]
     parameters = recording.asarray((ONES, ONES), device)
-    gradients = recording.launch(named("gradients", backend.ops.zeros_like), parameters)
-    recording.launch(named("metric", backend.ops.total), parameters[0])
-    updated = recording.launch(named("update", partial(backend.ops.sgd, rate=0.5)), parameters, gradients)
+    gradients = labelled("gradients", recording.launch(backend.ops.zeros_like, parameters))
+    labelled("metric", recording.launch(backend.ops.total, parameters[0]))
+    updated = labelled("update", recording.launch(partial(backend.ops.sgd, rate=0.5), parameters, gradients))
     assert np.array_equal(recording.to_numpy(updated)[1], ONES)
     assert after(recording.tasks)["update"] == {"gradients", "metric"}
 
@@ -86,9 +86,9 @@ def test_updated_parameters_come_after_all_that_used_the_old_ones(backend: Backe
 def test_an_allreduce_is_one_task_that_all_devices_wait_for(backend: Backend) -> None:
     recording = Recording(backend)
     shards = recording.split_and_load(np.ones((3, 2), dtype=np.float32), backend.devices)
-    own = [recording.launch(named(f"own {k}", backend.ops.add), shard, 1.0) for k, shard in enumerate(shards)]
+    own = [labelled(f"own {k}", recording.launch(backend.ops.add, shard, 1.0)) for k, shard in enumerate(shards)]
     sums = recording.allreduce(own)
-    last = recording.launch(named("last", backend.ops.add), sums[2], 1.0)
+    last = labelled("last", recording.launch(backend.ops.add, sums[2], 1.0))
     assert np.array_equal(recording.to_numpy(last), np.full((1, 2), 7, dtype=np.float32))
     assert after(recording.tasks) == {
         "own 0": set(),
