@@ -31,10 +31,12 @@ def place(backend: Backend, parameters: Parameters) -> Array:
     w1, b1, w2, b2, w3, b3 = parameters
     channels, units = (row_ranges(length, len(backend.devices)) for length in (len(w1), len(b2)))
     by_source = np.split(w2, [own.stop * (len(w2) // len(w1)) for own in channels[:-1]])
-    return [
-        backend.asarray(((w1[own], b1[own]), (*(rows[:, mine] for rows in by_source), b2[mine], w3[mine]), (b3,)), home)
-        for own, mine, home in zip(channels, units, backend.devices, strict=True)
+    blocks = [
+        ((w1[own], b1[own]), (*(rows[:, mine] for rows in by_source), b2[mine], w3[mine]), (b3,))
+        for own, mine in zip(channels, units, strict=True)
     ]
+    each = zip(blocks, backend.devices, strict=True)
+    return [tuple(backend.asarray(part, device) for part in own) for own, device in each]
 
 
 def load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
