@@ -1,0 +1,185 @@
+"""Batch normalisation: by which rows' mean and variance, when the batch is divided over devices?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs", the remark that batch normalisation must be adjusted to data
+parallelism, e.g. by keeping separate coefficients on each device.
+
+Prediction: A mean and a variance over the global batch make the same step as one device makes, but every device waits
+for all others inside the forward pass, and again inside the backward pass, because its loss depends on all rows through
+them. Each device's own rows estimate mean and variance with errors that shrink with the square root of their number; so
+the step differs, and by less the more rows a device has. No more is exchanged then than the gradients.
+
+Method: A perceptron with one batch-norm layer takes a step on a batch that is divided over the devices, with statistics
+of each device's rows and with synchronised ones (sums and sums of squares are exchanged, and later the gradients by
+them). Either way all parameters, scale and shift too, are the same on all devices. What a step changes in the
+parameters is compared with NumPy's step on one device, in float64. Rows are drawn independently, and labels follow from
+them. The time of a step is taken in float32. Rows per device grow in doublings.
+
+Look at: the two differences, `per_device_difference` and `synchronised_difference`, at the most rows; the curve of
+`difference` over the rows per device; `synchronising_cost`, the time of a step with synchronised statistics over that
+without, at the most rows.
+
+Read: A synchronised difference of more than rounding would be an error in the backward pass. A difference per device is
+no error: another function is trained, with noisier statistics. The cost is mostly waiting: few bytes are exchanged, so
+it weighs less the more rows there are, and counts most where waiting is dear. The synchronised step also computes the
+first product once more on the way back. Rows that are sorted before they are divided would differ by far more.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from statistics import mean
+
+import numpy as np
+
+import backends
+from backends import Array, Backend
+from parallel_core.errors import RequestError
+from parallel_core.experiments.batch_norm import steps
+from parallel_core.experiments.batch_norm.answers import about_cost, about_exchange, about_growth, explain
+from parallel_core.experiments.batch_norm.network import initial_parameters, made_up_batch
+from parallel_core.experiments.batch_norm.steps import Gradients
+from parallel_core.measurement import Timing, interleave, measure, relative_error
+from parallel_core.recording import Recording
+from parallel_core.result import Case, Result, describe_backend
+from parallel_core.task_graph import Task
+
+__all__ = ["run"]
+
+LEAST_ROWS = 4
+"""With two rows a unit's normalised values are always 1 and −1, or both 0."""
+DRAWS = 3
+"""Batches over which a difference is averaged."""
+STEPS = 10
+"""So many steps are taken in one timing."""
+PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
+WAYS: Mapping[str, Gradients] = {PER_DEVICE: steps.per_device, SYNCHRONISED: steps.synchronised}
+
+
+def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
+    """Compare and time steps of 4 to `rows` rows per device, in doublings.
+
+    Raises RequestError for a backend with a single device, and for fewer than 4 rows.
+    """
+    count = len(backend.devices)
+    if count < 2:
+        raise RequestError("the experiment 'batch-norm' divides a batch: it needs at least 2 devices (--devices 2)")
+    if rows < LEAST_ROWS:
+        raise RequestError(f"a variance over {rows} rows says little: choose at least {LEAST_ROWS} (--rows)")
+    swept = tuple(doublings(LEAST_ROWS, rows))
+    most = swept[-1]
+    differences = {name: [difference(backend, WAYS[name], count * some) for some in swept] for name in WAYS}
+    timed = {some: time_steps(backend, some, rounds) for some in swept}
+    recorded = {name: record_step(backend, WAYS[name], count * most) for name in WAYS}
+    extra_allreduces, extra_bytes = (
+        of(recorded[SYNCHRONISED]) - of(recorded[PER_DEVICE]) for of in (count_allreduces, count_bytes)
+    )
+
+    # Shards of unequal length: every row must weigh alike.
+    uneven = difference(backend, WAYS[SYNCHRONISED], count * LEAST_ROWS + count - 1)
+    error = float(np.max([uneven, *differences[SYNCHRONISED], error_per_device(backend, count * LEAST_ROWS)]))
+    per_device, synchronised = (timed[most][name] for name in (PER_DEVICE, SYNCHRONISED))
+    return Result(
+        experiment="batch-norm",
+        backend=describe_backend(backend),
+        parameters={"rows": rows, "rounds": rounds},
+        cases=tuple(replace(case, name=f"{name}, {some} rows") for some in timed for name, case in timed[some].items()),
+        metrics={
+            "synchronising_cost": synchronised.median / per_device.median,
+            "per_device_difference": differences[PER_DEVICE][-1],
+            "synchronised_difference": differences[SYNCHRONISED][-1],
+            "synchronising_allreduces": float(extra_allreduces),
+            "synchronising_bytes": float(extra_bytes),
+        },
+        checks={"max_relative_error": error},
+        explanation=explain(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
+        notes=(
+            about_growth(swept, differences[PER_DEVICE]),
+            about_cost(per_device, synchronised, most),
+            about_exchange(extra_allreduces, extra_bytes),
+        ),
+        problems=() if error < 1e-4 else (f"steps differ from NumPy's by {error:.1e} of the largest change",),
+        series={
+            "rows": tuple(map(float, swept)),
+            f"difference {PER_DEVICE}": tuple(differences[PER_DEVICE]),
+            **{f"seconds {name}": tuple(cases[name].median for cases in timed.values()) for name in WAYS},
+        },
+    )
+
+
+def doublings(first: int, last: int) -> Iterator[int]:
+    """Count from first to last by doubling."""
+    while first <= last:
+        yield first
+        first *= 2
+
+
+def difference(backend: Backend, gradients: Gradients, rows: int) -> float:
+    """Return by how much a step on so many rows differs from NumPy's on one device, averaged over a few batches.
+
+    The largest difference is a share of the parameter's largest change.
+    """
+    one = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
+    initial = initial_parameters()
+    batches = [made_up_batch(rows, seed) for seed in range(1, DRAWS + 1)]
+    return mean(
+        apart(steps.change(backend, gradients, initial, *batch), steps.change(one, steps.per_device, initial, *batch))
+        for batch in batches
+    )
+
+
+def error_per_device(backend: Backend, rows: int) -> float:
+    """Return by how much a step with statistics per device differs from NumPy's on as many devices."""
+    reference = backends.load("numpy", devices=len(backend.devices), threads_per_device=backend.threads_per_device)
+    found, expected = (
+        steps.change(on, steps.per_device, initial_parameters(), *made_up_batch(rows)) for on in (backend, reference)
+    )
+    return apart(found, expected)
+
+
+def apart(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
+    """Return the largest relative error of several arrays; NaN where one holds it."""
+    return float(np.max([relative_error(*pair) for pair in zip(found, expected, strict=True)]))
+
+
+def time_steps(backend: Backend, rows: int, rounds: int) -> dict[str, Case]:
+    """Time a step with so many rows per device either way, several in a row; return the cases, of one step each."""
+    batch = len(backend.devices) * rows
+    placed = {name: load_in_single_precision(backend, batch) for name in WAYS}
+
+    def take(name: str) -> Timing:
+        def go() -> Array:
+            replicas, shards = placed[name]
+            for _ in range(STEPS):
+                replicas = steps.step(backend, WAYS[name], replicas, shards, batch, 0.1)
+            placed[name] = replicas, shards
+            return replicas
+
+        dispatched, done = measure(backend, go)
+        return dispatched / STEPS, done / STEPS
+
+    cases = interleave({name: partial(take, name) for name in WAYS}, rounds)
+    return {case.name: replace(case, repeats=STEPS) for case in cases}
+
+
+def record_step(backend: Backend, gradients: Gradients, batch: int) -> tuple[Task, ...]:
+    """Take a step in float32 and return its tasks."""
+    recording = Recording(backend)
+    steps.step(recording, gradients, *load_in_single_precision(recording, batch), batch, 0.1)
+    return recording.tasks
+
+
+def load_in_single_precision(backend: Backend, batch: int) -> tuple[list[Array], Array]:
+    """Load parameters and a batch of so many rows: (replicas, shards)."""
+    x, labels = made_up_batch(batch)
+    single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())
+    return steps.load(backend, single, x.astype(np.float32), labels)
+
+
+def count_allreduces(tasks: tuple[Task, ...]) -> int:
+    """Count the allreduces among tasks."""
+    return sum(task.kind == "allreduce" for task in tasks)
+
+
+def count_bytes(tasks: tuple[Task, ...]) -> int:
+    """Sum the bytes that tasks move between devices."""
+    return sum(task.bytes for task in tasks)
