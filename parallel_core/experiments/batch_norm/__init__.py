@@ -45,8 +45,8 @@ from parallel_core.task_graph import Task
 
 __all__ = ["run"]
 
-LEAST_ROWS = 4
-"""With two rows a unit's normalised values are always 1 and −1, or both 0."""
+LEAST_ROWS = 8
+"""Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
 DRAWS = 3
 """Batches over which a difference is averaged."""
 STEPS = 10
@@ -56,9 +56,9 @@ WAYS: Mapping[str, Gradients] = {PER_DEVICE: steps.per_device, SYNCHRONISED: ste
 
 
 def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
-    """Compare and time steps of 4 to `rows` rows per device, in doublings.
+    """Compare and time steps of 8 to `rows` rows per device, in doublings.
 
-    Raises RequestError for a backend with a single device, and for fewer than 4 rows.
+    Raises RequestError for a backend with a single device, and for fewer than 8 rows.
     """
     count = len(backend.devices)
     if count < 2:
