@@ -22,11 +22,8 @@ from parallel_core.terminal.result import show
 __all__ = ["experiment"]
 
 
-def experiment(name: str, devices: int = 2) -> Callable[[Callable[..., Result]], click.Command]:
-    """Make a command of a function (backend, its own options) -> result, with the options that all share.
-
-    `devices` is how many it takes where nobody says.
-    """
+def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
+    """Make a command of a function (backend, its own options) -> result, with the options that all share."""
 
     def decorate(measure: Callable[..., Result]) -> click.Command:
         @wraps(measure)
@@ -62,7 +59,7 @@ def experiment(name: str, devices: int = 2) -> Callable[[Callable[..., Result]],
         shared = (
             click.option("--backend", required=True, metavar="NAME", help="mxnet, torch, numpy, or one of a plug-in."),
             click.option("--engine", metavar="async|sync", help="Default: async where the backend has it."),
-            options.devices(devices),
+            options.devices(EXPERIMENTS[name].devices),
             options.device_kind,
             options.threads,
             options.json_file,

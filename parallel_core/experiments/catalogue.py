@@ -31,6 +31,8 @@ class Experiment:
     """The options that a comparison runs it with, in full and with --quick."""
     exercise: str = ""
     """The exercise, figure or remark of the chapter that it answers; empty for the chapters' own demonstrations."""
+    devices: int = 2
+    """Logical devices that it takes where nobody says; a comparison gives it as many at least."""
     curves: Curves | None = None
     """What is drawn of its series, where it sweeps over something."""
 
