@@ -8,7 +8,15 @@
 
 from parallel_core.dataset import Dataset, load_fashion_mnist
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.experiments import run_allreduce, run_async, run_data_parallel, run_overlap, run_parallel
+from parallel_core.experiments import (
+    run_allreduce,
+    run_async,
+    run_data_parallel,
+    run_dependencies,
+    run_graph,
+    run_overlap,
+    run_parallel,
+)
 from parallel_core.explanation import explain
 from parallel_core.measurement import Benchmark
 from parallel_core.result import Case, Result
@@ -27,6 +35,8 @@ __all__ = [
     "run_allreduce",
     "run_async",
     "run_data_parallel",
+    "run_dependencies",
+    "run_graph",
     "run_overlap",
     "run_parallel",
 ]

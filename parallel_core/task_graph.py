@@ -17,6 +17,7 @@ __all__ = [
     "crossings",
     "levels",
     "lower_bound",
+    "without_implied",
     "without_loads",
     "work_by_device",
     "work_seconds",
@@ -103,3 +104,14 @@ def without_loads(tasks: Sequence[Task]) -> tuple[Task, ...]:
         return (number[earlier] for earlier in task.after if earlier in number)
 
     return tuple(replace(tasks[place], after=tuple(renumbered(tasks[place]))) for place in kept)
+
+
+def without_implied(tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """Leave out every dependency that follows from others: what must be done before each task stays the same."""
+    before: list[set[int]] = []
+    reduced = []
+    for task in tasks:
+        implied = set().union(*(before[earlier] for earlier in task.after))
+        before.append(implied | set(task.after))
+        reduced.append(replace(task, after=tuple(earlier for earlier in task.after if earlier not in implied)))
+    return tuple(reduced)

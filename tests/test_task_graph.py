@@ -1,6 +1,7 @@
 """Bounds on schedules agree with a search through all of them."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from parallel_core.task_graph import (
     crossings,
     levels,
     lower_bound,
+    without_implied,
     without_loads,
     work_by_device,
     work_seconds,
@@ -108,6 +110,21 @@ def test_leaving_loads_out_keeps_the_other_dependencies(tasks: tuple[Task, ...])
     assert [task.name for task in kept] == [task.name for task in tasks if task.kind != "load"]
     assert named(kept) == named(tasks)
     assert all(earlier < place for place, task in enumerate(kept) for earlier in task.after)
+
+
+def reachable(tasks: tuple[Task, ...]) -> set[tuple[int, int]]:
+    """List the pairs of tasks of which the first must be done before the second."""
+    return {(first, last) for first, *_, last in (chain for chain in chains(tasks) if len(chain) > 1)}
+
+
+@given(graphs())
+def test_leaving_out_what_is_implied_changes_no_order_and_nothing_more_can_go(tasks: tuple[Task, ...]) -> None:
+    reduced = without_implied(tasks)
+    assert reachable(reduced) == reachable(tasks)
+    for place, task in enumerate(reduced):
+        for dropped in task.after:
+            fewer = replace(task, after=tuple(earlier for earlier in task.after if earlier != dropped))
+            assert reachable((*reduced[:place], fewer, *reduced[place + 1 :])) != reachable(tasks)
 
 
 def test_a_crossing_is_a_dependency_between_two_devices() -> None:

@@ -1,14 +1,20 @@
 """The commands of the chapter "Automatic Parallelism"."""
 
+from functools import partial
+from pathlib import Path
+
 import click
 
 from backends import Backend
-from parallel_core import experiments
+from parallel_core import drawing, experiments, files
 from parallel_core.command_line import options
 from parallel_core.command_line.experiment import experiment
+from parallel_core.drawing.task_graph import draw_graph
+from parallel_core.experiments.graph import TITLES, Of
 from parallel_core.result import Result
+from parallel_core.task_graph import Task
 
-__all__ = ["run_overlap", "run_parallel"]
+__all__ = ["run_dependencies", "run_graph", "run_overlap", "run_parallel"]
 
 
 @experiment("parallel")
@@ -26,3 +32,33 @@ def run_parallel(backend: Backend, size: int | None, rounds: int) -> Result:
 @options.rounds
 def run_overlap(backend: Backend, size: int | None, copies: int | None, rounds: int) -> Result:
     return experiments.run_overlap(backend, size, copies, rounds)
+
+
+@experiment("dependencies")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen.")
+@options.rounds
+def run_dependencies(backend: Backend, size: int | None, rounds: int) -> Result:
+    return experiments.run_dependencies(backend, size, rounds)
+
+
+@experiment("graph")
+@click.option(
+    "--of",
+    type=click.Choice(("mlp", "xy")),
+    default="mlp",
+    show_default=True,
+    help="A two-layer MLP's training step, or z = x · y + 2.",
+)
+@click.option("--batch", type=options.POSITIVE, default=1024, show_default=True, help="Images in the MLP's step.")
+@click.option("--svg", "svg_path", type=click.Path(path_type=Path), metavar="FILE", help="The graph as recorded, SVG.")
+@options.rounds
+def run_graph(backend: Backend, of: Of, batch: int, svg_path: Path | None, rounds: int) -> Result:
+    if svg_path is not None:
+        drawing.check_matplotlib()
+        files.check_writable(svg_path)
+    recorded: list[tuple[Task, ...]] = []
+    result = experiments.run_graph(backend, of, batch, rounds, recorded.append)
+    if svg_path is not None:
+        title = f"{TITLES[of]}, recorded on {backend.name} {backend.version}, {backend.engine} engine"
+        files.write_whole(svg_path, partial(draw_graph, recorded[0], title))
+    return result

@@ -10,7 +10,7 @@ from parallel_core.result import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FORMATS", "can_draw", "check_drawing", "draw", "picture"]
+__all__ = ["FORMATS", "can_draw", "check_drawing", "check_matplotlib", "draw", "picture"]
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -28,6 +28,11 @@ def check_drawing(path: Path) -> None:
     """Raise RequestError where a picture cannot be drawn: matplotlib is missing, or the file's format is unknown."""
     if path.suffix.removeprefix(".").lower() not in FORMATS:
         raise RequestError(f"{path} names no kind of picture: end it in {', '.join(f'.{one}' for one in FORMATS)}")
+    check_matplotlib()
+
+
+def check_matplotlib() -> None:
+    """Raise RequestError where matplotlib is not installed."""
     if not can_draw():
         raise RequestError("a picture needs matplotlib: pip install 'parallel-core[plot]'")
 

@@ -4,6 +4,8 @@ from parallel_core.experiments.allreduce import run as run_allreduce
 from parallel_core.experiments.asynchronous import run as run_async
 from parallel_core.experiments.catalogue import EXPERIMENTS, Experiment
 from parallel_core.experiments.data_parallel import run as run_data_parallel
+from parallel_core.experiments.dependencies import run as run_dependencies
+from parallel_core.experiments.graph import run as run_graph
 from parallel_core.experiments.overlap import run as run_overlap
 from parallel_core.experiments.parallel import run as run_parallel
 
@@ -13,6 +15,8 @@ __all__ = [
     "run_allreduce",
     "run_async",
     "run_data_parallel",
+    "run_dependencies",
+    "run_graph",
     "run_overlap",
     "run_parallel",
 ]
