@@ -24,35 +24,24 @@ it weighs less the more rows there are, and counts most where waiting is dear. T
 first product once more on the way back. Rows that are sorted before they are divided would differ by far more.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from statistics import mean
 
 import numpy as np
 
-import backends
-from backends import Array, Backend
+from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.batch_norm import steps
 from parallel_core.experiments.batch_norm.answers import about_cost, about_exchange, about_growth, explain
-from parallel_core.experiments.batch_norm.network import initial_parameters, made_up_batch
-from parallel_core.experiments.batch_norm.steps import Gradients
-from parallel_core.measurement import Timing, interleave, measure, relative_error
-from parallel_core.recording import Recording
-from parallel_core.result import Case, Result, describe_backend
+from parallel_core.experiments.batch_norm.check import difference, error_per_device
+from parallel_core.experiments.batch_norm.steps import PER_DEVICE, SYNCHRONISED, WAYS
+from parallel_core.experiments.batch_norm.timing import record_step, time_steps
+from parallel_core.result import Result, describe_backend
 from parallel_core.task_graph import Task
 
 __all__ = ["run"]
 
 LEAST_ROWS = 8
 """Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
-DRAWS = 3
-"""Batches over which a difference is averaged."""
-STEPS = 10
-"""So many steps are taken in one timing."""
-PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
-WAYS: Mapping[str, Gradients] = {PER_DEVICE: steps.per_device, SYNCHRONISED: steps.synchronised}
 
 
 def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
@@ -113,73 +102,11 @@ def doublings(first: int, last: int) -> Iterator[int]:
         first *= 2
 
 
-def difference(backend: Backend, gradients: Gradients, rows: int) -> float:
-    """Return by how much a step on so many rows differs from NumPy's on one device, averaged over a few batches.
-
-    The largest difference is a share of the parameter's largest change.
-    """
-    one = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
-    initial = initial_parameters()
-    batches = [made_up_batch(rows, seed) for seed in range(1, DRAWS + 1)]
-    return mean(
-        apart(steps.change(backend, gradients, initial, *batch), steps.change(one, steps.per_device, initial, *batch))
-        for batch in batches
-    )
-
-
-def error_per_device(backend: Backend, rows: int) -> float:
-    """Return by how much a step with statistics per device differs from NumPy's on as many devices."""
-    reference = backends.load("numpy", devices=len(backend.devices), threads_per_device=backend.threads_per_device)
-    found, expected = (
-        steps.change(on, steps.per_device, initial_parameters(), *made_up_batch(rows)) for on in (backend, reference)
-    )
-    return apart(found, expected)
-
-
-def apart(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    """Return the largest relative error of several arrays; NaN where one holds it."""
-    return float(np.max([relative_error(*pair) for pair in zip(found, expected, strict=True)]))
-
-
-def time_steps(backend: Backend, rows: int, rounds: int) -> dict[str, Case]:
-    """Time a step with so many rows per device either way, several in a row; return the cases, of one step each."""
-    batch = len(backend.devices) * rows
-    placed = {name: load_in_single_precision(backend, batch) for name in WAYS}
-
-    def take(name: str) -> Timing:
-        def go() -> Array:
-            replicas, shards = placed[name]
-            for _ in range(STEPS):
-                replicas = steps.step(backend, WAYS[name], replicas, shards, batch, 0.1)
-            placed[name] = replicas, shards
-            return replicas
-
-        dispatched, done = measure(backend, go)
-        return dispatched / STEPS, done / STEPS
-
-    cases = interleave({name: partial(take, name) for name in WAYS}, rounds)
-    return {case.name: replace(case, repeats=STEPS) for case in cases}
-
-
-def record_step(backend: Backend, gradients: Gradients, batch: int) -> tuple[Task, ...]:
-    """Take a step in float32 and return its tasks."""
-    recording = Recording(backend)
-    steps.step(recording, gradients, *load_in_single_precision(recording, batch), batch, 0.1)
-    return recording.tasks
-
-
-def load_in_single_precision(backend: Backend, batch: int) -> tuple[list[Array], Array]:
-    """Load parameters and a batch of so many rows: (replicas, shards)."""
-    x, labels = made_up_batch(batch)
-    single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())
-    return steps.load(backend, single, x.astype(np.float32), labels)
-
-
-def count_allreduces(tasks: tuple[Task, ...]) -> int:
+def count_allreduces(tasks: Sequence[Task]) -> int:
     """Count the allreduces among tasks."""
     return sum(task.kind == "allreduce" for task in tasks)
 
 
-def count_bytes(tasks: tuple[Task, ...]) -> int:
+def count_bytes(tasks: Sequence[Task]) -> int:
     """Sum the bytes that tasks move between devices."""
     return sum(task.bytes for task in tasks)

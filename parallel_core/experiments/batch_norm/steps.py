@@ -1,6 +1,7 @@
 """A data-parallel step with batch normalisation, by the statistics of each device's rows or of the global batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -9,7 +10,7 @@ from backends import Array, Backend
 from parallel_core.experiments.batch_norm import network
 from parallel_core.experiments.batch_norm.network import Parameters
 
-__all__ = ["Gradients", "change", "load", "per_device", "step", "synchronised"]
+__all__ = ["PER_DEVICE", "SYNCHRONISED", "WAYS", "Gradients", "change", "load", "per_device", "step", "synchronised"]
 
 Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array], int], Sequence[Array]]
 """(backend, every device's parameters, its (x, labels), rows over all devices) -> every device's gradients."""
@@ -66,3 +67,8 @@ def change(
     replicas, shards = load(backend, parameters, x, labels)
     *_, updated = step(backend, gradients, replicas, shards, len(x), 1.0)
     return [new - old for new, old in zip(backend.to_numpy(updated), parameters, strict=True)]
+
+
+PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
+WAYS: Mapping[str, Gradients] = MappingProxyType({PER_DEVICE: per_device, SYNCHRONISED: synchronised})
+"""How gradients are computed, by name."""

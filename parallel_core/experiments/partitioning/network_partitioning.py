@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from backends import Array, Backend, Device, Ops
+from backends import Array, Backend, Device
 from backends.splitting import row_ranges
-from parallel_core.experiments.partitioning import network
+from parallel_core.experiments.partitioning import network, stage
 from parallel_core.experiments.partitioning.network import LAYERS, Parameters
 from parallel_core.experiments.partitioning.strategy import Strategy
 
@@ -47,7 +47,7 @@ def load(micro_batches: int, backend: Backend, images: np.ndarray, labels: np.nd
 def step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
     """Launch all micro-batches forward, stage by stage, then all of them back, then one update on each device."""
     forward = [network.forward(backend.ops, LAYERS[own]) for _, own in stages(backend)]
-    turn = turning_round(backend.ops)
+    turn = stage.turning(backend.ops)
     inputs, turned = [], []
     for images, labels in batch:
         inputs.append(pass_forward(backend, forward, placed, images))
@@ -72,39 +72,11 @@ def pass_back(
 ) -> list[Array]:
     """Launch every stage's way back but the last one's; return the gradients by each stage's parameters."""
     steps = [last]
-    for stage in reversed(range(len(placed) - 1)):
-        upstream = backend.copy_to(steps[0][1], backend.devices[stage])
-        back = going_back(backend.ops, forward[stage], to_images=stage == 0)
-        steps.insert(0, backend.launch(back, placed[stage], upstream, xs[stage]))
+    for number in reversed(range(len(placed) - 1)):
+        upstream = backend.copy_to(steps[0][1], backend.devices[number])
+        back = stage.going_back(backend.ops, forward[number], to_images=number == 0)
+        steps.insert(0, backend.launch(back, placed[number], upstream, xs[number]))
     return [computed[0] for computed in steps]
-
-
-def turning_round(ops: Ops) -> Callable[[Array, Array, Array], Array]:
-    """Make the last stage's function (parameters, x, labels) -> (gradients by the parameters, gradient by x)."""
-
-    def turn(parameters: Array, x: Array, labels: Array) -> Array:
-        loss = network.loss(ops, LAYERS[-(len(parameters) // 2) :])
-        differentiate = ops.value_and_grad(lambda leaves, labels: loss(leaves[:-1], leaves[-1], labels))
-        *gradients, by_x = differentiate((*parameters, x), labels)[1]
-        return tuple(gradients), by_x
-
-    return turn
-
-
-def going_back(ops: Ops, compute: Callable[..., Array], to_images: bool) -> Callable[[Array, Array, Array], Array]:
-    """Make the function (parameters, upstream, x) -> (gradients by the parameters, gradient by x).
-
-    Nobody needs the gradient by the images.
-    """
-
-    def back(parameters: Array, upstream: Array, x: Array) -> Array:
-        if to_images:
-            return (network.pull_back(ops, compute)(parameters, upstream, x),)
-        pull = network.pull_back(ops, lambda leaves: compute(leaves[:-1], leaves[-1]))
-        *gradients, by_x = pull((*parameters, x), upstream)
-        return tuple(gradients), by_x
-
-    return back
 
 
 def gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
