@@ -11,11 +11,13 @@ from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import (
     run_allreduce,
     run_async,
+    run_batch_norm,
     run_data_parallel,
     run_dependencies,
     run_graph,
     run_overlap,
     run_parallel,
+    run_partitioning,
 )
 from parallel_core.explanation import explain
 from parallel_core.measurement import Benchmark
@@ -34,9 +36,11 @@ __all__ = [
     "load_fashion_mnist",
     "run_allreduce",
     "run_async",
+    "run_batch_norm",
     "run_data_parallel",
     "run_dependencies",
     "run_graph",
     "run_overlap",
     "run_parallel",
+    "run_partitioning",
 ]

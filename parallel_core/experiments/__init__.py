@@ -2,21 +2,25 @@
 
 from parallel_core.experiments.allreduce import run as run_allreduce
 from parallel_core.experiments.asynchronous import run as run_async
+from parallel_core.experiments.batch_norm import run as run_batch_norm
 from parallel_core.experiments.catalogue import EXPERIMENTS, Experiment
 from parallel_core.experiments.data_parallel import run as run_data_parallel
 from parallel_core.experiments.dependencies import run as run_dependencies
 from parallel_core.experiments.graph import run as run_graph
 from parallel_core.experiments.overlap import run as run_overlap
 from parallel_core.experiments.parallel import run as run_parallel
+from parallel_core.experiments.partitioning import run as run_partitioning
 
 __all__ = [
     "EXPERIMENTS",
     "Experiment",
     "run_allreduce",
     "run_async",
+    "run_batch_norm",
     "run_data_parallel",
     "run_dependencies",
     "run_graph",
     "run_overlap",
     "run_parallel",
+    "run_partitioning",
 ]

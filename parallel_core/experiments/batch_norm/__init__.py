@@ -1,7 +1,7 @@
 """Batch normalisation: by which rows' mean and variance, when the batch is divided over devices?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs", the remark that batch normalisation must be adjusted to data
-parallelism, e.g. by keeping separate coefficients on each device.
+Book: Dive into Deep Learning, "Training on Multiple GPUs", the remark on batch normalization: it must be adjusted to
+data parallelism, "e.g., by keeping a separate batch normalization coefficient per GPU".
 
 Prediction: A mean and a variance over the global batch make the same step as one device makes, but every device waits
 for all others inside the forward pass, and again inside the backward pass, because its loss depends on all rows through
@@ -89,7 +89,7 @@ def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
         problems=() if error < 1e-4 else (f"steps differ from NumPy's by {error:.1e} of the largest change",),
         series={
             "rows": tuple(map(float, swept)),
-            f"difference {PER_DEVICE}": tuple(differences[PER_DEVICE]),
+            "difference": tuple(differences[PER_DEVICE]),
             **{f"seconds {name}": tuple(cases[name].median for cases in timed.values()) for name in WAYS},
         },
     )

@@ -1,7 +1,7 @@
 """Partitioning: which way of dividing a network over devices is best, and when?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs", the figure of network partitioning, layer-wise partitioning
-and data parallelism, and the text on what each costs.
+Book: Dive into Deep Learning, "Training on Multiple GPUs", the figure of three ways to divide a network: network
+partitioning, layer-wise partitioning and data parallelism.
 
 Prediction: Layers and channels exchange activations, which grow with the batch and with the width; data parallelism
 exchanges gradients, which grow with the square of the width and not with the batch. So data parallelism moves least on
@@ -32,7 +32,7 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments.partitioning.answers import about_bytes, about_crossings, about_micro_batches, explain
 from parallel_core.experiments.partitioning.data_parallelism import DATA_PARALLELISM
 from parallel_core.experiments.partitioning.layer_wise import LAYER_WISE
-from parallel_core.experiments.partitioning.network import LAYERS, initial_parameters, made_up_batch
+from parallel_core.experiments.partitioning.network import CHANNELS, initial_parameters, made_up_batch
 from parallel_core.experiments.partitioning.network_partitioning import network_partitioning
 from parallel_core.experiments.partitioning.one_device import ONE_DEVICE
 from parallel_core.experiments.partitioning.steps import error_of_steps, record_step, time_steps
@@ -62,8 +62,8 @@ def run(
 ) -> Result:
     """Time a step of every strategy for networks of 8 channels and 32 units × width, from narrow to wide in doublings.
 
-    `batch` is the rows over all devices, which are cut into `micro_batches`. Raises RequestError for fewer than two
-    devices or more than the network has layers, and for a batch that leaves a device or micro-batch without rows.
+    `batch` is the rows over all devices, which are cut into `micro_batches`. Raises RequestError for a single
+    device, for more devices than channels, and for a batch that leaves a device or micro-batch without rows.
     """
     devices = len(backend.devices)
     refuse_what_cannot_be_divided(devices, narrow, wide, batch, micro_batches)
@@ -113,8 +113,10 @@ def refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: i
     """Raise RequestError where a device or a micro-batch would have nothing to do."""
     if devices < 2:
         raise RequestError("the experiment 'partitioning' divides a network: it needs at least 2 devices (--devices 2)")
-    if devices > len(LAYERS):
-        raise RequestError(f"the experiment 'partitioning' divides {len(LAYERS)} layers, not over {devices} devices")
+    if devices > CHANNELS * narrow:
+        raise RequestError(
+            f"the narrowest network has {CHANNELS * narrow} channels for {devices} devices: choose a larger --narrow"
+        )
     if narrow > wide:
         raise RequestError(f"the narrowest network ({narrow}) must not be wider than the widest ({wide})")
     if batch < max(devices, micro_batches):

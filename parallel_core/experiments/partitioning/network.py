@@ -12,6 +12,7 @@ import numpy as np
 from backends import Array, Ops
 
 __all__ = [
+    "CHANNELS",
     "LAYERS",
     "Batch",
     "Layer",
@@ -35,6 +36,7 @@ Layer: TypeAlias = Callable[[Ops, Array, Array], Array]
 SIDE, KERNEL, POOL, CLASSES = 28, 5, 2, 10
 FEATURES_PER_CHANNEL = ((SIDE - KERNEL + 1) // POOL) ** 2
 CHANNELS, UNITS = 8, 32
+"""Of a network of width 1."""
 
 
 def features(ops: Ops, parameters: Array, images: Array) -> Array:

@@ -26,11 +26,16 @@ def network_partitioning(micro_batches: int) -> Strategy:
 
 
 def stages(backend: Backend) -> list[tuple[Device, slice]]:
-    """Divide the layers over the devices; the extra ones go to the last devices, for the first layer is the longest."""
-    shares = row_ranges(len(LAYERS), len(backend.devices))
+    """Divide the layers over the devices, of which those without a layer stay idle.
+
+    The extra layers go to the last devices, for the first layer takes longest.
+    """
     count = len(LAYERS)
-    turned = [slice(count - share.stop, count - share.start) for share in reversed(shares)]
-    return list(zip(backend.devices, turned, strict=True))
+    devices = backend.devices[:count]
+    shares = reversed(row_ranges(count, len(devices)))
+    return [
+        (device, slice(count - share.stop, count - share.start)) for device, share in zip(devices, shares, strict=True)
+    ]
 
 
 def place(backend: Backend, parameters: Parameters) -> Array:
@@ -40,7 +45,8 @@ def place(backend: Backend, parameters: Parameters) -> Array:
 
 def load(micro_batches: int, backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
     """Cut the batch; images go to the first device, labels to the last."""
-    ends = ((images, backend.devices[0]), (labels, backend.devices[-1]))
+    (first, _), *_, (last, _) = stages(backend)
+    ends = ((images, first), (labels, last))
     return list(zip(*(backend.split_and_load(x, [device] * micro_batches) for x, device in ends), strict=True))
 
 
@@ -62,8 +68,9 @@ def pass_forward(
 ) -> list[Array]:
     """Launch every stage but the last; return what each stage is given, on its device."""
     xs = [images]
-    for compute, own, following in zip(forward, placed, backend.devices[1:], strict=False):
-        xs.append(backend.copy_to(backend.launch(compute, own, xs[-1]), following))
+    for number in range(len(placed) - 1):
+        made = backend.launch(forward[number], placed[number], xs[-1])
+        xs.append(backend.copy_to(made, backend.devices[number + 1]))
     return xs
 
 
