@@ -145,7 +145,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                     y_title="seconds a step",
                     log_y=True,
                     dotted=("one device",),
-                    caption="A network of width 1 has 8 channels and 32 hidden units. The dotted curve is of one device.",
+                    caption="A network of width 1 has 8 channels and 32 units. The dotted curve is of one device.",
                 ),
                 options={"full": {"rounds": 5}, "quick": {"rounds": 3}},
             ),
@@ -164,8 +164,8 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                     y_title="difference of a step",
                     log_y=True,
                     in_place_of_times=False,
-                    caption="Of a step with statistics of each device's rows from the step of one device, as a share of "
-                    "the largest change.",
+                    caption="How far a step with statistics of each device's rows is from the step of one device, as a "
+                    "share of the largest change.",
                 ),
                 options={"full": {"rounds": 5}, "quick": {"rounds": 3, "rows": 64}},
             ),

@@ -27,6 +27,8 @@ fast link; what is seen there is mostly what it costs to launch and to wait.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.partitioning.answers import about_bytes, about_crossings, about_micro_batches, explain
@@ -80,7 +82,8 @@ def run(
         timed[width] = time_steps(backend, ways, initial, rows, rounds)
     waits = {name: crossings(tasks) for name, tasks in recorded.items()}
 
-    error = max(errors)
+    # Not max(), which passes NaN over.
+    error = float(np.max(errors))
     largest = timed[width]
     problems = () if error < 1e-4 else (f"the parameters' changes differ from NumPy's by {error:.1e} of the largest",)
     return Result(

@@ -57,5 +57,5 @@ def about_micro_batches(whole: Case, cut: Case, width: int, micro_batches: int) 
     if not differ(whole, cut):
         return f"{compared}: no difference beyond the noise."
     if ratio < 1:
-        return f"{compared}: devices worked on different micro-batches at the same time."
-    return f"{compared}: cutting the batch cost more than overlapping the stages saved."
+        return f"{compared}: cutting the batch paid, because devices overlap or because smaller pieces stay in a cache."
+    return f"{compared}: cutting the batch cost more than it gave."
