@@ -18,6 +18,8 @@ MADE_UP = synthetic("a test needs no more", train=300, test=50)
 RUNS: dict[str, Callable[[Backend], Result]] = {
     "async": lambda backend: parallel_core.run_async(backend, size=40, steps=30, rounds=2),
     "parallel": lambda backend: parallel_core.run_parallel(backend, size=64, rounds=2),
+    "dependencies": lambda backend: parallel_core.run_dependencies(backend, size=8, rounds=2),
+    "graph": lambda backend: parallel_core.run_graph(backend, batch=20, rounds=2),
     "overlap": lambda backend: parallel_core.run_overlap(backend, size=64, copies=2, rounds=2),
     "allreduce": lambda backend: parallel_core.run_allreduce(backend, sizes=(40, 4096), rounds=2),
     "partitioning": lambda backend: parallel_core.run_partitioning(backend, 1, 2, batch=7, micro_batches=2, rounds=2),

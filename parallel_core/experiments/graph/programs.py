@@ -17,7 +17,7 @@ from parallel_core.recording import labelled
 __all__ = ["expected_step", "initial_layers", "mlp", "xy"]
 
 PIXELS, HIDDEN, CLASSES = 784, 512, 10
-RATE = 0.1
+RATE = 1.0
 
 Layer = tuple[np.ndarray, np.ndarray]
 
