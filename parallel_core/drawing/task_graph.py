@@ -156,6 +156,16 @@ def draw_legend(axes: "Axes", tasks: Sequence[Task], chain: Sequence[Task]) -> N
     long, work = (metric(work_seconds(some), "s") for some in (chain, without_loads(tasks)))
     timed = f": {long} of {work} in all" if work_seconds(chain) else ""
     handles.append(Patch(facecolor=CHAIN_FILL, edgecolor=CHAIN, linewidth=1.8, label=f"longest chain{timed}"))
+    bottom = axes.get_ylim()[0]
     axes.legend(
-        handles=handles, loc="lower left", ncols=2, frameon=False, fontsize=9, handlelength=2.4, handleheight=1.2
+        handles=handles,
+        loc="center left",
+        bbox_to_anchor=(0.05, bottom - 0.52),
+        bbox_transform=axes.transData,
+        ncols=len(handles),
+        frameon=False,
+        fontsize=9,
+        handlelength=2.4,
+        handleheight=1.2,
     )
+    axes.text(0.15, bottom - 0.2, CAPTION, fontsize=8, va="center", color="#5A6670")

@@ -1,4 +1,4 @@
-"""Dependencies: are tasks that depend on each other across devices computed rightly, and as fast as they could be?
+"""Dependencies: are tasks that depend on each other across devices right, and as fast as they could be?
 
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 5.
 

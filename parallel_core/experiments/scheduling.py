@@ -20,6 +20,8 @@ __all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "case_name", "record", 
 
 ONE_BY_ONE = "one by one"
 FREE = "freely scheduled"
+MOST_NOISE = 0.5
+"""A share of a time above which nothing is concluded."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,12 @@ def verdict(name: str, found: Scheduled) -> str:
     bound = f"{of_bound:.2f} × as long as {bounds.name} ({figure(bounds.seconds * 1e3)} ms)"
     like_bound, like_alone = (abs(math.log(ratio)) <= math.log1p(noise) for ratio in (of_bound, of_alone))
     # A chain, or a single device, leaves nothing to be gained: then the two are one.
-    if like_bound and like_alone and alone.median > bounds.seconds * (1 + LEAST_NOISE):
-        return f"{name} took {bound} and {of_alone:.2f} × as long as one by one: the noise ({noise:.0%}) hides which."
+    either = like_bound and like_alone and alone.median > bounds.seconds * (1 + LEAST_NOISE)
+    if either or noise > MOST_NOISE:
+        return (
+            f"{name} took {bound} and {of_alone:.2f} × as long as its operations one by one: "
+            f"the noise ({noise:.0%}) is too large for a verdict."
+        )
     if like_bound:
         return f"{name} was as fast as any schedule can be, within the noise ({noise:.0%}): it took {bound}."
     if of_bound < 1:

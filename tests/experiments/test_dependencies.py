@@ -156,15 +156,16 @@ def scheduled(alone: float, free: float, bound: float, spread: float = 0.0) -> S
         ((10, 7, 5), "was 1.43 × as fast as its operations one by one, and took 1.40 × as long as its longest chain"),
         ((10, 10, 5), "took as long as its operations one by one, within the noise (5%): 2.00 × as long as its"),
         ((10, 13, 5), "took 1.30 × as long as its operations one by one: queueing them did not pay"),
-        ((10, 4, 5), "took 0.80 × as long as its longest chain of dependent operations (5e+03 ms), less than can be"),
+        ((10, 4, 5), "took 0.80 × as long as its longest chain of dependent operations (5,000 ms), less than can be"),
         # A chain: one by one is the bound.
         ((5, 5, 5), "as fast as any schedule can be"),
-        ((10, 7, 5, 0.6), "took 1.40 × as long as its longest chain"),
-        ((10, 7, 5, 0.6), "the noise (60%) hides which"),
+        ((10, 7, 5, 0.45), "took 1.40 × as long as its longest chain"),
+        ((10, 7, 5, 0.45), "the noise (45%) is too large for a verdict"),
+        ((10, 50, 5, 0.6), "5.00 × as long as its operations one by one: the noise (60%) is too large"),
     ],
 )
 def test_verdicts_follow_from_the_numbers(numbers: tuple[float, ...], sentence: str) -> None:
     found = verdict("It", scheduled(*numbers))
     assert found.startswith("It ")
-    assert sentence in found.replace("5,000 ms", "5e+03 ms")
+    assert sentence in found
     assert explain({"diamonds": scheduled(*numbers)}).startswith("The graph of two diamonds ")

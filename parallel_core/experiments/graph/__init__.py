@@ -41,7 +41,7 @@ __all__ = ["TITLES", "Of", "explain", "run"]
 
 Of = Literal["mlp", "xy"]
 LEAST_DEVICES = 3
-XY_SIZE = 2000
+XY_SIZE = 1000
 TITLES: Mapping[Of, str] = MappingProxyType({"mlp": "A training step of a two-layer MLP", "xy": "z = x · y + 2"})
 """What a picture is of."""
 
