@@ -14,14 +14,16 @@ them). Either way all parameters, scale and shift too, are the same on all devic
 parameters is compared with NumPy's step on one device, in float64. Rows are drawn independently, and labels follow from
 them. The time of a step is taken in float32. Rows per device grow in doublings.
 
-Look at: the two differences, `per_device_difference` and `synchronised_difference`, at the most rows; the curve of
-`difference` over the rows per device; `synchronising_cost`, the time of a step with synchronised statistics over that
-without, at the most rows.
+Look at: The two differences, `per_device_difference_fraction` and `synchronised_difference_fraction`, at the most rows;
+the curve of `difference` over the rows per device; `synchronising_cost`, the time of a step with synchronised
+statistics over that without, at the most rows.
 
 Read: A synchronised difference of more than rounding would be an error in the backward pass. A difference per device is
-no error: another function is trained, with noisier statistics. The cost is mostly waiting: few bytes are exchanged, so
-it weighs less the more rows there are, and counts most where waiting is dear. The synchronised step also computes the
-first product once more on the way back. Rows that are sorted before they are divided would differ by far more.
+no error: another function is trained, with noisier statistics. Few bytes are exchanged for synchronising, and the step
+computes the first product once more on the way back; its cost is mostly of launching more operations and waiting for
+them, which is much the same for any number of rows and so weighs less the more there are. The synchronous engine waits
+for no other device: what it costs there is the operations. Rows that are sorted before they are divided would differ by
+far more.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,8 +76,8 @@ def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
         cases=tuple(replace(case, name=f"{name}, {some} rows") for some in timed for name, case in timed[some].items()),
         metrics={
             "synchronising_cost": synchronised.median / per_device.median,
-            "per_device_difference": differences[PER_DEVICE][-1],
-            "synchronised_difference": differences[SYNCHRONISED][-1],
+            "per_device_difference_fraction": differences[PER_DEVICE][-1],
+            "synchronised_difference_fraction": differences[SYNCHRONISED][-1],
             "synchronising_allreduces": float(extra_allreduces),
             "synchronising_bytes": float(extra_bytes),
         },

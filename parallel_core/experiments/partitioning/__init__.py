@@ -14,7 +14,7 @@ or units divided, and with the batch divided. The batch is on the devices before
 channels and units changes, from narrow to wide in doublings. Bytes and waits are read off a recording of the step. That
 all ways take the same step is checked in float64, where rounding hardly ever turns a ReLU on or off.
 
-Look at: the curves of `seconds` over the width; `data_parallel_advantage`, the time of the fastest other division over
+Look at: The curves of `seconds` over the width; `data_parallel_advantage`, the time of the fastest other division over
 that of data parallelism on the widest network; the bytes and waits of each division.
 
 Read: Above 1 data parallelism wins. Layers on different devices, and divided layers, compute a part of the forward pass
