@@ -170,6 +170,45 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                     "quick": {"rounds": 3, "sizes": "4KiB..4MiB"},
                 },
             ),
+            Experiment(
+                name="partitioning",
+                chapter="Training on Multiple GPUs",
+                question="Which way of dividing a network over devices is best, and when?",
+                exercise="the figure of three ways to divide a network",
+                case="data parallelism, width 4",
+                metric="data_parallel_advantage",
+                queued_case="data parallelism, width 4",
+                curves=Curves(
+                    over="width",
+                    quantity="seconds",
+                    x_title="width of the network",
+                    y_title="seconds a step",
+                    log_y=True,
+                    dotted=("one device",),
+                    caption="A network of width 1 has 8 channels and 32 units. The dotted curve is of one device.",
+                ),
+                options={"full": {"rounds": 5}, "quick": {"rounds": 3}},
+            ),
+            Experiment(
+                name="batch-norm",
+                chapter="Training on Multiple GPUs",
+                question="By which rows' statistics does batch normalisation go, when the batch is divided?",
+                exercise="the remark on batch normalization",
+                case="synchronised statistics, 64 rows",
+                metric="synchronising_cost",
+                queued_case="synchronised statistics, 64 rows",
+                curves=Curves(
+                    over="rows",
+                    quantity="difference",
+                    x_title="rows per device",
+                    y_title="difference of a step",
+                    log_y=True,
+                    in_place_of_times=False,
+                    caption="How far a step with statistics of each device's rows is from the step of one device, as a "
+                    "share of the largest change.",
+                ),
+                options={"full": {"rounds": 5}, "quick": {"rounds": 3, "rows": 64}},
+            ),
         )
     }
 )

@@ -24,6 +24,8 @@ RUNS: dict[str, Callable[[Backend], Result]] = {
     "allreduce": lambda backend: parallel_core.run_allreduce(backend, sizes=(40, 4096), rounds=2),
     "independent-ops": lambda backend: parallel_core.run_independent_ops(backend, (1,), size=64, rounds=2),
     "three-way": lambda backend: parallel_core.run_three_way(backend, size=64, copies=2, rounds=2),
+    "partitioning": lambda backend: parallel_core.run_partitioning(backend, 1, 2, batch=7, micro_batches=2, rounds=2),
+    "batch-norm": lambda backend: parallel_core.run_batch_norm(backend, rows=16, rounds=2),
     "data-parallel": lambda backend: parallel_core.run_data_parallel(backend, MADE_UP, Settings(2, 64)),
 }
 
@@ -129,7 +131,7 @@ def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
     assert result.checks["max_replica_difference"] == 0
 
 
-@pytest.mark.parametrize("name", ["parallel", "overlap", "three-way", "allreduce"])
+@pytest.mark.parametrize("name", ["parallel", "overlap", "three-way", "allreduce", "partitioning", "batch-norm"])
 def test_a_single_device_is_refused_where_two_are_compared(load: Callable[[int], Backend], name: str) -> None:
     with pytest.raises(RequestError, match=f"'{name}' .* at least 2"):
         RUNS[name](load(1))
