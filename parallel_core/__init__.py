@@ -9,6 +9,7 @@
 from parallel_core.dataset import Dataset, load_fashion_mnist
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import run_allreduce, run_async, run_data_parallel, run_overlap, run_parallel
+from parallel_core.explanation import explain
 from parallel_core.measurement import Benchmark
 from parallel_core.result import Case, Result
 from parallel_core.training import Settings
@@ -21,6 +22,7 @@ __all__ = [
     "RequestError",
     "Result",
     "Settings",
+    "explain",
     "load_fashion_mnist",
     "run_allreduce",
     "run_async",

@@ -3,9 +3,7 @@
 Source: nccl-tests, PERFORMANCE.md. GB are decimal, and no figure is clamped.
 """
 
-from collections.abc import Mapping
-
-__all__ = ["algorithm_bandwidth", "bus_bandwidth", "by_algorithm"]
+__all__ = ["algorithm_bandwidth", "bus_bandwidth"]
 
 
 def algorithm_bandwidth(size: float, seconds: float) -> float:
@@ -19,9 +17,3 @@ def bus_bandwidth(algorithm_bandwidth: float, devices: int) -> float:
     It does not depend on the number of devices where the links are the limit.
     """
     return algorithm_bandwidth * 2 * (devices - 1) / devices
-
-
-def by_algorithm(series: Mapping[str, tuple[float, ...]], figure: str) -> dict[str, tuple[float, ...]]:
-    """Return a figure over sizes by algorithm, from a result's series `FIGURE ALGORITHM`."""
-    prefix = f"{figure} "
-    return {name.removeprefix(prefix): values for name, values in series.items() if name.startswith(prefix)}

@@ -19,6 +19,12 @@ class Curves:
     y_title: str
     log_x: bool = True
     log_y: bool = False
+    dotted: tuple[str, ...] = ()
+    """Labels of curves that are bounds or predictions, and not what was asked about."""
+    in_place_of_times: bool = True
+    """Whether a table or chart of all cases' times would say no more, and take dozens of rows."""
+    caption: str = ""
+    """What a reader must know to read them, in a sentence or two."""
 
 
 def labelled(series: Mapping[str, tuple[float, ...]], quantity: str) -> dict[str, tuple[float, ...]]:

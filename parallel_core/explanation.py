@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
-from parallel_core.experiments.catalogue import Experiment
+from parallel_core.errors import RequestError
+from parallel_core.experiments.catalogue import EXPERIMENTS, Experiment
 
-__all__ = ["HEADINGS", "Explanation", "explanation"]
+__all__ = ["HEADINGS", "Explanation", "explain", "explanation"]
 
 HEADINGS = ("Book", "Prediction", "Method", "Look at", "Read")
 
@@ -22,6 +23,18 @@ class Explanation:
 
     question: str
     parts: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def _repr_markdown_(self) -> str:
+        # Notebooks ask for this method.
+        told = [f"**{heading}.** " + "\n\n".join(paragraphs) for heading, paragraphs in self.parts]
+        return "\n\n".join((f"**{self.question}**", *told))
+
+
+def explain(name: str) -> Explanation:
+    """Return what an experiment says of itself, by its name; raises RequestError for one that is not known."""
+    if name not in EXPERIMENTS:
+        raise RequestError(f"unknown experiment {name!r} (known: {', '.join(EXPERIMENTS)})")
+    return explanation(EXPERIMENTS[name])
 
 
 def explanation(experiment: Experiment) -> Explanation:

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 
+from humanize import metric, naturalsize
+
 from parallel_core.comparison.interval import Interval
 
-__all__ = ["figure", "listed", "with_bounds"]
+__all__ = ["figure", "listed", "quantity", "with_bounds"]
 
 
 def figure(value: float) -> str:
@@ -33,3 +35,12 @@ def with_bounds(interval: Interval) -> str:
 def listed(names: Sequence[str]) -> str:
     """Join names as a sentence does: a, b and c."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def quantity(name: str, value: float) -> str:
+    """Write a metric in the unit that its name tells."""
+    if name.endswith("_seconds") or name.startswith("seconds_"):
+        return metric(value, "s")
+    if "bytes" in name:
+        return naturalsize(value)
+    return figure(value)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parallel_core.bandwidth import algorithm_bandwidth, bus_bandwidth, by_algorithm
+from parallel_core.bandwidth import algorithm_bandwidth, bus_bandwidth
 
 
 def test_gigabytes_are_decimal() -> None:
@@ -13,13 +13,3 @@ def test_gigabytes_are_decimal() -> None:
 @pytest.mark.parametrize(("devices", "factor"), [(1, 0), (2, 1), (4, 1.5), (8, 1.75)])
 def test_a_link_carries_what_every_device_must_take_in_and_send(devices: int, factor: float) -> None:
     assert bus_bandwidth(10, devices) == pytest.approx(10 * factor)
-
-
-def test_figures_stand_by_algorithm() -> None:
-    series = {
-        "bytes": (4.0,),
-        "algbw_gb_per_s star": (1.0,),
-        "algbw_gb_per_s plain copy": (2.0,),
-        "busbw_gb_per_s star": (3.0,),
-    }
-    assert by_algorithm(series, "algbw_gb_per_s") == {"star": (1.0,), "plain copy": (2.0,)}

@@ -25,7 +25,8 @@ def list_all() -> None:
         click.echo(chapter)
         for experiment in EXPERIMENTS.values():
             if experiment.chapter == chapter:
-                click.echo(f"  {experiment.name:<15}{experiment.question}")
+                answers = f" ({experiment.exercise})" if experiment.exercise else ""
+                click.echo(f"  {experiment.name:<17}{experiment.question}{answers}")
     click.echo(f"Backends: {', '.join(backends.names())}")
 
 

@@ -64,6 +64,9 @@ class Interpreter(click.ParamType[tuple[str, str]]):
     metavar="NAMES",
 )
 @click.option("--rounds", type=options.POSITIVE, help="Processes for each cell. Default: 5, with --quick 3.")
+@click.option(
+    "--all", "with_exercises", is_flag=True, help="The chapters' exercises too, where no experiment is named."
+)
 @click.option("--quick", is_flag=True, help="Shorter runs: a first look in some minutes.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="A new folder. Default: named by the time.")
 @click.option(
@@ -92,6 +95,7 @@ def compare(
     backend_names: tuple[str, ...],
     engines: tuple[str, ...],
     rounds: int | None,
+    with_exercises: bool,
     quick: bool,
     out: Path | None,
     interpreters: tuple[tuple[str, str], ...],
@@ -102,13 +106,13 @@ def compare(
     threads: int | None,
     json_path: Path | None,
 ) -> None:
-    """Compare backends and engines: all experiments, or some.
+    """Compare backends and engines: the chapters' demonstrations, or the experiments that are named.
 
     Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds. The folder gets
     report.html, comparison.json, and pyperf/ with the raw times for pyperf's own tools.
     """
     plan = Plan(
-        experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names)),
+        experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
         backends=backend_names,
         engines=engines,
         interpreters=choose_interpreters(backend_names, interpreters),
@@ -137,12 +141,15 @@ def compare(
         raise MeasurementError(f"nothing could be measured: {states[0][1]}")
 
 
-def known_experiments(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the experiments asked for, once each, or all; fail for one that is not known."""
+def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str, ...]:
+    """Return the experiments asked for, once each, or those of the catalogue; fail for one that is not known."""
     for name in names:
         if name not in EXPERIMENTS:
             raise click.UsageError(f"unknown experiment {name!r} (known: {', '.join(EXPERIMENTS)})")
-    return tuple(dict.fromkeys(names)) or tuple(EXPERIMENTS)
+    if names and with_exercises:
+        raise click.UsageError("--all names every experiment already: leave out the others")
+    catalogued = (one.name for one in EXPERIMENTS.values() if with_exercises or not one.exercise)
+    return tuple(dict.fromkeys(names or catalogued))
 
 
 def known_device_kind(kind: str) -> str:

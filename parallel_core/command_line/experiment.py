@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 import backends
-from parallel_core import files
+from parallel_core import drawing, files
 from parallel_core.command_line import options
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
@@ -22,11 +22,8 @@ from parallel_core.terminal.result import show
 __all__ = ["experiment"]
 
 
-def experiment(name: str, devices: int = 2) -> Callable[[Callable[..., Result]], click.Command]:
-    """Make a command of a function (backend, its own options) -> result, with the options that all share.
-
-    `devices` is how many it takes where nobody says.
-    """
+def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
+    """Make a command of a function (backend, its own options) -> result, with the options that all share."""
 
     def decorate(measure: Callable[..., Result]) -> click.Command:
         @wraps(measure)
@@ -37,10 +34,14 @@ def experiment(name: str, devices: int = 2) -> Callable[[Callable[..., Result]],
             device_kind: str,
             threads: int | None,
             json_path: Path | None,
+            plot_path: Path | None,
             **own: Any,
         ) -> None:
             if json_path is not None:
                 files.check_writable(json_path)
+            if plot_path is not None:
+                drawing.check_drawing(plot_path)
+                files.check_writable(plot_path)
             # Standard output belongs to the JSON where it goes there.
             console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
             loaded = backends.load(backend, devices, device_kind, engine, threads)
@@ -49,16 +50,20 @@ def experiment(name: str, devices: int = 2) -> Callable[[Callable[..., Result]],
             if json_path is not None:
                 text = json.dumps(result.as_json(), indent=1, ensure_ascii=False) + "\n"
                 files.write_whole(json_path, lambda stream: stream.write(text.encode()))
+            if plot_path is not None:
+                kind = plot_path.suffix.removeprefix(".").lower()
+                files.write_whole(plot_path, lambda stream: drawing.draw(result, stream, kind))
             if result.problems:
                 raise MeasurementError(f"{name} on {backend} gave an invalid result: {result.problems[0]}")
 
         shared = (
             click.option("--backend", required=True, metavar="NAME", help="mxnet, torch, numpy, or one of a plug-in."),
             click.option("--engine", metavar="async|sync", help="Default: async where the backend has it."),
-            options.devices(devices),
+            options.devices(EXPERIMENTS[name].devices),
             options.device_kind,
             options.threads,
             options.json_file,
+            options.plot_file,
             click.option(
                 "--explain",
                 is_flag=True,

@@ -9,7 +9,18 @@ import click
 
 from parallel_core.byte_sizes import parse_sizes
 
-__all__ = ["POSITIVE", "Names", "Number", "Sizes", "device_kind", "devices", "json_file", "rounds", "threads"]
+__all__ = [
+    "POSITIVE",
+    "Names",
+    "Number",
+    "Sizes",
+    "device_kind",
+    "devices",
+    "json_file",
+    "plot_file",
+    "rounds",
+    "threads",
+]
 
 POSITIVE = click.IntRange(min=1)
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -77,5 +88,12 @@ device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="aut
 threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: cores / devices.")
 json_file = click.option(
     "--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="- for standard output."
+)
+plot_file = click.option(
+    "--plot",
+    "plot_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A picture, by its ending PNG, SVG or PDF.",
 )
 rounds = click.option("--rounds", type=POSITIVE, default=5, show_default=True, help="How often everything is timed.")

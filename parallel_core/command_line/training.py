@@ -6,13 +6,12 @@ import click
 from rich.console import Console
 
 from backends import Backend
-from parallel_core import experiments, files
+from parallel_core import experiments
 from parallel_core.collectives import ALGORITHMS
 from parallel_core.command_line import options
 from parallel_core.command_line.experiment import experiment
 from parallel_core.dataset import load_fashion_mnist
 from parallel_core.exchange import Exchange
-from parallel_core.learning_curve import check_plotting, draw_learning_curve
 from parallel_core.result import Result
 from parallel_core.terminal.training_progress import training_progress
 from parallel_core.training import Settings
@@ -39,7 +38,6 @@ __all__ = ["run_allreduce", "run_data_parallel"]
     "--width", type=options.POSITIVE, default=Settings.width, show_default=True, help="Times the channels and units."
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are.")
-@click.option("--plot", "plot_path", type=click.Path(path_type=Path), metavar="FILE", help="Learning curve, PNG.")
 def run_data_parallel(
     backend: Backend,
     epochs: int,
@@ -50,19 +48,12 @@ def run_data_parallel(
     exchange: Exchange,
     width: int,
     data_dir: Path | None,
-    plot_path: Path | None,
 ) -> Result:
-    if plot_path is not None:
-        check_plotting()
-        files.check_writable(plot_path)
     data = load_fashion_mnist(data_dir)
     settings = Settings(epochs, batch_size, lr, limit, seed, exchange, width)
     images = min(len(data.train_labels), batch_size * (limit or len(data.train_labels)))
     with training_progress(Console(stderr=True, highlight=False), epochs, images) as progress:
-        result = experiments.run_data_parallel(backend, data, settings, progress.on_batch, progress.on_epoch)
-    if plot_path is not None:
-        files.write_whole(plot_path, lambda stream: draw_learning_curve(result, stream))
-    return result
+        return experiments.run_data_parallel(backend, data, settings, progress.on_batch, progress.on_epoch)
 
 
 @experiment("allreduce")

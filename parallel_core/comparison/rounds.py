@@ -56,10 +56,15 @@ class Plan:
             for engine in self.engines
         )
 
+    def devices_of(self, experiment: Experiment) -> int:
+        """Return the number of devices that an experiment gets."""
+        return max(self.devices, experiment.devices)
+
     @property
     def cores(self) -> set[int]:
         """The cores that every process is kept to; empty where none can be chosen."""
-        wanted = self.devices * (self.threads or max(1, available_cores() // self.devices))
+        counts = map(self.devices_of, self.experiments)
+        wanted = max(devices * (self.threads or max(1, available_cores() // devices)) for devices in counts)
         return set(core_numbers()[:wanted])
 
     def experiment(self, cell: Cell) -> Experiment:
@@ -77,7 +82,7 @@ class Plan:
         options = {
             "backend": cell.backend,
             "engine": cell.engine,
-            "devices": self.devices,
+            "devices": self.devices_of(self.experiment(cell)),
             "device-kind": self.device_kind,
             **threads,
             **self.experiment(cell).options.get(self.mode, {}),

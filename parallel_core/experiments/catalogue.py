@@ -31,6 +31,8 @@ class Experiment:
     """The options that a comparison runs it with, in full and with --quick."""
     exercise: str = ""
     """The exercise, figure or remark of the chapter that it answers; empty for the chapters' own demonstrations."""
+    devices: int = 2
+    """Logical devices that it takes where nobody says; a comparison gives it as many at least."""
     curves: Curves | None = None
     """What is drawn of its series, where it sweeps over something."""
 
@@ -91,6 +93,16 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 case="native, 4 MiB",
                 metric="algbw_gb_per_s",
                 queued_case="native, 4 MiB",
+                curves=Curves(
+                    over="bytes",
+                    quantity="algbw_gb_per_s",
+                    x_title="each device's vector",
+                    y_title="GB/s",
+                    log_y=True,
+                    dotted=("plain copy",),
+                    caption="Size over time, on logarithmic scales. The dotted curve is of every device copying its "
+                    "vector once, all at once: whatever sums the vectors must read and write as much.",
+                ),
                 options={
                     "full": {"rounds": 3, "sizes": "4KiB..64MiB"},
                     "quick": {"rounds": 3, "sizes": "4KiB..4MiB"},

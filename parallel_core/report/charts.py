@@ -14,11 +14,11 @@ import plotly.graph_objects as go
 from parallel_core.comparison.cells import Cell, Comparison, Measured
 from parallel_core.comparison.interval import Interval, median_interval
 from parallel_core.comparison.summary import believed
+from parallel_core.drawing.colours import COLOURS
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.result import Result
 
 __all__ = [
-    "COLOURS",
     "cost_model",
     "dispatch",
     "drawable",
@@ -30,8 +30,6 @@ __all__ = [
     "training_data",
 ]
 
-# Okabe and Ito's colours, which remain apart for colour-blind readers, on white and on black.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 ROW, FRAME = 22, 110
 """Pixels: of a bar, and of what surrounds the bars."""
 

@@ -16,7 +16,7 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.summary import Row, rows
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.report import charts
-from parallel_core.report.bandwidth_chart import bandwidths
+from parallel_core.report.curves_chart import curves
 from parallel_core.report.verbs import verbs
 from parallel_core.wording import with_bounds
 
@@ -70,17 +70,18 @@ def render(comparison: Comparison) -> str:
 def section(comparison: Comparison, experiment: str) -> dict[str, Any]:
     """Return what the page shows of one experiment."""
     found = rows(comparison, experiment)
-    by_size = bandwidths(comparison, experiment)
-    # Dozens of bars, one for each size and algorithm, would show less than their curves.
-    times = None if by_size else charts.times(comparison, experiment)
+    swept = curves(comparison, experiment)
+    described = EXPERIMENTS[experiment]
+    enough = swept is not None and described.curves is not None and described.curves.in_place_of_times
+    times = None if enough else charts.times(comparison, experiment)
     return {
-        "described": EXPERIMENTS[experiment],
+        "described": described,
         "answers": answers(comparison, experiment),
         "explanations": [(row.measured.cell.side, explanation(row)) for row in found if row.time],
         "against": [(row.measured.cell.side, told) for row in found for told in objections(row)],
         "figure": chart(charts.figures(comparison, experiment), f"figure-{experiment}"),
         "times": chart(times, f"times-{experiment}"),
-        "bandwidths": chart(by_size, f"bandwidths-{experiment}"),
+        "curves": chart(swept, f"curves-{experiment}"),
         "parameters": next((dict(row.measured.valid[0].parameters) for row in found if row.time), {}),
     }
 

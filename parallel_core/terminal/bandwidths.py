@@ -4,8 +4,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from parallel_core.bandwidth import by_algorithm
 from parallel_core.byte_sizes import write_size
+from parallel_core.curves import labelled
 from parallel_core.result import Result
 from parallel_core.wording import figure
 
@@ -17,8 +17,8 @@ def bandwidths(result: Result) -> Table:
 
     The fastest algorithm of each size is in bold.
     """
-    speeds = by_algorithm(result.series, "algbw_gb_per_s")
-    shares = by_algorithm(result.series, "share_of_copy_bound")
+    speeds = labelled(result.series, "algbw_gb_per_s")
+    shares = labelled(result.series, "share_of_copy_bound")
     made = Table(
         title="GB/s of each device's vector, and the share of the plain copies' speed",
         title_justify="left",

@@ -1,15 +1,19 @@
 """What a person sees of a result: its timings, its figures and what they mean."""
 
-from humanize import metric, naturalsize
+from collections.abc import Iterator
+
+from humanize import metric
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.result import Result
 from parallel_core.terminal.bandwidths import bandwidths
-from parallel_core.wording import figure
+from parallel_core.terminal.curves import curves_table
+from parallel_core.wording import quantity
 
-__all__ = ["quantity", "show"]
+__all__ = ["show"]
 
 
 def show(result: Result, console: Console) -> None:
@@ -25,14 +29,24 @@ def show(result: Result, console: Console) -> None:
         ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None), style="dim"
     )
     caption = None if result.data is None else f"data: {result.data}"
-    # Dozens of times, one for each size and algorithm, are read as what they are of: bandwidths.
-    console.print(bandwidths(result) if "bytes" in result.series else timings(result, caption))
-    console.print(numbers(result, caption))
+    for table in tables(result, caption):
+        console.print(table)
     console.print(escape(result.explanation), style="bold")
     for note in result.notes:
         console.print(f"· {escape(note)}")
     for problem in result.problems:
         console.print(f"INVALID: {escape(problem)}", style="bold red")
+
+
+def tables(result: Result, caption: str | None) -> Iterator[Table]:
+    """Make the tables of a result: its curves, its cases, its metrics and checks."""
+    curves = EXPERIMENTS[result.experiment].curves
+    swept = curves is not None and curves.over in result.series
+    if curves is not None and swept:
+        yield bandwidths(result) if curves.quantity == "algbw_gb_per_s" else curves_table(result, curves)
+    if curves is None or not swept or not curves.in_place_of_times:
+        yield timings(result, caption)
+    yield numbers(result, caption)
 
 
 def timings(result: Result, caption: str | None) -> Table:
@@ -57,12 +71,3 @@ def numbers(result: Result, caption: str | None) -> Table:
     for name, value in result.checks.items():
         table.add_row(f"{name} (check)", f"{value:.1e}")
     return table
-
-
-def quantity(name: str, value: float) -> str:
-    """Write a metric in the unit that its name tells."""
-    if name.endswith("_seconds") or name.startswith("seconds_"):
-        return metric(value, "s")
-    if "bytes" in name:
-        return naturalsize(value)
-    return figure(value)

@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
+from parallel_core import RequestError, explain
 from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.explanation import HEADINGS, explanation
@@ -36,3 +37,13 @@ def test_a_paragraph_without_a_heading_belongs_to_the_part_above(monkeypatch: py
     parts = "\n\n".join(f"{heading}: of {heading}." for heading in HEADINGS)
     monkeypatch.setattr("parallel_core.experiments.overlap.__doc__", f"Overlap?\n\n{parts}\n\nAnd: more\nof it.")
     assert dict(explanation(EXPERIMENTS["overlap"]).parts)["Read"] == ("of Read.", "And: more of it.")
+
+
+def test_a_notebook_asks_by_name_and_gets_paragraphs() -> None:
+    markdown = explain("overlap")._repr_markdown_()
+    assert markdown.startswith("**Overlap: can results travel")
+    assert [line for line in markdown.split("\n\n") if line.startswith("**")][1:] == [
+        f"**{heading}.** {texts[0]}" for heading, texts in explain("overlap").parts
+    ]
+    with pytest.raises(RequestError, match=r"unknown experiment 'overlaps' \(known: async, "):
+        explain("overlaps")

@@ -111,7 +111,7 @@ def test_the_page_loads_and_answers_clicks_without_errors(browser: "Browser", re
     assert "torch was faster in parallel" in visit.page.locator("#answer").inner_text()
     # Two charts an experiment, and dispatch, cost model, learning curves.
     assert visit.page.locator(".js-plotly-plot").count() == 2 * 5 + 3
-    panels = visit.page.locator("#chart-bandwidths-allreduce")
+    panels = visit.page.locator("#chart-curves-allreduce")
     assert panels.locator(".annotation-text").all_text_contents() == list(TIMES)
     assert panels.locator(".legendtext").all_text_contents() == ["plain copy", "star", "native"]
     assert visit.page.locator("#chart-times-allreduce").count() == 0

@@ -1,0 +1,59 @@
+"""Pictures of one result, drawn by matplotlib: for `--plot`, and for notebooks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from parallel_core.errors import RequestError
+from parallel_core.experiments.catalogue import EXPERIMENTS
+from parallel_core.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FORMATS", "can_draw", "check_drawing", "draw", "picture"]
+
+FORMATS = ("png", "svg", "pdf")
+
+
+def can_draw() -> bool:
+    """Tell whether matplotlib is installed."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def check_drawing(path: Path) -> None:
+    """Raise RequestError where a picture cannot be drawn: matplotlib is missing, or the file's format is unknown."""
+    if path.suffix.removeprefix(".").lower() not in FORMATS:
+        raise RequestError(f"{path} names no kind of picture: end it in {', '.join(f'.{one}' for one in FORMATS)}")
+    if not can_draw():
+        raise RequestError("a picture needs matplotlib: pip install 'parallel-core[plot]'")
+
+
+def picture(result: Result) -> "Figure":
+    """Draw a result: its learning curve, the curves of its sweep, or the times of its cases."""
+    from parallel_core.drawing.cases import cases
+    from parallel_core.drawing.learning_curve import learning_curve
+    from parallel_core.drawing.sweep import sweep
+
+    curves = EXPERIMENTS[result.experiment].curves
+    if "loss" in result.series:
+        drawn = learning_curve(result)
+    elif curves is not None and curves.over in result.series:
+        drawn = sweep(result, curves)
+    else:
+        drawn = cases(result)
+    backend = result.backend
+    drawn.suptitle(
+        f"{result.experiment} on {backend['name']} {backend['version']}, {backend['engine']} engine, "
+        f"{', '.join(backend['devices'])}" + (f"\n{result.data}" if result.data else ""),
+        fontsize="medium",
+    )
+    return drawn
+
+
+def draw(result: Result, stream: BinaryIO, kind: str) -> None:
+    """Draw a result into a binary stream, as one of FORMATS."""
+    picture(result).savefig(stream, format=kind, dpi=110)

@@ -1,0 +1,45 @@
+"""How a result shows itself in a notebook: tables in HTML, the verdict, and a picture."""
+
+from io import BytesIO
+
+from humanize import metric
+from jinja2 import Environment, PackageLoader
+
+from parallel_core.byte_sizes import write_size
+from parallel_core.curves import labelled
+from parallel_core.drawing import can_draw, draw
+from parallel_core.experiments.catalogue import EXPERIMENTS
+from parallel_core.result import Result
+from parallel_core.wording import figure, quantity
+
+__all__ = ["as_html", "as_png"]
+
+
+def as_html(result: Result) -> str:
+    """Return a result's tables and sentences as HTML."""
+    environment = Environment(loader=PackageLoader("parallel_core", "."), autoescape=True, trim_blocks=True)
+    environment.filters |= {"seconds": lambda value: metric(value, "s"), "figure": figure}
+    curves = EXPERIMENTS[result.experiment].curves
+    swept = curves if curves is not None and curves.over in result.series else None
+    return environment.get_template("notebook.html.jinja").render(
+        result=result,
+        curves=swept,
+        labelled=labelled(result.series, swept.quantity) if swept else {},
+        points=[point(value, swept.over) for value in result.series[swept.over]] if swept else (),
+        with_times=swept is None or not swept.in_place_of_times,
+        quantity=quantity,
+    )
+
+
+def point(value: float, over: str) -> str:
+    """Write a point of a sweep."""
+    return write_size(int(value)) if over == "bytes" else figure(value)
+
+
+def as_png(result: Result) -> bytes | None:
+    """Return a result's picture; None where matplotlib is not installed."""
+    if not can_draw():
+        return None
+    stream = BytesIO()
+    draw(result, stream, "png")
+    return stream.getvalue()
