@@ -8,7 +8,16 @@
 
 from parallel_core.dataset import Dataset, load_fashion_mnist
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.experiments import run_allreduce, run_async, run_data_parallel, run_overlap, run_parallel
+from parallel_core.experiments import (
+    run_allreduce,
+    run_async,
+    run_barriers,
+    run_cost_model,
+    run_data_parallel,
+    run_eager_cpu,
+    run_overlap,
+    run_parallel,
+)
 from parallel_core.explanation import explain
 from parallel_core.measurement import Benchmark
 from parallel_core.result import Case, Result
@@ -26,7 +35,10 @@ __all__ = [
     "load_fashion_mnist",
     "run_allreduce",
     "run_async",
+    "run_barriers",
+    "run_cost_model",
     "run_data_parallel",
+    "run_eager_cpu",
     "run_overlap",
     "run_parallel",
 ]
