@@ -1,4 +1,4 @@
-"""Cost model: how large must an operation be for computing it, and not issuing it, to decide how long many take?
+"""Cost model: how large must an operation be for computing it, and not issuing it, to set the pace?
 
 Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1: where issuing an increment takes t1, computing it
 t2 and reporting the result t3, ten thousand that are waited for once take t1 + 10 000 · t2 + t3. Why must
@@ -21,7 +21,8 @@ where the measured time leaves its floor, by a quarter.
 Read: A `smallest_t2_over_t1` below 1 is Python as the slower side: the assumption fails for tiny operations. Above 1
 it holds at every size, because handing over a tiny operation already costs the device more than issuing it costs
 Python. The longer of t1 and t2 says too little where the two sides hinder each other, over an interpreter lock or a
-core that they share. Python issues behind products and not beside increments when t1 is measured.
+core that they share, and too much where issuing into the deep queue behind the products costs more than into a short
+one. The two notes on the floor and on the predictions say by how much.
 """
 
 from collections.abc import Mapping, Sequence
