@@ -129,7 +129,7 @@ def test_the_floor_is_held_against_the_crossing() -> None:
     early = [point(2, 4.0, 1.0, 4.0), point(8, 4.0, 2.0, 10.0), point(32, 4.0, 8.0, 20.0)]
     assert "by the fit t2 = t1 at 16, so it leaves 5.7 × below the crossing." in about_floor(early)
     late = [point(2, 4.0, 1.0, 4.0), point(8, 4.0, 8.0, 4.0), point(32, 4.0, 32.0, 16.0)]
-    assert "from 10 elements on; by the fit t2 = t1 at 5, so it leaves 1.9 × above the crossing." in about_floor(late)
+    assert "from 10 elements on; by the fit t2 = t1 at 5, so it leaves 2.0 × above the crossing." in about_floor(late)
     assert "do not cross in this range" in about_floor([point(2, 1.0, 2.0), point(8, 1.0, 8.0)])
     assert "does not leave its floor of 1.00 s for good up to 8 elements" in about_floor(
         [point(2, 1.0, 0.5), point(8, 1.0, 0.5)]
