@@ -1,6 +1,7 @@
 """Barriers: the curves are those of the cases, the slopes are right, and the sentences follow from them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from backends import Backend
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.barriers import added, depths
 from parallel_core.experiments.barriers.answers import Added, about_deepest, explain
+from parallel_core.measurement import Timing
 from parallel_core.result import Case
 
 PLACES = ("on the same device", "on another device")
@@ -27,6 +29,37 @@ def test_each_wait_has_a_curve_for_each_place(backend: Backend) -> None:
             expected = tuple(medians[f"{wait}, {count} behind {place}"] for count in (0, 1, 2, 3))
             assert result.series[f"seconds {wait}, {place}"] == expected
     assert {"added_wait_fraction", "other_device_added_wait_fraction"} < set(result.metrics)
+
+
+def test_each_case_waits_as_its_name_says(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    class Recorded:
+        def __getattr__(self, name: str) -> Any:
+            verb = getattr(backend, name)
+            if name not in ("launch", "wait", "waitall"):
+                return verb
+
+            def recorded(*args: Any) -> Any:
+                calls.append(name)
+                return verb(*args)
+
+            return recorded
+
+    def once(timings: Mapping[str, Callable[[], Timing]], _: int) -> tuple[Case, ...]:
+        for name, take in timings.items():
+            calls.clear()
+            take()
+            found[name] = tuple(calls)
+        return tuple(Case(name, (1.0 + index,), (0.5,)) for index, name in enumerate(timings))
+
+    found: dict[str, tuple[str, ...]] = {}
+    monkeypatch.setattr("parallel_core.experiments.barriers.interleave", once)
+    parallel_core.run_barriers(Recorded(), size=8, deepest=2, rounds=1)  # type: ignore[arg-type]
+    for name, verbs in found.items():
+        behind = int(name.split(", ")[1].split()[0])
+        wait = name.split(", ")[0]
+        assert verbs == ("waitall", *("launch",) * (1 + behind), wait, "waitall"), name
 
 
 def test_a_single_device_has_one_place(load: Callable[[int], Backend]) -> None:
