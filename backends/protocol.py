@@ -32,11 +32,17 @@ class Ops(Protocol):
     def add(self, a: Array, b: Array | float) -> Array:
         """Add with broadcasting."""
 
-    def relu(self, x: Array) -> Array:
-        """Clip at zero from below."""
+    def multiply(self, a: Array, b: Array | float) -> Array:
+        """Multiply element by element with broadcasting."""
 
-    def total(self, x: Array) -> Array:
-        """Sum all elements to an array of no dimensions."""
+    def power(self, x: Array, exponent: float) -> Array:
+        """Raise each element to a power; where the exponent is not whole, elements must be positive."""
+
+    def relu(self, x: Array) -> Array:
+        """Clip at zero from below; the derivative at zero is zero."""
+
+    def total(self, x: Array, axis: int | None = None) -> Array:
+        """Sum all elements to an array of no dimensions, or those along one axis, which is dropped."""
 
     def flatten(self, x: Array) -> Array:
         """Reshape (n, …) to (n, product of the rest)."""

@@ -14,7 +14,9 @@ from parallel_core.experiments import (
     run_barriers,
     run_cost_model,
     run_data_parallel,
+    run_dependencies,
     run_eager_cpu,
+    run_graph,
     run_overlap,
     run_parallel,
 )
@@ -38,7 +40,9 @@ __all__ = [
     "run_barriers",
     "run_cost_model",
     "run_data_parallel",
+    "run_dependencies",
     "run_eager_cpu",
+    "run_graph",
     "run_overlap",
     "run_parallel",
 ]

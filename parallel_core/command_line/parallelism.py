@@ -6,9 +6,10 @@ from backends import Backend
 from parallel_core import experiments
 from parallel_core.command_line import options
 from parallel_core.command_line.experiment import experiment
+from parallel_core.experiments.graph import Of
 from parallel_core.result import Result
 
-__all__ = ["run_overlap", "run_parallel"]
+__all__ = ["run_dependencies", "run_graph", "run_overlap", "run_parallel"]
 
 
 @experiment("parallel")
@@ -26,3 +27,24 @@ def run_parallel(backend: Backend, size: int | None, rounds: int) -> Result:
 @options.rounds
 def run_overlap(backend: Backend, size: int | None, copies: int | None, rounds: int) -> Result:
     return experiments.run_overlap(backend, size, copies, rounds)
+
+
+@experiment("dependencies")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen.")
+@options.rounds
+def run_dependencies(backend: Backend, size: int | None, rounds: int) -> Result:
+    return experiments.run_dependencies(backend, size, rounds)
+
+
+@experiment("graph")
+@click.option(
+    "--of",
+    type=click.Choice(("mlp", "xy")),
+    default="mlp",
+    show_default=True,
+    help="A two-layer MLP's training step, or z = x · y + 2.",
+)
+@click.option("--batch", type=options.POSITIVE, default=1024, show_default=True, help="Images in the MLP's step.")
+@options.rounds
+def run_graph(backend: Backend, of: Of, batch: int, rounds: int) -> Result:
+    return experiments.run_graph(backend, of, batch, rounds)

@@ -21,6 +21,8 @@ RUNS: dict[str, Callable[[Backend], Result]] = {
     "cost-model": lambda backend: parallel_core.run_cost_model(backend, largest=40, rounds=2),
     "eager-cpu": lambda backend: parallel_core.run_eager_cpu(backend, size=40, against="none", rounds=2),
     "parallel": lambda backend: parallel_core.run_parallel(backend, size=64, rounds=2),
+    "dependencies": lambda backend: parallel_core.run_dependencies(backend, size=8, rounds=2),
+    "graph": lambda backend: parallel_core.run_graph(backend, batch=20, rounds=2),
     "overlap": lambda backend: parallel_core.run_overlap(backend, size=64, copies=2, rounds=2),
     "allreduce": lambda backend: parallel_core.run_allreduce(backend, sizes=(40, 4096), rounds=2),
     "data-parallel": lambda backend: parallel_core.run_data_parallel(backend, MADE_UP, Settings(2, 64)),
