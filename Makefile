@@ -6,7 +6,7 @@ READY := .venv/ready
 EXTRAS := mxnet,torch,plot,test,dev
 SAY := printf 'parallel-core: %s\n'
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test bench docs lint clean
 
 demo: $(READY)
 	$(BIN)/parallel-core compare --quick
@@ -19,6 +19,10 @@ test: $(READY)
 # All benchmarks, one after the other, and which targets they met: at most 15 minutes on two cores.
 bench: $(READY)
 	$(BIN)/python -m benchmarks.run_all
+
+# The notebooks, run from top to bottom and stored with what they showed.
+docs: $(READY)
+	$(BIN)/jupyter execute --inplace docs/*.ipynb
 
 lint: $(READY)
 	$(BIN)/ruff check .

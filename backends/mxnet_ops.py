@@ -24,12 +24,20 @@ def add(a: Array, b: Array | float) -> Array:
     return a + b
 
 
+def multiply(a: Array, b: Array | float) -> Array:
+    return a * b
+
+
+def power(x: Array, exponent: float) -> Array:
+    return x**exponent
+
+
 def relu(x: Array) -> Array:
     return npx.relu(x)
 
 
-def total(x: Array) -> Array:
-    return x.sum()
+def total(x: Array, axis: int | None = None) -> Array:
+    return x.sum(axis=axis)
 
 
 def flatten(x: Array) -> Array:

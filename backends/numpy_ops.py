@@ -27,13 +27,23 @@ def add(a: Array, b: Array | float) -> tuple[Array, Vjp, Vjp]:
 
 
 @differentiable
+def multiply(a: Array, b: Array | float) -> tuple[Array, Vjp, Vjp]:
+    return a * b, lambda g: _sum_to(g * b, np.shape(a)), lambda g: _sum_to(g * a, np.shape(b))
+
+
+@differentiable
+def power(x: Array, exponent: float) -> tuple[Array, Vjp]:
+    return x**exponent, lambda g: g * exponent * x ** (exponent - 1)
+
+
+@differentiable
 def relu(x: Array) -> tuple[Array, Vjp]:
     return np.maximum(x, 0), lambda g: g * (x > 0)
 
 
 @differentiable
-def total(x: Array) -> tuple[Array, Vjp]:
-    return np.sum(x), lambda g: np.broadcast_to(g, x.shape)
+def total(x: Array, axis: int | None = None) -> tuple[Array, Vjp]:
+    return np.sum(x, axis), lambda g: np.broadcast_to(g if axis is None else np.expand_dims(g, axis), x.shape)
 
 
 @differentiable

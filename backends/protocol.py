@@ -32,11 +32,17 @@ class Ops(Protocol):
     def add(self, a: Array, b: Array | float) -> Array:
         """Add with broadcasting."""
 
-    def relu(self, x: Array) -> Array:
-        """Clip at zero from below."""
+    def multiply(self, a: Array, b: Array | float) -> Array:
+        """Multiply element by element with broadcasting."""
 
-    def total(self, x: Array) -> Array:
-        """Sum all elements to an array of no dimensions."""
+    def power(self, x: Array, exponent: float) -> Array:
+        """Raise each element to a power; where the exponent is not whole, elements must be positive."""
+
+    def relu(self, x: Array) -> Array:
+        """Clip at zero from below; the derivative at zero is zero."""
+
+    def total(self, x: Array, axis: int | None = None) -> Array:
+        """Sum all elements to an array of no dimensions, or those along one axis, which is dropped."""
 
     def flatten(self, x: Array) -> Array:
         """Reshape (n, …) to (n, product of the rest)."""
@@ -91,6 +97,9 @@ class Backend(Protocol):
     engine: Engine
     devices: tuple[Device, ...]
     threads_per_device: int
+    """Threads within one operator; where several workers serve a device, each has as many."""
+    workers_per_device: int
+    """Workers that serve a device's queue of computations: with 2, two independent ones run at the same time."""
     cores: Sequence[set[int]]
     """The cores that each device's work keeps to; empty for GPUs, and where the system does not tell."""
     scheduler: str

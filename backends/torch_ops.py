@@ -21,12 +21,20 @@ def add(a: Tensor, b: Tensor | float) -> Tensor:
     return a + b
 
 
+def multiply(a: Tensor, b: Tensor | float) -> Tensor:
+    return a * b
+
+
+def power(x: Tensor, exponent: float) -> Tensor:
+    return x.pow(exponent)
+
+
 def relu(x: Tensor) -> Tensor:
     return functional.relu(x)
 
 
-def total(x: Tensor) -> Tensor:
-    return x.sum()
+def total(x: Tensor, axis: int | None = None) -> Tensor:
+    return x.sum(dim=axis)
 
 
 def flatten(x: Tensor) -> Tensor:

@@ -3,11 +3,12 @@
 import math
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from backends import Backend
 from parallel_core.machine import describe_machine
+from parallel_core.task_graph import Task
 
 __all__ = ["MACHINE_KEYS", "Case", "Result", "describe_backend"]
 
@@ -107,6 +108,8 @@ class Result:
     """Where the training data came from; it begins with `synthetic` where they are made up."""
     series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Values over steps or epochs: losses, accuracies."""
+    tasks: tuple[Task, ...] = ()
+    """The operations that were recorded, where the experiment is about their graph."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
 
     def _ipython_display_(self) -> None:
@@ -131,6 +134,7 @@ class Result:
                 "metrics": dict(self.metrics),
                 "checks": dict(self.checks),
                 "series": {name: list(values) for name, values in self.series.items()},
+                "tasks": [asdict(task) for task in self.tasks],
                 "data": self.data,
                 "explanation": self.explanation,
                 "notes": list(self.notes),
@@ -167,6 +171,7 @@ class Result:
             problems=tuple(read["problems"]),
             data=read["data"],
             series={name: _floats(values) for name, values in read["series"].items()},
+            tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
             environment=dict(read["environment"]),
         )
 
@@ -179,6 +184,7 @@ def describe_backend(backend: Backend) -> dict[str, Any]:
         "engine": backend.engine,
         "devices": [str(device) for device in backend.devices],
         "threads_per_device": backend.threads_per_device,
+        "workers_per_device": backend.workers_per_device,
         "cores": [sorted(cores) for cores in backend.cores],
         "scheduler": backend.scheduler,
         "settings": dict(backend.settings),

@@ -17,7 +17,15 @@ from parallel_core.result import Result
 from parallel_core.terminal.training_progress import training_progress
 from parallel_core.training import Settings
 
-__all__ = ["run_allreduce", "run_batch_scaling", "run_building_blocks", "run_data_parallel", "run_learning_rates"]
+__all__ = [
+    "run_allreduce",
+    "run_batch_norm",
+    "run_batch_scaling",
+    "run_building_blocks",
+    "run_data_parallel",
+    "run_learning_rates",
+    "run_partitioning",
+]
 
 data_dir = click.option(
     "--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are."
@@ -152,3 +160,20 @@ def run_learning_rates(
     images = min(len(data.train_labels), batch_size * limit)
     with training_progress(Console(stderr=True, highlight=False), trainings * epochs, images) as progress:
         return experiments.run_learning_rates(backend, data, rates, settings, initial_scale, rounds, progress.on_batch)
+
+
+@experiment("partitioning")
+@click.option("--narrow", type=options.POSITIVE, default=1, show_default=True, help="Width of the first network.")
+@click.option("--wide", type=options.POSITIVE, default=4, show_default=True, help="Width up to which it is doubled.")
+@click.option("--batch", type=options.POSITIVE, default=64, show_default=True, help="Images, over all devices.")
+@click.option("--micro-batches", type=options.POSITIVE, default=4, show_default=True, help="Pieces of a batch.")
+@options.rounds
+def run_partitioning(backend: Backend, narrow: int, wide: int, batch: int, micro_batches: int, rounds: int) -> Result:
+    return experiments.run_partitioning(backend, narrow, wide, batch, micro_batches, rounds)
+
+
+@experiment("batch-norm")
+@click.option("--rows", type=options.POSITIVE, default=256, show_default=True, help="Most rows per device.")
+@options.rounds
+def run_batch_norm(backend: Backend, rows: int, rounds: int) -> Result:
+    return experiments.run_batch_norm(backend, rows, rounds)

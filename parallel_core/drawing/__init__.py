@@ -33,11 +33,16 @@ def check_drawing(path: Path) -> None:
 
 
 def picture(result: Result) -> "Figure":
-    """Draw a result: its learning curve, the curves of its sweep, or the times of its cases."""
+    """Draw a result: its graph, its learning curve, the curves of its sweep, or the times of its cases."""
     from parallel_core.drawing.cases import cases
     from parallel_core.drawing.learning_curve import learning_curve
     from parallel_core.drawing.sweep import sweep
+    from parallel_core.drawing.task_graph import task_graph
 
+    backend = result.backend
+    side = f"{backend['name']} {backend['version']}, {backend['engine']} engine"
+    if result.tasks:
+        return task_graph(result.tasks, f"{result.parameters['of']}, recorded on {side}")
     curves = EXPERIMENTS[result.experiment].curves
     if "loss" in result.series:
         drawn = learning_curve(result)
@@ -45,15 +50,16 @@ def picture(result: Result) -> "Figure":
         drawn = sweep(result, curves)
     else:
         drawn = cases(result)
-    backend = result.backend
-    drawn.suptitle(
-        f"{result.experiment} on {backend['name']} {backend['version']}, {backend['engine']} engine, "
-        f"{', '.join(backend['devices'])}" + (f"\n{result.data}" if result.data else ""),
-        fontsize="medium",
-    )
+    titles = (f"{result.experiment} on {side}, {', '.join(backend['devices'])}", result.data)
+    drawn.suptitle("\n".join(filter(None, titles)), fontsize="medium")
     return drawn
 
 
 def draw(result: Result, stream: BinaryIO, kind: str) -> None:
-    """Draw a result into a binary stream, as one of FORMATS."""
-    picture(result).savefig(stream, format=kind, dpi=110)
+    """Draw a result into a binary stream, as one of FORMATS; in SVG, text stays text."""
+    from matplotlib import rc_context
+
+    # Without a salt of its own, matplotlib would give the same picture other names each time.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "parallel-core"}):
+        drawn = picture(result)
+        drawn.savefig(stream, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)

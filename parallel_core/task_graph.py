@@ -1,0 +1,117 @@
+"""Tasks and what each must wait for: how fast any schedule of them could be.
+
+Two bounds hold for every schedule. A chain of tasks that need each other takes as long as all of it (the critical
+path), and n devices cannot do more than n devices' work at once (work / n). Graham 1969 (Bounds on Multiprocessing
+Timing Anomalies) shows that a schedule that leaves no device idle without need takes at most the sum of the two.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+__all__ = [
+    "Kind",
+    "Task",
+    "critical_path",
+    "critical_path_seconds",
+    "crossings",
+    "levels",
+    "lower_bound",
+    "without_implied",
+    "without_loads",
+    "work_by_device",
+    "work_seconds",
+]
+
+Kind = Literal["compute", "copy", "allreduce", "load"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One operation: where it runs and what it waits for.
+
+    `after` are the positions of tasks that stand earlier in the same sequence. `seconds` is its duration alone, 0 where
+    nobody measured it. `bytes` is what it moves between devices.
+    """
+
+    name: str
+    device: str
+    kind: Kind
+    after: tuple[int, ...] = ()
+    seconds: float = 0.0
+    bytes: int = 0
+
+
+def critical_path(tasks: Sequence[Task]) -> tuple[int, ...]:
+    """Return the positions of the chain of dependent tasks that takes longest; of equals, one with the most tasks."""
+    longest: list[tuple[float, int]] = []
+    before: list[int | None] = []
+    for task in tasks:
+        last = max(task.after, key=longest.__getitem__, default=None)
+        seconds, count = (0.0, 0) if last is None else longest[last]
+        longest.append((seconds + task.seconds, count + 1))
+        before.append(last)
+    path = []
+    place = max(range(len(tasks)), key=longest.__getitem__, default=None)
+    while place is not None:
+        path.append(place)
+        place = before[place]
+    return tuple(reversed(path))
+
+
+def critical_path_seconds(tasks: Sequence[Task]) -> float:
+    """Return the duration of the critical path: the least with any number of devices."""
+    return sum(tasks[place].seconds for place in critical_path(tasks))
+
+
+def work_seconds(tasks: Sequence[Task]) -> float:
+    """Return the duration of all tasks one after the other: the least with one device."""
+    return sum(task.seconds for task in tasks)
+
+
+def work_by_device(tasks: Sequence[Task]) -> dict[str, float]:
+    """Return each device's work in seconds: none can be done sooner where tasks stay where they were placed."""
+    work: dict[str, float] = {}
+    for task in tasks:
+        work[task.device] = work.get(task.device, 0.0) + task.seconds
+    return work
+
+
+def lower_bound(tasks: Sequence[Task], devices: int) -> float:
+    """Return the seconds that no schedule on so many devices can beat: critical path or work / devices."""
+    return max(critical_path_seconds(tasks), work_seconds(tasks) / devices)
+
+
+def crossings(tasks: Sequence[Task]) -> int:
+    """Count the dependencies between tasks of different devices: there one device waits for another."""
+    return sum(tasks[earlier].device != task.device for task in tasks for earlier in task.after)
+
+
+def levels(tasks: Sequence[Task]) -> tuple[int, ...]:
+    """Return how many tasks must be done before each, counted along the longest chain."""
+    depths: list[int] = []
+    for task in tasks:
+        depths.append(max((depths[earlier] + 1 for earlier in task.after), default=0))
+    return tuple(depths)
+
+
+def without_loads(tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """Leave out what only brings inputs to the devices; the others keep their order and are renumbered."""
+    kept = [place for place, task in enumerate(tasks) if task.kind != "load"]
+    number = {place: count for count, place in enumerate(kept)}
+
+    def renumbered(task: Task) -> Iterator[int]:
+        return (number[earlier] for earlier in task.after if earlier in number)
+
+    return tuple(replace(tasks[place], after=tuple(renumbered(tasks[place]))) for place in kept)
+
+
+def without_implied(tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """Leave out every dependency that follows from others: what must be done before each task stays the same."""
+    before: list[set[int]] = []
+    reduced = []
+    for task in tasks:
+        implied = set().union(*(before[earlier] for earlier in task.after))
+        before.append(implied | set(task.after))
+        reduced.append(replace(task, after=tuple(earlier for earlier in task.after if earlier not in implied)))
+    return tuple(reduced)

@@ -1,0 +1,75 @@
+"""The chapters' notebooks: stored with their outputs, and run again on either framework, cell by cell."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from parallel_core.experiments import EXPERIMENTS
+
+FOLDER = Path(__file__).parent.parent / "docs"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+PATIENCE = 300
+"""Seconds that a cell may take."""
+STORED = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def read(path: Path) -> NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def code(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def kinds(cell: NotebookNode) -> set[str]:
+    return {kind for output in cell.outputs for kind in output.get("data", {})}
+
+
+def check_outputs(notebook: NotebookNode) -> None:
+    for cell in code(notebook):
+        assert not [output for output in cell.outputs if output.output_type == "error"]
+        if "parallel_core.run_" in cell.source:
+            assert {"text/html", "image/png"} <= kinds(cell), cell.source
+        elif "parallel_core.explain(" in cell.source:
+            assert "text/markdown" in kinds(cell), cell.source
+
+
+def test_there_is_one_for_each_chapter() -> None:
+    chapters = dict.fromkeys(experiment.chapter for experiment in EXPERIMENTS.values())
+    titles = {read(path).cells[0].source.splitlines()[0].removeprefix("# ").lower() for path in NOTEBOOKS}
+    assert titles == {chapter.lower() for chapter in chapters}
+
+
+def test_every_experiment_stands_in_one() -> None:
+    sources = "".join(cell.source for path in NOTEBOOKS for cell in code(read(path)))
+    missing = [name for name in EXPERIMENTS if f"run_{name.replace('-', '_')}(backend" not in sources]
+    assert not missing
+
+
+@STORED
+def test_the_stored_outputs_are_of_one_run_from_top_to_bottom(path: Path) -> None:
+    notebook = read(path)
+    assert [cell.execution_count for cell in code(notebook)] == list(range(1, len(code(notebook)) + 1))
+    check_outputs(notebook)
+    assert "INVALID" not in path.read_text()
+
+
+@STORED
+@pytest.mark.parametrize("framework", ["mxnet", "torch"])
+def test_it_runs_again_on_either_framework(
+    path: Path, framework: str, require: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require(framework)
+    monkeypatch.setitem(os.environ, "PARALLEL_CORE_BACKEND", framework)
+    notebook = read(path)
+    for cell in code(notebook):
+        cell.outputs = []
+    NotebookClient(notebook, timeout=PATIENCE, kernel_name="python3").execute()
+    check_outputs(notebook)
+    (loaded,) = code(notebook)[0].outputs
+    assert loaded.text.startswith(f"{framework} ")
