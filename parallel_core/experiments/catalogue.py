@@ -246,6 +246,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                     y_title="images a second",
                     log_x=False,
                     dotted=("k times one device",),
+                    in_place_of_times=False,
                     caption="Images a second with the batch of one device, and with as many times that as there are "
                     "devices. The dotted curve is what one device does, times their number.",
                 ),
@@ -264,6 +265,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                     quantity="test_accuracy",
                     x_title="learning rate",
                     y_title="test accuracy",
+                    in_place_of_times=False,
                     caption="Accuracy after short training on the same images. With the fixed batch the number of "
                     "devices should change nothing; with the scaled one there are fewer, larger steps.",
                 ),

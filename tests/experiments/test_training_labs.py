@@ -15,12 +15,12 @@ import parallel_core
 from backends import Array, Backend, Device
 from parallel_core import MeasurementError, RequestError, Result, Settings
 from parallel_core.command_line import cli
-from parallel_core.dataset import synthetic
+from parallel_core.dataset import Dataset, synthetic
 from parallel_core.experiments.batch_scaling import answers as about_scaling
 from parallel_core.experiments.building_blocks import explain as about_blocks
 from parallel_core.experiments.first_losses import enlarged_start, first_losses, numpy_losses
 from parallel_core.experiments.learning_rates import answers as about_rates
-from parallel_core.experiments.learning_rates.trainings import with_batch
+from parallel_core.experiments.learning_rates.trainings import Trained, train_once, with_batch
 from parallel_core.experiments.scaled_batches import FIXED, SCALED, case_name, device_counts, plans
 from parallel_core.result import Case
 
@@ -113,14 +113,19 @@ def test_learning_rates_have_a_curve_for_each_kind_of_batch(backend: Backend) ->
     assert len(result.notes) == 3
 
 
-def test_learning_rates_take_another_seed_each_round(backend: Backend) -> None:
-    small = Settings(1, 4, limit=3)
-    first, second = (learning_rates(backend, settings=replace(small, seed=seed)) for seed in (0, 1))
-    both = learning_rates(backend, settings=small, rounds=2)
-    for name in list(both.series)[1:]:
-        apart = zip(first.series[name], second.series[name], strict=True)
-        assert both.series[name] == pytest.approx([sum(pair) / 2 for pair in apart], abs=0.03)
-    assert len(both.cases[0].seconds) == 2 * len(first.cases[0].seconds)
+def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train_and_say_what(backend: Backend, devices: int, data: Dataset, settings: Settings, *rest: Any) -> Trained:
+        trained = train_once(backend, devices, data, settings, *rest)
+        return replace(trained, accuracy=settings.learning_rate + settings.seed / 100 + settings.batch_size / 1000)
+
+    monkeypatch.setattr("parallel_core.experiments.learning_rates.train_once", train_and_say_what)
+    result = learning_rates(backend, settings=Settings(1, 4, limit=3, seed=5), rounds=2)
+    for name, batch in (("1 device", 4), ("3 devices, fixed batch", 4), ("3 devices, scaled batch", 12)):
+        expected = [rate + 0.055 + batch / 1000 for rate in (0.1, 0.2)]
+        assert result.series[f"test_accuracy {name}"] == pytest.approx(expected)
+    assert [len(case.seconds) for case in result.cases] == [4] * 5
 
 
 def test_progress_counts_through_all_trainings(backend: Backend) -> None:
