@@ -338,11 +338,14 @@ def test_the_same_batch_on_more_devices(fixed: float, losses: float, sentence: s
     assert sentence in about_rates.about_fixed(ONE, {2: {**ONE, 0.2: fixed}}, losses, 0.02)
 
 
-def test_noise_is_of_rounds_that_learnt() -> None:
-    rounds = [[0.6, 0.64], [0.5, 0.54], [0.1, 0.7]]
-    assert about_rates.noise_of(rounds, 2000) == pytest.approx(2 * (0.0008) ** 0.5)
-    assert about_rates.noise_of([[0.6], [0.7]], 2000) == pytest.approx(2 * (0.5 / 2000) ** 0.5)
-    assert about_rates.noise_of([[0.6, 0.6]], 2000) == about_rates.LEAST_NOISE
+def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:
+    # The second round is better by 0.04 in the mean of the points, and by 0.02 more or less at each of them.
+    rounds = [[0.6, 0.62], [0.5, 0.56], [0.1, 0.7]]
+    assert about_rates.noise_of(rounds, 2000) == pytest.approx(2 * (2 * 0.0004 / 2) ** 0.5)
+    alike = [[0.6, 0.64], [0.5, 0.54], [0.1, 0.7]]
+    assert about_rates.noise_of(alike, 2000) == about_rates.LEAST_NOISE
+    for too_few in ([[0.6], [0.7]], [[0.6], [0.1]]):
+        assert about_rates.noise_of(too_few, 2000) == pytest.approx(2 * (0.5 / 2000) ** 0.5)
 
 
 @pytest.mark.parametrize(

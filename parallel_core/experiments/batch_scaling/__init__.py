@@ -11,7 +11,7 @@ one device has and with k·b; all of them are timed in turn. The threads of a de
 each are checked against NumPy on one device.
 
 Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all devices; the curves
-of images a second over the number of devices; `scaling_efficiency_…`, the speed of k devices over k times that of one.
+of images a second over the number of devices; `…_scaling_efficiency`, the speed of k devices over k times that of one.
 
 Read: An efficiency of 1 means that every device counts in full. Where devices share cores (`--devices 4` on 2 cores)
 it cannot be reached; on a synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed
@@ -74,7 +74,7 @@ def run(
         metrics={
             "scaled_batch_speedup": timed[FIXED][total].median / timed[SCALED][total].median,
             **{
-                f"{quantity}_{kind.replace(' ', '_')}": series[f"{quantity} {kind}"][-1]
+                f"{kind.replace(' ', '_')}_{quantity}": series[f"{quantity} {kind}"][-1]
                 for quantity in ("images_per_second", "scaling_efficiency", "step_seconds")
                 for kind in timed
             },

@@ -32,7 +32,9 @@ def explain(timed: Timed, batch_size: int) -> str:
         f"{ratio:.2f} × as fast ({1 / scaled.median:,.0f} images/s instead of {1 / fixed.median:,.0f})"
     )
     if not differ(fixed, scaled):
-        return f"{compared}: no difference beyond the noise, so what a step costs besides its images weighs little."
+        return (
+            f"{compared}: no difference beyond the noise, which whatever a step costs besides its images stays below."
+        )
     if ratio > 1:
         share = 1 - 1 / ratio
         return f"{compared}: the larger batch made devices worth more; {share:.0%} of an image's time was saved."

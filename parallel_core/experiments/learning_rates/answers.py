@@ -1,7 +1,7 @@
 """What the numbers of the `learning-rates` experiment mean, in sentences that follow from them."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, variance
+from statistics import fmean
 
 from parallel_core.experiments.scaled_batches import in_words
 from parallel_core.wording import figure, listed
@@ -24,12 +24,19 @@ def best_rate(curve: Curve) -> float:
 def noise_of(accuracies: Sequence[Sequence[float]], images: int) -> float:
     """Return what two mean accuracies must differ by to be told apart; `accuracies` are of each point's rounds.
 
-    Twice the standard error of a difference. The rounds' standard deviation is pooled over the points at which no round
-    guessed; from a single round there is only that of counting so many test images.
+    Twice the standard error of a difference. A round's seed is the same at all points, so what it does to all of them
+    alike is no noise; the variance that is left is of the points at which no round guessed. Where it cannot be found,
+    there is only that of counting so many test images.
     """
-    learnt = [rounds for rounds in accuracies if len(rounds) > 1 and min(rounds) >= CHANCE]
-    per_round = fmean(map(variance, learnt)) if learnt else 0.25 / images
-    return max(LEAST_NOISE, 2 * (2 * per_round / len(accuracies[0])) ** 0.5)
+    count = len(accuracies[0])
+    learnt = [rounds for rounds in accuracies if min(rounds) >= CHANCE]
+    variance = 0.25 / images
+    if count > 1 and len(learnt) > 1:
+        grand = fmean(map(fmean, learnt))
+        of_round = [fmean(column) - grand for column in zip(*learnt, strict=True)]
+        left = [x - fmean(rounds) - shift for rounds in learnt for x, shift in zip(rounds, of_round, strict=True)]
+        variance = sum(x**2 for x in left) / ((len(learnt) - 1) * (count - 1))
+    return max(LEAST_NOISE, 2 * (2 * variance / count) ** 0.5)
 
 
 def explain(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
