@@ -10,7 +10,17 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import HOST, Device, available_cores, choose_devices, core_numbers, core_shares, on_cores
+from backends.device import (
+    HOST,
+    Device,
+    check_workers,
+    choose_devices,
+    core_numbers,
+    core_shares,
+    on_cores,
+    threads_for,
+    workers_in_words,
+)
 from backends.environment import Settings, import_framework
 from backends.errors import ComputationError
 from backends.nested import leaves, map_leaves
@@ -30,13 +40,22 @@ class MXNetBackend:
 
     name = "mxnet"
 
-    def __init__(self, devices: int, device_kind: str, engine: Engine | None, threads_per_device: int | None) -> None:
+    def __init__(
+        self,
+        devices: int,
+        device_kind: str,
+        engine: Engine | None,
+        threads_per_device: int | None,
+        workers_per_device: int = 1,
+    ) -> None:
         self.engine: Engine = engine or "async"
-        self.threads_per_device = threads_per_device or max(1, available_cores() // devices)
+        check_workers(self.name, self.engine, workers_per_device)
+        self.workers_per_device = workers_per_device
+        self.threads_per_device = threads_per_device or threads_for(devices, workers_per_device)
         self.settings: Settings = {
             # Unset, MXNet takes ThreadedEnginePerDevice.
             "MXNET_ENGINE_TYPE": "NaiveEngine" if self.engine == "sync" else None,
-            "MXNET_CPU_WORKER_NTHREADS": "1",
+            "MXNET_CPU_WORKER_NTHREADS": str(workers_per_device),
             # Operators that share one of these pieces of scratch memory wait for each other, whatever their device.
             "MXNET_CPU_TEMP_COPY": "256",
             # In bulk, all of a backward pass is one operator: no gradient would be ready before the last one is.
@@ -49,7 +68,7 @@ class MXNetBackend:
         self._mx, self.ops, self._sharding = mx, mxnet_ops, mxnet_sharding
         self.version: str = mx.__version__
         gpus: int = mx.context.num_gpus()
-        self.devices = choose_devices(self.name, device_kind, devices, gpus)
+        self.devices = choose_devices(self.name, device_kind, devices, gpus, workers_per_device)
         self._cuda = self.devices[0].kind == "gpu"
         self._failure: ComputationError | None = None
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
@@ -57,10 +76,10 @@ class MXNetBackend:
             self._contexts[HOST] = mx.cpu_pinned(0)
         self.cores: Sequence[set[int]] = () if self._cuda else [set(core_numbers())] * devices
         if self.engine == "async" and not self._cuda:
-            self.cores = core_shares(devices, self.threads_per_device)
+            self.cores = core_shares(devices, workers_per_device * self.threads_per_device)
             self._start_workers()
         self.scheduler = (
-            "MXNet's own engine: one queue and one worker per device"
+            f"MXNet's own engine: one queue and {workers_in_words(workers_per_device)} per device"
             if self.engine == "async"
             else "none: MXNet's NaiveEngine runs each operator where it is called"
         )
@@ -127,8 +146,8 @@ class MXNetBackend:
         return map_leaves(lambda leaf: leaf.asnumpy(), x)
 
     def _start_workers(self) -> None:
-        # MXNet starts a context's worker at its first operator, on the cores of the thread that issues it; the worker
-        # of cpu(0), which serves every wait, comes first and is left free.
+        # MXNet starts a context's workers at its first operator, on the cores of the thread that issues it; those of
+        # cpu(0), which serve every wait, come first and are left free.
         self._mx.np.zeros((1,), ctx=self._mx.cpu(0)).wait_to_read()
         for device, cores in zip(self.devices, self.cores, strict=True):
             with on_cores(cores):

@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from backends import numpy_ops
-from backends.device import Device, available_cores, choose_devices, core_numbers
+from backends.device import Device, check_workers, choose_devices, core_numbers, threads_for
 from backends.environment import Settings
 from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
@@ -27,15 +27,24 @@ class NumPyBackend:
 
     name = "numpy"
 
-    def __init__(self, devices: int, device_kind: str, engine: Engine | None, threads_per_device: int | None) -> None:
+    def __init__(
+        self,
+        devices: int,
+        device_kind: str,
+        engine: Engine | None,
+        threads_per_device: int | None,
+        workers_per_device: int = 1,
+    ) -> None:
         if engine == "async":
             raise BackendError("numpy is the synchronous reference and has no async engine: use --engine sync")
         self.engine: Engine = "sync"
-        self.threads_per_device = threads_per_device or max(1, available_cores() // devices)
+        check_workers(self.name, self.engine, workers_per_device)
+        self.workers_per_device = workers_per_device
+        self.threads_per_device = threads_per_device or threads_for(devices, workers_per_device)
         self.settings: Settings = {}
         self.ops: Ops = numpy_ops
         self.version = np.__version__
-        self.devices = choose_devices(self.name, device_kind, devices, gpus=0)
+        self.devices = choose_devices(self.name, device_kind, devices, gpus=0, workers=workers_per_device)
         self.scheduler = "none: NumPy computes on the calling thread"
         self.cores: Sequence[set[int]] = [set(core_numbers())] * devices
         self._failure: ComputationError | None = None

@@ -6,6 +6,7 @@ rest is: whoever computes the tuple announces it, and who waits for the item wai
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import reduce
 from operator import getitem
 from typing import TYPE_CHECKING, Any, TypeAlias, final
@@ -19,7 +20,9 @@ __all__ = ["Announcing", "Path", "Promise", "promises", "resolve"]
 
 Path: TypeAlias = tuple[int, ...]
 """Where an item stands in a value: `(1, 0)` is that of `value[1][0]`."""
-Readers: TypeAlias = "dict[WorkerStream, threading.Lock]"
+Done: TypeAlias = AbstractContextManager[object]
+"""Who enters waits until something is done: a lock that is released then, or whatever does the same."""
+Readers: TypeAlias = "dict[WorkerStream, Done]"
 
 _items = threading.Lock()
 _NO_VALUE = object()
@@ -39,7 +42,7 @@ class Promise:
         self._value: Any = _NO_VALUE
         self._error: BaseException | None = None
         self.readers: Readers = {}
-        """For each stream, the lock of the last task there that reads this value: released when the task is done."""
+        """For each stream, what tells when the last task there that reads this value is done, and so all before it."""
         # Made when they are needed: most promises are of one array, and thousands of them are queued.
         self._announced: dict[Path, Any] | None = None
         self._awaited: dict[Path, threading.Event] | None = None
@@ -95,7 +98,7 @@ class Promise:
         announced = self._announced is not None and path in self._announced
         return not announced and self._value is _NO_VALUE and self._error is None
 
-    def conflicting_readers(self, path: Path = ()) -> Iterator[tuple["WorkerStream", threading.Lock]]:
+    def conflicting_readers(self, path: Path = ()) -> Iterator[tuple["WorkerStream", Done]]:
         """Iterate over those who read the item at `path`, or what it is in, or an item of it."""
         yield from self.readers.items()
         for other, readers in (self._item_readers or {}).items():
@@ -131,7 +134,7 @@ class _Item(Promise):
     def result(self) -> Any:
         return self._parent.item(self._path)
 
-    def conflicting_readers(self, path: Path = ()) -> Iterator[tuple["WorkerStream", threading.Lock]]:
+    def conflicting_readers(self, path: Path = ()) -> Iterator[tuple["WorkerStream", Done]]:
         return self._parent.conflicting_readers((*self._path, *path))
 
     def __getitem__(self, index: int) -> Promise:

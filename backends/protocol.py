@@ -97,6 +97,9 @@ class Backend(Protocol):
     engine: Engine
     devices: tuple[Device, ...]
     threads_per_device: int
+    """Threads within one operator; where several workers serve a device, each has as many."""
+    workers_per_device: int
+    """Workers that serve a device's queue of computations: with 2, two independent ones run at the same time."""
     cores: Sequence[set[int]]
     """The cores that each device's work keeps to; empty for GPUs, and where the system does not tell."""
     scheduler: str

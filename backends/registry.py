@@ -24,12 +24,15 @@ def load(
     device_kind: str = "auto",
     engine: str | None = None,
     threads_per_device: int | None = None,
+    workers_per_device: int = 1,
 ) -> Backend:
     """Import a framework and return its backend.
 
     `devices` is the number of logical devices. `device_kind` is `cpu`, `gpu`, or `auto` (GPUs where there are enough
     of them). `engine` is `async` or `sync`; None takes the backend's own first choice (`async` for all but NumPy).
-    `threads_per_device` is for CPU devices; None divides this process's cores among them.
+    `threads_per_device` is for CPU devices; None divides this process's cores among them. `workers_per_device` is how
+    many operators a CPU device may run at the same time, each on as many threads; more than 1 needs a queue, and so the
+    `async` engine.
     Raises BackendError, in one line, for anything that cannot be had.
     """
     registered = _registered()
@@ -43,10 +46,14 @@ def load(
         raise BackendError(f"unknown engine {engine!r} (known: {', '.join(get_args(Engine))})")
     if threads_per_device is not None and threads_per_device < 1:
         raise BackendError(f"a device needs at least 1 thread, not {threads_per_device}")
+    if workers_per_device < 1:
+        raise BackendError(f"a device needs at least 1 worker, not {workers_per_device}")
     # For every framework alike, and before it allocates.
     keep_freed_memory()
     make: Callable[..., Backend] = registered[name].load()
-    return make(devices, device_kind, engine, threads_per_device)
+    # Backends of others may know nothing of workers, and need not while nobody asks for them.
+    workers = () if workers_per_device == 1 else (workers_per_device,)
+    return make(devices, device_kind, engine, threads_per_device, *workers)
 
 
 def _registered() -> dict[str, EntryPoint]:

@@ -7,6 +7,9 @@ for in the worker. Every promise was submitted before the tasks that use it, so 
 Waiting for arguments is enough while tasks only read. A task that writes to an argument's memory must also come after
 the tasks on other streams that still read it; it names that argument as consumed. A collective writes to the memory of
 several devices at once, by a task on each of their streams.
+
+The order of one stream's tasks is the protection among them. Where several workers serve one stream there is no such
+order, and a `PooledStream` counts instead.
 """
 
 import atexit
@@ -22,7 +25,6 @@ from backends.promises import Announcing, Promise, promises, resolve
 __all__ = ["WorkerStream", "submit_collective"]
 
 
-@final
 class WorkerStream:
     """One worker thread that runs tasks in the order of their submission.
 
@@ -35,12 +37,7 @@ class WorkerStream:
         self.error: BaseException | None = None
         self._tasks: SimpleQueue[Any] = SimpleQueue()
         self._put = self._tasks.put
-        # The thread must not keep its stream alive, or a dropped backend would leave its threads behind.
-        thread = threading.Thread(target=_serve, args=(self._tasks, weakref.ref(self), prepare), name=name, daemon=True)
-        with on_cores(cores):
-            thread.start()
-        weakref.finalize(self, self._tasks.put, None)
-        _queues[thread] = self._tasks
+        self._start_worker(name, cores, prepare)
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Promise:
         """Enqueue `fn(*args)`, with promises among the arguments replaced by their results; never blocks."""
@@ -58,9 +55,25 @@ class WorkerStream:
         self._put((promise, fn, (consumed, *args), others))
         return promise
 
+    def barrier(self) -> Callable[[], object]:
+        """Return a function that blocks until all tasks that were submitted before are done; never blocks itself."""
+        return self.submit(_nothing).result
+
+    def _start_worker(self, name: str, cores: set[int], prepare: Callable[[], None]) -> None:
+        # The thread must not keep its stream alive, or a dropped backend would leave its threads behind.
+        thread = threading.Thread(target=_serve, args=(self._tasks, weakref.ref(self), prepare), name=name, daemon=True)
+        with on_cores(cores):
+            thread.start()
+        weakref.finalize(self, self._tasks.put, None)
+        _queues[thread] = self._tasks
+
     def _read(self, args: tuple[Any, ...], promise: Promise) -> None:
         for read in promises(*args):
             read.readers[self] = promise._pending
+
+
+def _nothing() -> None:
+    pass
 
 
 def submit_collective(

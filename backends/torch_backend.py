@@ -8,16 +8,17 @@ On CUDA, PyTorch enqueues by itself: `launch` is `fn(*args)` on either engine.
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import HOST, Device, available_cores, choose_devices, core_numbers, core_shares
+from backends.device import HOST, Device, check_workers, choose_devices, core_numbers, core_shares, threads_for
 from backends.environment import Settings, import_framework
 from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
+from backends.pooled_streams import PooledStream
 from backends.promises import Promise, promises, resolve
 from backends.protocol import Array, Engine, HostArray
 from backends.shards import check_equal, sum_shard
@@ -36,16 +37,25 @@ class TorchBackend:
 
     name = "torch"
 
-    def __init__(self, devices: int, device_kind: str, engine: Engine | None, threads_per_device: int | None) -> None:
+    def __init__(
+        self,
+        devices: int,
+        device_kind: str,
+        engine: Engine | None,
+        threads_per_device: int | None,
+        workers_per_device: int = 1,
+    ) -> None:
         self.engine: Engine = engine or "async"
-        self.threads_per_device = threads_per_device or max(1, available_cores() // devices)
+        check_workers(self.name, self.engine, workers_per_device)
+        self.workers_per_device = workers_per_device
+        self.threads_per_device = threads_per_device or threads_for(devices, workers_per_device)
         torch = import_framework("torch", {}, requirement="torch 2 or later")
         from backends import torch_ops
 
         self._torch, self.ops = torch, torch_ops
         self.version: str = torch.__version__
         gpus: int = torch.cuda.device_count()
-        self.devices = choose_devices(self.name, device_kind, devices, gpus)
+        self.devices = choose_devices(self.name, device_kind, devices, gpus, workers_per_device)
         self._cuda = self.devices[0].kind == "gpu"
         self.settings: Settings = self._settle_launch_blocking() if self._cuda else {}
         self._failure: ComputationError | None = None
@@ -61,9 +71,11 @@ class TorchBackend:
                 ", and CUDA_LAUNCH_BLOCKING waits after every kernel" if self.engine == "sync" else ""
             )
         elif self.engine == "async":
-            self.cores = core_shares(devices, self.threads_per_device)
+            self.cores = core_shares(devices, workers_per_device * self.threads_per_device)
             shares = dict(zip(self.devices, self.cores, strict=True))
-            self._compute = {d: WorkerStream(d, f"{d} compute", shares[d], limit_threads) for d in self.devices}
+            # Two kinds of stream, for where one worker does it its order alone protects, and costs nothing to count.
+            pool = partial(PooledStream, workers=workers_per_device) if workers_per_device > 1 else WorkerStream
+            self._compute = {d: pool(d, f"{d} compute", shares[d], limit_threads) for d in self.devices}
             self._copy = {d: WorkerStream(d, f"{d} copy", shares[d], limit_threads) for d in self.devices}
             self.scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
         else:
@@ -103,8 +115,8 @@ class TorchBackend:
             self._refuse()
         if self._threaded:
             streams = (*self._compute.values(), *self._copy.values())
-            for barrier in [stream.submit(lambda: None) for stream in streams]:
-                barrier.result()
+            for wait_until_done in [stream.barrier() for stream in streams]:
+                wait_until_done()
             for stream in streams:
                 if stream.error is not None:
                     self._fail(stream.error, f"on {stream.device}")
@@ -188,7 +200,7 @@ class TorchBackend:
         total = self._consume(_add_into, first, *(self.copy_to(x, home) for x in others))
         return (total, *(self._consume(_overwrite, x, total) for x in others))
 
-    def _stream(self, streams: dict[Device, WorkerStream], args: Iterable[Array]) -> WorkerStream:
+    def _stream(self, streams: Mapping[Device, WorkerStream], args: Iterable[Array]) -> WorkerStream:
         for promise in promises(*args):
             return streams[promise.device]
         raise BackendError("launch needs an array of this backend among its arguments: it says the device")

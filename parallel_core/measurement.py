@@ -19,6 +19,7 @@ __all__ = [
     "LEAST_NOISE",
     "Benchmark",
     "completion_times",
+    "differ",
     "impossible",
     "interleave",
     "measure",
@@ -135,6 +136,12 @@ def impossible(together: Case, parts: Sequence[Case]) -> str | None:
             f"({slowest.median:.3g} s, noise {noise:.0%}): the machine was disturbed, measure again"
         )
     return None
+
+
+def differ(one: Case, other: Case) -> bool:
+    """Tell whether two cases' times differ by more than the noise."""
+    fast, slow = sorted((one.median, other.median))
+    return fast < slow * (1 - max(one.spread, other.spread, LEAST_NOISE))
 
 
 def relative_error(found: np.ndarray, expected: np.ndarray) -> float:

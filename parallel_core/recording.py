@@ -70,7 +70,7 @@ class Recording:
         self.backend = backend
         self.name, self.version, self.engine = backend.name, backend.version, backend.engine
         self.devices, self.cores = backend.devices, backend.cores
-        self.threads_per_device = backend.threads_per_device
+        self.threads_per_device, self.workers_per_device = backend.threads_per_device, backend.workers_per_device
         self.scheduler, self.settings = backend.scheduler, backend.settings
         self.ops: Ops = backend.ops
         self._one_by_one = one_by_one

@@ -184,6 +184,7 @@ def describe_backend(backend: Backend) -> dict[str, Any]:
         "engine": backend.engine,
         "devices": [str(device) for device in backend.devices],
         "threads_per_device": backend.threads_per_device,
+        "workers_per_device": backend.workers_per_device,
         "cores": [sorted(cores) for cores in backend.cores],
         "scheduler": backend.scheduler,
         "settings": dict(backend.settings),

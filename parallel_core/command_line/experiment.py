@@ -33,6 +33,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             devices: int,
             device_kind: str,
             threads: int | None,
+            workers: int,
             json_path: Path | None,
             plot_path: Path | None,
             **own: Any,
@@ -44,7 +45,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
                 files.check_writable(plot_path)
             # Standard output belongs to the JSON where it goes there.
             console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
-            loaded = backends.load(backend, devices, device_kind, engine, threads)
+            loaded = backends.load(backend, devices, device_kind, engine, threads, workers)
             result = measure(loaded, **own)
             show(result, console)
             if json_path is not None:
@@ -62,6 +63,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             options.devices(EXPERIMENTS[name].devices),
             options.device_kind,
             options.threads,
+            options.workers,
             options.json_file,
             options.plot_file,
             click.option(

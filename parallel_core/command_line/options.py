@@ -11,6 +11,7 @@ from parallel_core.byte_sizes import parse_sizes
 
 __all__ = [
     "POSITIVE",
+    "Integers",
     "Names",
     "Number",
     "Sizes",
@@ -20,6 +21,7 @@ __all__ = [
     "plot_file",
     "rounds",
     "threads",
+    "workers",
 ]
 
 POSITIVE = click.IntRange(min=1)
@@ -64,6 +66,21 @@ class Names(click.ParamType[tuple[str, ...]]):
         return names
 
 
+class Integers(click.ParamType[tuple[int, ...]]):
+    """Positive whole numbers with commas between them."""
+
+    name = "integers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the numbers, or fail with a line that names the value."""
+        if not isinstance(value, str):
+            return tuple(value)
+        parts = [part.strip() for part in value.split(",")]
+        if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+            self.fail(f"{value!r} is not a list of positive whole numbers, such as 1,2", param, ctx)
+        return tuple(map(int, parts))
+
+
 class Sizes(click.ParamType[tuple[int, ...]]):
     """Sizes in bytes with commas between them, and ranges of sizes."""
 
@@ -85,7 +102,10 @@ def devices(default: int = 2) -> Callable[[Command], Command]:
 
 
 device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="auto", show_default=True)
-threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: cores / devices.")
+threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: its share of the cores.")
+workers = click.option(
+    "--workers", type=POSITIVE, default=1, show_default=True, help="Workers per CPU device, each with these threads."
+)
 json_file = click.option(
     "--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="- for standard output."
 )

@@ -9,7 +9,15 @@ from parallel_core.command_line.experiment import experiment
 from parallel_core.experiments.graph import Of
 from parallel_core.result import Result
 
-__all__ = ["run_dependencies", "run_graph", "run_overlap", "run_parallel"]
+__all__ = [
+    "run_dependencies",
+    "run_graph",
+    "run_independent_ops",
+    "run_overlap",
+    "run_parallel",
+    "run_small_ops",
+    "run_three_way",
+]
 
 
 @experiment("parallel")
@@ -27,6 +35,45 @@ def run_parallel(backend: Backend, size: int | None, rounds: int) -> Result:
 @options.rounds
 def run_overlap(backend: Backend, size: int | None, copies: int | None, rounds: int) -> Result:
     return experiments.run_overlap(backend, size, copies, rounds)
+
+
+@experiment("independent-ops")
+@click.option(
+    "--workers-compared",
+    type=options.Integers(),
+    default="1,2",
+    show_default=True,
+    metavar="NUMBERS",
+    help="Beside --workers; others than that are measured in fresh processes.",
+)
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen for runs of about 0.2 s.")
+@options.rounds
+def run_independent_ops(backend: Backend, workers_compared: tuple[int, ...], size: int | None, rounds: int) -> Result:
+    return experiments.run_independent_ops(backend, workers_compared, size, rounds)
+
+
+@experiment("small-ops")
+@click.option(
+    "--sizes",
+    type=options.Integers(),
+    default="8,16,32,64,128,256,512,1024",
+    show_default=True,
+    metavar="NUMBERS",
+    help="Sides of the matrices.",
+)
+@options.rounds
+def run_small_ops(backend: Backend, sizes: tuple[int, ...], rounds: int) -> Result:
+    return experiments.run_small_ops(backend, sizes, rounds)
+
+
+@experiment("three-way")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen.")
+@click.option(
+    "--copies", type=options.POSITIVE, help="Copies of each result. Default: so many that copying takes as long."
+)
+@options.rounds
+def run_three_way(backend: Backend, size: int | None, copies: int | None, rounds: int) -> Result:
+    return experiments.run_three_way(backend, size, copies, rounds)
 
 
 @experiment("dependencies")

@@ -26,32 +26,11 @@ import numpy as np
 from backends import HOST, Array, Backend, Device
 from parallel_core.errors import RequestError
 from parallel_core.experiments.calibration import normal_matrix
+from parallel_core.experiments.copying import PRODUCTS, calibrate, copy_each, copy_into, products
 from parallel_core.measurement import impossible, interleave, measure, relative_error
 from parallel_core.result import Case, Result, describe_backend
 
 __all__ = ["explain", "run"]
-
-PRODUCTS = 50
-START_SIZE = 800
-LARGEST_SIZE = 8192
-
-
-def products(backend: Backend, x: Array, count: int = PRODUCTS) -> list[Array]:
-    """Launch independent products of one matrix with itself."""
-    return [backend.launch(backend.ops.matmul, x, x) for _ in range(count)]
-
-
-def copy_into(backend: Backend, buffer: Array, result: Array, device: Device, copies: int) -> Array:
-    """Launch copies of a result to a buffer on the device; return the buffer as it will then be."""
-    for _ in range(copies):
-        buffer = backend.copy_to(result, device, out=buffer)
-    return buffer
-
-
-def copy_each(backend: Backend, results: list[Array], device: Device, buffers: list[Array], copies: int) -> None:
-    """Launch copies of every result into its buffer on the device; the buffers are replaced by the copies."""
-    for index, result in enumerate(results):
-        buffers[index] = copy_into(backend, buffers[index], result, device, copies)
 
 
 def run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
@@ -82,7 +61,7 @@ def run(backend: Backend, size: int | None = None, copies: int | None = None, ro
     backend with a single device.
     """
     source, destination = ends(backend)
-    size, copies = calibrate(backend, size, copies)
+    size, copies = calibrate(backend, source, destination, size, copies)
     x = normal_matrix(backend, size, source)
     results = products(backend, x)
     buffers = [backend.copy_to(result, destination) for result in results]
@@ -148,34 +127,6 @@ def overlap_efficiency(run_alone: Case, copy_alone: Case, together: Case) -> flo
     """Return the share of the shorter part that was hidden under the longer one, not clamped."""
     shorter = min(run_alone.median, copy_alone.median)
     return (run_alone.median + copy_alone.median - together.median) / shorter
-
-
-def calibrate(backend: Backend, size: int | None, copies: int | None) -> tuple[int, int]:
-    """Choose the size and the number of copies with which computing and copying take about the same time."""
-    chosen = size or START_SIZE
-    # Where even a single copy takes longer (a GPU behind a bus), larger matrices shift the balance to computing.
-    while size is None and copies is None and time_ratio(backend, chosen, 1) < 1 and chosen < LARGEST_SIZE:
-        chosen *= 2
-    if copies is None:
-        # Many copies of one result are faster apiece than few, for it stays in the cache: estimate, then correct.
-        copies = 8
-        for _ in range(2):
-            copies = max(1, round(copies * time_ratio(backend, chosen, copies)))
-    return chosen, copies
-
-
-def time_ratio(backend: Backend, size: int, copies: int) -> float:
-    """Measure how many times longer the products take than the copies, on a tenth of the products."""
-    source, destination = ends(backend)
-    x = normal_matrix(backend, size, source)
-    some = partial(products, backend, x, PRODUCTS // 10)
-    results = some()
-    buffers = [backend.copy_to(result, destination) for result in results]
-    copying = partial(copy_each, backend, results, destination, buffers, copies)
-    run_alone, copy_alone = interleave(
-        {"run": partial(measure, backend, some), "copy": partial(measure, backend, copying)}, rounds=3
-    )
-    return run_alone.median / copy_alone.median
 
 
 def explain(efficiency: float, run_alone: Case, copy_alone: Case) -> str:

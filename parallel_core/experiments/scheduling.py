@@ -99,10 +99,12 @@ def with_medians(runs: list[tuple[Task, ...]]) -> tuple[Task, ...]:
 
 
 def places(backend: Backend) -> int:
-    """Count the devices that can work at once: all GPUs, but no more CPU devices than there are cores for."""
+    """Count what can work at once: all GPUs, or the CPU devices' workers, but no more than there are cores for."""
     if backend.devices[0].kind == "gpu":
         return len(backend.devices)
-    return min(len(backend.devices), max(1, available_cores() // backend.threads_per_device))
+    return min(
+        len(backend.devices) * backend.workers_per_device, max(1, available_cores() // backend.threads_per_device)
+    )
 
 
 def verdict(name: str, found: Scheduled) -> str:

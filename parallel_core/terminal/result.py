@@ -20,10 +20,12 @@ def show(result: Result, console: Console) -> None:
     """Print a result: its timings, metrics and checks, what they mean, and why it is invalid where it is."""
     backend = result.backend
     threads = backend["threads_per_device"]
+    workers = backend.get("workers_per_device", 1)
     console.print(
         f"\n[bold]{result.experiment}[/] on [bold]{backend['name']} {backend['version']}[/], "
         f"{backend['engine']} engine, {', '.join(backend['devices'])}, "
         f"{threads} {'thread' if threads == 1 else 'threads'} each"
+        f"{'' if workers == 1 else f' for each of {workers} workers'}"
     )
     console.print(
         ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None), style="dim"

@@ -25,6 +25,10 @@ RUNS: dict[str, Callable[[Backend], Result]] = {
     "graph": lambda backend: parallel_core.run_graph(backend, batch=20, rounds=2),
     "overlap": lambda backend: parallel_core.run_overlap(backend, size=64, copies=2, rounds=2),
     "allreduce": lambda backend: parallel_core.run_allreduce(backend, sizes=(40, 4096), rounds=2),
+    "independent-ops": lambda backend: parallel_core.run_independent_ops(backend, (1,), size=64, rounds=2),
+    "three-way": lambda backend: parallel_core.run_three_way(backend, size=64, copies=2, rounds=2),
+    "partitioning": lambda backend: parallel_core.run_partitioning(backend, 1, 2, batch=7, micro_batches=2, rounds=2),
+    "batch-norm": lambda backend: parallel_core.run_batch_norm(backend, rows=16, rounds=2),
     "data-parallel": lambda backend: parallel_core.run_data_parallel(backend, MADE_UP, Settings(2, 64)),
 }
 
@@ -130,23 +134,29 @@ def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
     assert result.checks["max_replica_difference"] == 0
 
 
-@pytest.mark.parametrize("name", ["parallel", "overlap", "allreduce"])
+@pytest.mark.parametrize("name", ["parallel", "overlap", "three-way", "allreduce", "partitioning", "batch-norm"])
 def test_a_single_device_is_refused_where_two_are_compared(load: Callable[[int], Backend], name: str) -> None:
     with pytest.raises(RequestError, match=f"'{name}' .* at least 2"):
         RUNS[name](load(1))
 
 
-@pytest.mark.parametrize("name", ["async", "barriers", "cost-model", "eager-cpu", "data-parallel"])
+@pytest.mark.parametrize("name", ["async", "barriers", "cost-model", "eager-cpu", "independent-ops", "data-parallel"])
 def test_a_single_device_does_where_it_can(load: Callable[[int], Backend], name: str) -> None:
     assert RUNS[name](load(1)).checks["max_relative_error"] < 1e-4
 
 
-@pytest.mark.parametrize("name", ["parallel", "overlap"])
+@pytest.mark.parametrize("name", ["parallel", "overlap", "independent-ops", "three-way"])
 def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parallel_core.experiments.parallel.TARGET_SECONDS", 0.002)
-    monkeypatch.setattr("parallel_core.experiments.overlap.START_SIZE", 64)
-    run = {"parallel": parallel_core.run_parallel, "overlap": parallel_core.run_overlap}[name]
-    parameters = run(backend, rounds=1).parameters
+    monkeypatch.setattr("parallel_core.experiments.independent_ops.TARGET_SECONDS", 0.002)
+    monkeypatch.setattr("parallel_core.experiments.copying.START_SIZE", 64)
+    runs: dict[str, Callable[[], Result]] = {
+        "parallel": lambda: parallel_core.run_parallel(backend, rounds=1),
+        "overlap": lambda: parallel_core.run_overlap(backend, rounds=1),
+        "independent-ops": lambda: parallel_core.run_independent_ops(backend, (1,), rounds=1),
+        "three-way": lambda: parallel_core.run_three_way(backend, rounds=1),
+    }
+    parameters = runs[name]().parameters
     assert parameters["size"] % 8 == 0
     assert parameters["size"] > 0
-    assert name == "parallel" or parameters["copies"] >= 1
+    assert name in ("parallel", "independent-ops") or parameters["copies"] >= 1

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from parallel_core.bandwidth import algorithm_bandwidth
 from parallel_core.byte_sizes import write_size
 from parallel_core.experiments.allreduce.timing import PLAIN_COPY
-from parallel_core.measurement import LEAST_NOISE
+from parallel_core.measurement import differ
 from parallel_core.result import Case
 from parallel_core.wording import figure, listed
 
@@ -67,9 +67,3 @@ def about_sharding(timed: Timed) -> tuple[str, ...]:
     else:
         verdict = "dividing and joining the vectors cost more than it saved"
     return (f"Adding up different parts on different devices (sharded) was {compared}: {verdict}.",)
-
-
-def differ(one: Case, other: Case) -> bool:
-    """Tell whether two cases' times differ by more than the noise."""
-    fast, slow = sorted((one.median, other.median))
-    return fast < slow * (1 - max(one.spread, other.spread, LEAST_NOISE))

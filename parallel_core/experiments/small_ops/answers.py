@@ -1,0 +1,116 @@
+"""What the numbers of the `small-ops` experiment mean, in sentences that follow from them.
+
+Everywhere there is a case for each size, and the sizes ascend.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import exp, log
+
+from humanize import metric
+
+from parallel_core.measurement import LEAST_NOISE, differ
+from parallel_core.result import Case
+from parallel_core.wording import figure, listed
+
+__all__ = ["about_launching", "about_threads", "crossing_size", "explain"]
+
+LAUNCHING = 0.8
+"""From this share of the time on, until control returns, launching is what takes it."""
+
+
+def explain(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case], devices: int) -> str:
+    """Say from which size on several devices are faster than one, how much at most, and where they are not."""
+    if not spread:
+        return "With one device there is nothing to spread operations over: use --devices 2."
+    largest, at = max((one.median / other.median, size) for one, other, size in zip(alone, spread, sizes, strict=True))
+    crossing = crossing_size(sizes, alone, spread)
+    if crossing is None:
+        verdict = f"{devices} devices were faster than one at no two sizes in a row"
+    elif crossing <= sizes[0]:
+        verdict = f"{devices} devices were faster than one from the smallest size ({sizes[0]}) on"
+    else:
+        verdict = f"{devices} devices were faster than one from a size of about {figure(crossing)} on"
+    beyond = [size for size in no_faster(sizes, alone, spread) if crossing is not None and size > crossing]
+    but = f", but not at {in_words(beyond)}" if beyond else ""
+    slower = faster_at(sizes, alone, spread)
+    loss = f" They were slower at {in_words(slower)}." if slower else ""
+    return f"{verdict}{but}; most at size {at}: {largest:.2f} × as fast.{loss}"
+
+
+def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
+    """Return the size from which the speed-up exceeds 1 by more than the noise; None where it nowhere does.
+
+    It does so from a size on if it does at the next one too, or there is none; the crossing is interpolated linearly
+    between the logarithms of this size and the one before.
+    """
+    faster = set(faster_at(sizes, spread, alone))
+    starts = [place for place, two in enumerate(pairwise([*sizes, sizes[-1]])) if set(two) <= faster]
+    if not starts:
+        return None
+    place = starts[0]
+    if place == 0:
+        return float(sizes[0])
+    before, here = (alone[k].median / spread[k].median for k in (place - 1, place))
+    threshold = 1 / (1 - max(alone[place].spread, spread[place].spread, LEAST_NOISE))
+    if before >= threshold:
+        return float(sizes[place])
+    share = (threshold - before) / (here - before)
+    return exp(log(sizes[place - 1]) + share * log(sizes[place] / sizes[place - 1]))
+
+
+def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) -> list[str]:
+    """Say at which sizes launching, and not computing, takes the time; on a synchronous engine both are one."""
+    if engine == "sync":
+        return ["Nothing is queued on this engine: Python computes for one device at a time, whatever the size."]
+    limited = [
+        (size, case) for size, case in zip(sizes, alone, strict=True) if case.dispatch_median > LAUNCHING * case.median
+    ]
+    if not limited:
+        most = max(case.dispatch_median / case.median for case in alone)
+        return [f"Launching alone was nowhere the limit: it took one device's time to {most:.0%} at most."]
+    seconds = metric(limited[0][1].dispatch_median, "s")
+    told = (
+        f"At {in_words([size for size, _ in limited])} launching is the limit: one device was done almost as soon as "
+        f"the last product was launched, which took {seconds} for each at size {limited[0][0]}."
+    )
+    return [told]
+
+
+def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequence[Case]) -> list[str]:
+    """Say at which sizes several devices beat one with the threads of all: where operators cannot fill the cores."""
+    if not threaded:
+        return []
+    better, worse = faster_at(sizes, spread, threaded), faster_at(sizes, threaded, spread)
+    told = []
+    if better:
+        largest, at = max(
+            (other.median / one.median, size)
+            for one, other, size in zip(spread, threaded, sizes, strict=True)
+            if size in better
+        )
+        told.append(
+            f"Parallel launches beat parallel operators at {in_words(better)}: there all devices were faster than one "
+            f"with the threads of all, most at size {at} ({largest:.2f} ×)."
+        )
+    if worse:
+        told.append(f"Parallel operators beat parallel launches at {in_words(worse)}.")
+    return told or ["At no size was it better to spread operations over devices than to give one device all threads."]
+
+
+def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case]) -> list[int]:
+    """List the sizes at which the first cases are faster than the second by more than the noise."""
+    return [
+        size for size, one, two in zip(sizes, mine, other, strict=True) if differ(one, two) and one.median < two.median
+    ]
+
+
+def no_faster(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> list[int]:
+    """List the sizes at which several devices are not faster than one."""
+    faster = faster_at(sizes, spread, alone)
+    return [size for size in sizes if size not in faster]
+
+
+def in_words(sizes: Sequence[int]) -> str:
+    """Write sizes: `size 8`, `sizes 8, 16 and 32`."""
+    return f"{'size' if len(sizes) == 1 else 'sizes'} {listed([str(size) for size in sizes])}"
