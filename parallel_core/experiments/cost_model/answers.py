@@ -138,8 +138,8 @@ def about_predictions(points: Sequence[Point]) -> str:
     in_turn = worst.model.t1 + worst.model.t2
     hindered = worst.case.median * (1 - worst.noise) > in_turn and not is_inside(points)
     return (
-        f"The longer of t1 and t2 is furthest off, beyond the noise, at {worst.elements:,} elements: it predicts {told} "
-        f"({worst.prediction_error:+.0%})"
+        f"The longer of t1 and t2 is furthest off, beyond the noise, at {worst.elements:,} elements: it predicts "
+        f"{told} ({worst.prediction_error:+.0%})"
         + (f", more than both in turn ({metric(in_turn, 's')}): the two sides hinder each other." if hindered else ".")
     )
 
