@@ -16,7 +16,7 @@ from parallel_core.result import Result
 from parallel_core.terminal.training_progress import training_progress
 from parallel_core.training import Settings
 
-__all__ = ["run_allreduce", "run_data_parallel"]
+__all__ = ["run_allreduce", "run_batch_norm", "run_data_parallel", "run_partitioning"]
 
 
 @experiment("data-parallel")
@@ -79,3 +79,20 @@ def run_allreduce(
 ) -> Result:
     names = tuple(name for some in algorithms for name in some)
     return experiments.run_allreduce(backend, names or tuple(ALGORITHMS), sizes, rounds)
+
+
+@experiment("partitioning")
+@click.option("--narrow", type=options.POSITIVE, default=1, show_default=True, help="Width of the first network.")
+@click.option("--wide", type=options.POSITIVE, default=4, show_default=True, help="Width up to which it is doubled.")
+@click.option("--batch", type=options.POSITIVE, default=64, show_default=True, help="Images, over all devices.")
+@click.option("--micro-batches", type=options.POSITIVE, default=4, show_default=True, help="Pieces of a batch.")
+@options.rounds
+def run_partitioning(backend: Backend, narrow: int, wide: int, batch: int, micro_batches: int, rounds: int) -> Result:
+    return experiments.run_partitioning(backend, narrow, wide, batch, micro_batches, rounds)
+
+
+@experiment("batch-norm")
+@click.option("--rows", type=options.POSITIVE, default=256, show_default=True, help="Most rows per device.")
+@options.rounds
+def run_batch_norm(backend: Backend, rows: int, rounds: int) -> Result:
+    return experiments.run_batch_norm(backend, rows, rounds)

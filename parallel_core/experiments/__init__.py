@@ -2,13 +2,18 @@
 
 from parallel_core.experiments.allreduce import run as run_allreduce
 from parallel_core.experiments.asynchronous import run as run_async
+from parallel_core.experiments.barriers import run as run_barriers
+from parallel_core.experiments.batch_norm import run as run_batch_norm
 from parallel_core.experiments.catalogue import EXPERIMENTS, Experiment
+from parallel_core.experiments.cost_model import run as run_cost_model
 from parallel_core.experiments.data_parallel import run as run_data_parallel
 from parallel_core.experiments.dependencies import run as run_dependencies
+from parallel_core.experiments.eager_cpu import run as run_eager_cpu
 from parallel_core.experiments.graph import run as run_graph
 from parallel_core.experiments.independent_ops import run as run_independent_ops
 from parallel_core.experiments.overlap import run as run_overlap
 from parallel_core.experiments.parallel import run as run_parallel
+from parallel_core.experiments.partitioning import run as run_partitioning
 from parallel_core.experiments.small_ops import run as run_small_ops
 from parallel_core.experiments.three_way import run as run_three_way
 
@@ -17,12 +22,17 @@ __all__ = [
     "Experiment",
     "run_allreduce",
     "run_async",
+    "run_barriers",
+    "run_batch_norm",
+    "run_cost_model",
     "run_data_parallel",
     "run_dependencies",
+    "run_eager_cpu",
     "run_graph",
     "run_independent_ops",
     "run_overlap",
     "run_parallel",
+    "run_partitioning",
     "run_small_ops",
     "run_three_way",
 ]

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from io import BytesIO
 from typing import Any
 
 from humanize import metric, naturalsize, precisedelta
@@ -13,7 +14,8 @@ from pygments.formatters import HtmlFormatter
 
 from parallel_core.comparison.answers import answer, answers
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.summary import Row, rows
+from parallel_core.comparison.summary import Row, believed, rows
+from parallel_core.drawing import can_draw, draw
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.report import charts
 from parallel_core.report.curves_chart import curves
@@ -82,6 +84,7 @@ def section(comparison: Comparison, experiment: str) -> dict[str, Any]:
         "figure": chart(charts.figures(comparison, experiment), f"figure-{experiment}"),
         "times": chart(times, f"times-{experiment}"),
         "curves": chart(swept, f"curves-{experiment}"),
+        "graphs": graphs(comparison, experiment),
         "parameters": next((dict(row.measured.valid[0].parameters) for row in found if row.time), {}),
     }
 
@@ -122,6 +125,20 @@ def explanation(row: Row) -> str:
     name = EXPERIMENTS[row.measured.cell.experiment].metric
     ordered = sorted(row.measured.valid, key=lambda result: result.metrics.get(name, 0.0))
     return ordered[len(ordered) // 2].explanation
+
+
+def graphs(comparison: Comparison, experiment: str) -> list[Markup]:
+    """Return the graph that each framework recorded, as SVG; none where there are none, or matplotlib is missing."""
+    first = {one.cell.backend: one.valid[0] for one in reversed(believed(comparison, experiment)) if one.valid[0].tasks}
+    if not can_draw():
+        return []
+    found = []
+    for result in reversed(first.values()):
+        stream = BytesIO()
+        draw(result, stream, "svg")
+        # A page holds the picture without the declarations of a file.
+        found.append(Markup("<svg" + stream.getvalue().decode().partition("<svg")[2]))
+    return found
 
 
 def chart(drawn: Any, name: str) -> Markup | None:

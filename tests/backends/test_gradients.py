@@ -108,17 +108,22 @@ def test_elementwise_operations_and_their_gradients_equal_numpy_s(backend: Backe
 
 
 @pytest.mark.parametrize(
-    ("name", "shapes"),
-    [("multiply", ((3, 4), (4,))), ("multiply", ((1, 4), (3, 1))), ("power", ((3, 4),)), ("total", ((3, 4),))],
+    ("name", "settings", "shapes"),
+    [
+        ("multiply", (), ((3, 4), (4,))),
+        ("multiply", (), ((1, 4), (3, 1))),
+        ("power", (-0.5,), ((3, 4),)),
+        ("total", (0,), ((3, 4),)),
+        ("total", (1,), ((3, 4),)),
+    ],
 )
 def test_numpy_s_elementwise_derivatives_are_the_limits_of_differences(
-    name: str, shapes: tuple[tuple[int, ...], ...]
+    name: str, settings: tuple[float, ...], shapes: tuple[tuple[int, ...], ...]
 ) -> None:
     ops = backends.load("numpy", devices=1).ops
-    settings = {"multiply": (), "power": (-0.5,), "total": (0,)}[name]
     generator = np.random.default_rng(3)
     parameters = tuple(generator.uniform(1, 2, shape) for shape in shapes)
-    weights = generator.uniform(1, 2, (4,))
+    weights = generator.uniform(1, 2, getattr(ops, name)(*parameters, *settings).shape)
     evaluate = ops.value_and_grad(lambda p: ops.total(ops.multiply(getattr(ops, name)(*p, *settings), weights)))
     _, gradients = evaluate(parameters)
     for parameter, gradient in zip(parameters, gradients, strict=True):

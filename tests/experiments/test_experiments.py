@@ -17,6 +17,9 @@ MADE_UP = synthetic("a test needs no more", train=300, test=50)
 
 RUNS: dict[str, Callable[[Backend], Result]] = {
     "async": lambda backend: parallel_core.run_async(backend, size=40, steps=30, rounds=2),
+    "barriers": lambda backend: parallel_core.run_barriers(backend, size=40, deepest=3, rounds=2),
+    "cost-model": lambda backend: parallel_core.run_cost_model(backend, largest=40, rounds=2),
+    "eager-cpu": lambda backend: parallel_core.run_eager_cpu(backend, size=40, against="none", rounds=2),
     "parallel": lambda backend: parallel_core.run_parallel(backend, size=64, rounds=2),
     "dependencies": lambda backend: parallel_core.run_dependencies(backend, size=8, rounds=2),
     "graph": lambda backend: parallel_core.run_graph(backend, batch=20, rounds=2),
@@ -24,6 +27,8 @@ RUNS: dict[str, Callable[[Backend], Result]] = {
     "allreduce": lambda backend: parallel_core.run_allreduce(backend, sizes=(40, 4096), rounds=2),
     "independent-ops": lambda backend: parallel_core.run_independent_ops(backend, (1,), size=64, rounds=2),
     "three-way": lambda backend: parallel_core.run_three_way(backend, size=64, copies=2, rounds=2),
+    "partitioning": lambda backend: parallel_core.run_partitioning(backend, 1, 2, batch=7, micro_batches=2, rounds=2),
+    "batch-norm": lambda backend: parallel_core.run_batch_norm(backend, rows=16, rounds=2),
     "data-parallel": lambda backend: parallel_core.run_data_parallel(backend, MADE_UP, Settings(2, 64)),
 }
 
@@ -129,13 +134,13 @@ def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
     assert result.checks["max_replica_difference"] == 0
 
 
-@pytest.mark.parametrize("name", ["parallel", "overlap", "three-way", "allreduce"])
+@pytest.mark.parametrize("name", ["parallel", "overlap", "three-way", "allreduce", "partitioning", "batch-norm"])
 def test_a_single_device_is_refused_where_two_are_compared(load: Callable[[int], Backend], name: str) -> None:
     with pytest.raises(RequestError, match=f"'{name}' .* at least 2"):
         RUNS[name](load(1))
 
 
-@pytest.mark.parametrize("name", ["async", "independent-ops", "data-parallel"])
+@pytest.mark.parametrize("name", ["async", "barriers", "cost-model", "eager-cpu", "independent-ops", "data-parallel"])
 def test_a_single_device_does_where_it_can(load: Callable[[int], Backend], name: str) -> None:
     assert RUNS[name](load(1)).checks["max_relative_error"] < 1e-4
 

@@ -22,7 +22,7 @@ import backends
 from backends import Backend
 from parallel_core.experiments.asynchronous.answers import answer_questions, explain
 from parallel_core.experiments.asynchronous.barriers import compare_barriers, time_blockers
-from parallel_core.experiments.asynchronous.increments import fit_cost_model, time_increments
+from parallel_core.experiments.asynchronous.increments import fit_cost_model, row_of_ones, time_increments
 from parallel_core.experiments.asynchronous.products import compare_with_numpy
 from parallel_core.experiments.asynchronous.queue_depth import measure_queue_memory
 from parallel_core.result import Result, describe_backend
@@ -39,7 +39,7 @@ def run(backend: Backend, size: int = 1000, steps: int = 10_000, rounds: int = 5
     (in_numpy, in_backend), error = compare_with_numpy(backend, reference, size, rounds)
     one, everything = compare_barriers(backend, size, rounds)
     blockers = time_blockers(backend, size, rounds)
-    model = fit_cost_model(backend)
+    model = fit_cost_model(backend, row_of_ones(backend))
     (each, once, single), increment_error = time_increments(backend, steps, rounds)
     metrics = {
         "dispatch_fraction": in_backend.dispatch_median / in_backend.median,

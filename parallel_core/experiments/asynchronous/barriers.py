@@ -4,7 +4,7 @@
 number or to text waits for it too, without saying so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from backends import Array, Backend
@@ -12,9 +12,28 @@ from parallel_core.experiments.calibration import normal_matrix
 from parallel_core.measurement import Timing, interleave
 from parallel_core.result import Case
 
-__all__ = ["compare_barriers", "time_blockers"]
+__all__ = ["compare_barriers", "time_blockers", "time_until"]
 
 QUEUED = 10
+
+Launched = tuple[Array, Sequence[Array]]
+"""The value that is to be waited for, and those that are queued beside it."""
+
+
+def time_until(backend: Backend, wait: Callable[[Array], object], launch: Callable[[], Launched]) -> Timing:
+    """Launch on idle devices and `wait` for the value; return the seconds until control returned, and it was there.
+
+    What else was launched is kept, and done, before this returns.
+    """
+    backend.waitall()
+    start = perf_counter()
+    awaited, others = launch()
+    dispatched = perf_counter()
+    wait(awaited)
+    done = perf_counter()
+    backend.waitall()
+    del others
+    return dispatched - start, done - start
 
 
 def compare_barriers(backend: Backend, size: int, rounds: int) -> tuple[Case, Case]:
@@ -22,22 +41,14 @@ def compare_barriers(backend: Backend, size: int, rounds: int) -> tuple[Case, Ca
     mine = normal_matrix(backend, size, backend.devices[0])
     other = normal_matrix(backend, size, backend.devices[-1])
 
-    def until(wait: Callable[[Array], object]) -> Timing:
-        backend.waitall()
-        start = perf_counter()
+    def launch() -> Launched:
         queued = [backend.launch(backend.ops.matmul, other, other) for _ in range(QUEUED)]
-        result = backend.launch(backend.ops.matmul, mine, mine)
-        dispatched = perf_counter()
-        wait(result)
-        done = perf_counter()
-        backend.waitall()
-        del queued
-        return dispatched - start, done - start
+        return backend.launch(backend.ops.matmul, mine, mine), queued
 
     one, everything = interleave(
         {
-            "wait for one result": lambda: until(backend.wait),
-            "waitall": lambda: until(lambda _: backend.waitall()),
+            "wait for one result": lambda: time_until(backend, backend.wait, launch),
+            "waitall": lambda: time_until(backend, lambda _: backend.waitall(), launch),
         },
         rounds,
     )
@@ -49,12 +60,7 @@ def time_blockers(backend: Backend, size: int, rounds: int) -> tuple[Case, ...]:
     x = normal_matrix(backend, size, backend.devices[0])
 
     def until(convert: Callable[[Array], object]) -> Timing:
-        backend.waitall()
-        start = perf_counter()
-        result = backend.launch(backend.ops.matmul, x, x)
-        dispatched = perf_counter()
-        convert(result)
-        return dispatched - start, perf_counter() - start
+        return time_until(backend, convert, lambda: (backend.launch(backend.ops.matmul, x, x), ()))
 
     return interleave(
         {

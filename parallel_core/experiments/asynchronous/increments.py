@@ -18,7 +18,7 @@ from parallel_core.experiments.calibration import normal_matrix
 from parallel_core.measurement import Timing, interleave, measure, uncollected
 from parallel_core.result import Case
 
-__all__ = ["CostModel", "fit_cost_model", "time_increments"]
+__all__ = ["CostModel", "fit_cost_model", "increment", "row_of_ones", "time_increments"]
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class CostModel:
         return steps * (self.t1 + self.t2 + self.t3)
 
 
-def one(backend: Backend) -> Array:
-    """Load the array that is incremented: 1 × 2, as in the book, so that overheads are what is seen."""
-    return backend.asarray(np.ones((1, 2), dtype=np.float32), backend.devices[0])
+def row_of_ones(backend: Backend, elements: int = 2) -> Array:
+    """Load the array that is incremented: 1 × 2, as in the book, where overheads are what is to be seen."""
+    return backend.asarray(np.ones((1, elements), dtype=np.float32), backend.devices[0])
 
 
 def increment(backend: Backend, x: Array, steps: int) -> Array:
@@ -75,7 +75,7 @@ def increment_in_one_launch(backend: Backend, x: Array, steps: int) -> Array:
 
 def time_increments(backend: Backend, steps: int, rounds: int) -> tuple[tuple[Case, Case, Case], float]:
     """Time the increments waited for each, once, and made in one launch; return the cases and the largest error."""
-    x = one(backend)
+    x = row_of_ones(backend)
     each, once, single = interleave(
         {
             "increments, waiting each time": partial(measure, backend, partial(increment_and_wait, backend, x, steps)),
@@ -88,16 +88,17 @@ def time_increments(backend: Backend, steps: int, rounds: int) -> tuple[tuple[Ca
     return (each, once, single), error
 
 
-def fit_cost_model(backend: Backend, steps: int = 1000, rounds: int = 5) -> CostModel:
-    """Measure t1, t2 and t3 apart, without timing the totals that they are to predict.
+def fit_cost_model(backend: Backend, x: Array, steps: int = 1000, rounds: int = 5) -> CostModel:
+    """Measure t1, t2 and t3 of an increment of `x` apart, without timing the totals that they are to predict.
 
-    The device is kept busy with products while `steps` increments are issued: issuing them costs t1 each, and what
-    the device needs for them after its products is t2 each. t3 is what remains of a single increment's round trip.
+    `x` is on the first device. That is kept busy with products while `steps` increments are issued: issuing them costs
+    t1 each, and what the device needs for them after its products is t2 each. t3 is what remains of a single
+    increment's round trip.
     """
-    x = one(backend)
     matrix = normal_matrix(backend, 1000, backend.devices[0])
     issued = measure(backend, partial(increment, backend, x, steps))[0]
-    product = measure(backend, partial(backend.launch, backend.ops.matmul, matrix, matrix))[1]
+    # The fastest of three: too few products would end before all increments are issued.
+    product = min(measure(backend, partial(backend.launch, backend.ops.matmul, matrix, matrix))[1] for _ in range(3))
     blockers = 1 + round(4 * issued / product)
 
     def behind_products() -> Timing:

@@ -12,9 +12,14 @@ from backends import Array, Backend
 from parallel_core.measurement import interleave, measure, relative_error
 from parallel_core.result import Case
 
-__all__ = ["compare_with_numpy"]
+__all__ = ["compare_with_numpy", "draw", "largest_error", "multiply"]
 
 REPEATS = 10
+
+
+def draw(size: int) -> list[np.ndarray]:
+    """Draw ten size × size matrices of standard normal float32."""
+    return list(np.random.default_rng(0).standard_normal((REPEATS, size, size), dtype=np.float32))
 
 
 def multiply(backend: Backend, matrices: list[Array]) -> list[Array]:
@@ -22,12 +27,18 @@ def multiply(backend: Backend, matrices: list[Array]) -> list[Array]:
     return [backend.launch(backend.ops.matmul, a, a) for a in matrices]
 
 
+def largest_error(backend: Backend, loaded: list[Array], drawn: list[np.ndarray]) -> float:
+    """Return the largest relative error of the products of loaded matrices, against NumPy's of the drawn ones."""
+    pairs = zip(multiply(backend, loaded), drawn, strict=True)
+    return max(relative_error(backend.to_numpy(product), a @ a) for product, a in pairs)
+
+
 def compare_with_numpy(backend: Backend, reference: Backend, size: int, rounds: int) -> tuple[tuple[Case, Case], float]:
     """Time ten products in NumPy and in a backend; return both cases and the largest relative error.
 
     `reference` is the NumPy backend, on as many threads as one of the backend's devices has.
     """
-    drawn = list(np.random.default_rng(0).standard_normal((REPEATS, size, size), dtype=np.float32))
+    drawn = draw(size)
     loaded = [backend.asarray(a, backend.devices[0]) for a in drawn]
     in_numpy, in_backend = interleave(
         {
@@ -36,6 +47,4 @@ def compare_with_numpy(backend: Backend, reference: Backend, size: int, rounds: 
         },
         rounds,
     )
-    pairs = zip(multiply(backend, loaded), drawn, strict=True)
-    error = max(relative_error(backend.to_numpy(product), a @ a) for product, a in pairs)
-    return (in_numpy, in_backend), error
+    return (in_numpy, in_backend), largest_error(backend, loaded, drawn)
