@@ -142,7 +142,7 @@ def test_why_workers_were_not_compared(engine: str, kind: str, sentence: str) ->
 
 @pytest.mark.parametrize(
     ("many", "sentence"),
-    [(1.0, "each product waits"), (1.5, "handing it over"), (0.5, "figures that compare them are")],
+    [(1.0, "each product waits"), (1.5, "handing it over costs something"), (0.5, "figures that compare them are")],
 )
 def test_what_more_workers_make_of_a_chain(many: float, sentence: str) -> None:
     assert sentence in about_independent.about_chain(case(1.0), case(many))

@@ -47,7 +47,7 @@ def about_chain(few: Case, many: Case) -> str:
         return f"A chain took as long by more workers ({ratio:.2f} ×): each product waits for the one before."
     if ratio < 1:
         return (
-            f"A chain took longer by more workers ({ratio:.2f} × as fast): handing it over costs them something, or the "
+            f"A chain took longer by more workers ({ratio:.2f} × as fast): handing it over costs something, or the "
             f"machine was slower then."
         )
     return (

@@ -1,4 +1,4 @@
-"""Independent products and a chain of them, timed in turn: in this process, and in one with other workers and threads."""
+"""Independent products and a chain, timed in turn: here, and in a process with other workers and threads."""
 
 from dataclasses import replace
 from functools import partial
