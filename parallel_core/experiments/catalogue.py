@@ -165,7 +165,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 metric="saved_fraction",
                 queued_case="all at once",
                 calibrated=("size", "copies"),
-                options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 400}},
+                options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500}},
             ),
             Experiment(
                 name="dependencies",
