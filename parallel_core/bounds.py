@@ -16,7 +16,7 @@ class Bounds:
     work_per_device: float
     """All work, divided by the number of devices that can work at once."""
     busiest_device: float
-    """The computing that was placed on one device, which no other device can take over."""
+    """The computing that was placed on one device, divided by its workers: no other device can take it over."""
 
     @property
     def seconds(self) -> float:
@@ -33,12 +33,15 @@ class Bounds:
         return "its work divided by the devices that can work at once"
 
 
-def bounds_of(tasks: Sequence[Task], places: int) -> Bounds:
-    """Return the bounds of tasks on so many devices at once. GPUs copy beside their work, so copies are none there."""
+def bounds_of(tasks: Sequence[Task], places: int, workers: int = 1) -> Bounds:
+    """Return the bounds of tasks of which `places` can run at once, and `workers` on one device.
+
+    GPUs copy beside their work, so copies are none there.
+    """
     computing = [task for task in tasks if task.kind == "compute"]
     work = [task for task in tasks if task.kind == "compute" or not task.device.startswith("gpu")]
     return Bounds(
         critical_path_seconds(tasks),
         work_seconds(work) / places,
-        max(work_by_device(computing).values(), default=0.0),
+        max(work_by_device(computing).values(), default=0.0) / workers,
     )

@@ -39,7 +39,7 @@ def listed(names: Sequence[str]) -> str:
 
 def quantity(name: str, value: float) -> str:
     """Write a metric in the unit that its name tells."""
-    if name.endswith("_seconds") or name.startswith("seconds_"):
+    if name == "seconds" or name.endswith("_seconds") or name.startswith("seconds_"):
         return metric(value, "s")
     if "bytes" in name:
         return naturalsize(value)

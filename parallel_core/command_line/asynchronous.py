@@ -22,7 +22,7 @@ def run_async(backend: Backend, size: int, steps: int, rounds: int) -> Result:
 
 
 @experiment("barriers")
-@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen for products of about 1 ms.")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen for products of about 2 ms.")
 @click.option(
     "--deepest", type=options.POSITIVE, default=64, show_default=True, help="Products behind the first, at the most."
 )

@@ -65,7 +65,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 metric="added_wait_fraction",
                 queued_case="waitall, 64 behind on the same device",
                 calibrated=("size",),
-                options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 256}},
+                options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 384}},
                 curves=Curves(
                     over="queued",
                     quantity="seconds",
@@ -165,7 +165,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 metric="saved_fraction",
                 queued_case="all at once",
                 calibrated=("size", "copies"),
-                options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 400}},
+                options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500}},
             ),
             Experiment(
                 name="dependencies",

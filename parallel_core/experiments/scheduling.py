@@ -83,7 +83,10 @@ def time_programs(backend: Backend, programs: Mapping[str, Program], rounds: int
         # The first one was the warm-up.
         tasks = with_medians(recorded[name][-rounds:])
         scheduled[name] = Scheduled(
-            timed[name, ONE_BY_ONE], timed[name, FREE], tasks, bounds_of(tasks, places(backend))
+            timed[name, ONE_BY_ONE],
+            timed[name, FREE],
+            tasks,
+            bounds_of(tasks, places(backend), backend.workers_per_device),
         )
     return scheduled
 
@@ -102,9 +105,8 @@ def places(backend: Backend) -> int:
     """Count what can work at once: all GPUs, or the CPU devices' workers, but no more than there are cores for."""
     if backend.devices[0].kind == "gpu":
         return len(backend.devices)
-    return min(
-        len(backend.devices) * backend.workers_per_device, max(1, available_cores() // backend.threads_per_device)
-    )
+    workers = len(backend.devices) * backend.workers_per_device
+    return min(workers, max(1, available_cores() // backend.threads_per_device))
 
 
 def verdict(name: str, found: Scheduled) -> str:

@@ -139,7 +139,7 @@ def explain(metrics: dict[str, float], noise: float) -> str:
     if saved < -noise:
         return f"All at once took {-saved:.0%} longer than one after the other: the parts got in each other's way."
     if saved <= noise:
-        return f"Nothing was saved beyond the noise ({saved:.0%}): one part waited for another."
+        return f"No overlap is shown: what was saved ({saved:.0%} of the time) is within the noise ({noise:.0%})."
     most = f"{saved:.0%} of the time was saved, of {possible:.0%} that could be"
     if saved < possible - noise:
         return f"The parts overlapped in part: {most}."

@@ -150,6 +150,12 @@ def test_a_prediction_that_misses_is_told(t1: float, t2: float, measured: float,
     assert sentence in about_predictions([point(2, t1, t2, measured)])
 
 
+def test_a_miss_beyond_the_noise_is_told_before_a_larger_one_within() -> None:
+    told = about_predictions([point(2, 4.0, 2.0, 8.0, spread=0.9), point(8, 4.0, 2.0, 5.0)])
+    assert "furthest off, beyond the noise, at 8 elements" in told
+    assert "(-20%)" in told
+
+
 @pytest.mark.parametrize(
     ("t2", "measured", "spread", "sentence"),
     [

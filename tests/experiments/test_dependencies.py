@@ -133,6 +133,11 @@ def test_the_largest_bound_counts(
     assert name in found.name
 
 
+def test_a_device_with_two_workers_bounds_half_as_much() -> None:
+    tasks = [Task("t", "cpu:1", "compute", (), 1), Task("t", "cpu:1", "compute", (), 3)]
+    assert (bounds_of(tasks, 2).busiest_device, bounds_of(tasks, 2, workers=2).busiest_device) == (4, 2)
+
+
 def test_copies_are_work_where_devices_have_no_engines_for_them() -> None:
     on_cpu = [Task("t", "cpu:1", "compute", (), 1), Task("copy", "cpu:2", "copy", (), 3)]
     on_gpu = [Task("t", "gpu:0", "compute", (), 1), Task("copy", "gpu:1", "copy", (), 3)]

@@ -11,9 +11,10 @@ import backends
 import parallel_core
 from backends import Array, Backend
 from parallel_core import Case, RequestError, Result
-from parallel_core.experiments import independent_ops, small_ops, three_way
+from parallel_core.experiments import small_ops, three_way
 from parallel_core.experiments.calibration import normal_matrix
 from parallel_core.experiments.independent_ops import answers as about_independent
+from parallel_core.experiments.independent_ops import timing
 from parallel_core.experiments.small_ops import answers as about_small
 from parallel_core.result import describe_backend
 
@@ -44,7 +45,7 @@ def elsewhere(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
         asked.append(dict(options))
         return pretended(backend, [f"one device, size {size}" for size in str(options["sizes"]).split(",")])
 
-    monkeypatch.setattr(independent_ops, "measure_elsewhere", products)
+    monkeypatch.setattr(timing, "measure_elsewhere", products)
     monkeypatch.setattr(small_ops, "measure_elsewhere", sizes)
     return asked
 
@@ -66,6 +67,10 @@ def test_workers_and_threads_that_a_backend_has_not_are_measured_elsewhere(
     assert result.metrics["threads_speedup"] == medians[here[0]] / medians[threaded]
     assert result.metrics["parallel_speedup"] == (medians[here[0]] / medians[several[0]] if several else 1)
     assert result.checks["max_relative_error"] < 1e-4
+    # Before the processes and after them.
+    assert {case.name: len(case.seconds) for case in result.cases[:2]} == dict.fromkeys(here, 4)
+    by_most = (several or here)[::-1]
+    assert result.metrics["independence_speedup_most_workers"] == medians[by_most[0]] / medians[by_most[1]]
     assert ("Nothing is queued" in result.notes[0]) == (backend.engine == "sync")
 
 
@@ -79,11 +84,11 @@ def test_one_number_of_workers_starts_no_process(backend: Backend, elsewhere: El
 def test_wrong_products_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     def one_too_few(backend: Backend, x: Array) -> Array:
         y = x
-        for _ in range(independent_ops.PRODUCTS - 1):
+        for _ in range(timing.PRODUCTS - 1):
             y = backend.launch(backend.ops.matmul, y, x)
         return y
 
-    monkeypatch.setattr(independent_ops, "chain", one_too_few)
+    monkeypatch.setattr(timing, "chain", one_too_few)
     (problem,) = parallel_core.run_independent_ops(backend, (1,), size=16, rounds=1).problems
     assert problem.startswith("products differ from NumPy's by ")
 
@@ -116,7 +121,7 @@ def test_whether_one_worker_runs_in_order(chain: float, sentence: str) -> None:
         (0.52, "by 2 workers instead of 1 they were 1.92 × as fast: they ran at the same time."),
         (0.8, "were 1.25 × as fast: they ran at the same time in part."),
         (0.98, "took as long (1.02 ×): no difference beyond the noise"),
-        (1.5, "took longer (0.67 × as fast): the workers disturb each other"),
+        (1.5, "took longer (0.67 × as fast): more workers were no help"),
     ],
 )
 def test_what_more_workers_make_of_independent_products(many: float, sentence: str) -> None:
@@ -137,7 +142,7 @@ def test_why_workers_were_not_compared(engine: str, kind: str, sentence: str) ->
 
 @pytest.mark.parametrize(
     ("many", "sentence"),
-    [(1.0, "each product waits"), (1.5, "handing it over"), (0.5, "figures that compare them are")],
+    [(1.0, "each product waits"), (1.5, "handing it over costs something"), (0.5, "figures that compare them are")],
 )
 def test_what_more_workers_make_of_a_chain(many: float, sentence: str) -> None:
     assert sentence in about_independent.about_chain(case(1.0), case(many))
@@ -321,8 +326,8 @@ def test_what_is_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> None
     [
         (0.33, "went on at the same time: 33% of the time was saved, of 35% that could be"),
         (0.2, "overlapped in part: 20% of the time was saved, of 35% that could be"),
-        (0.02, "Nothing was saved beyond the noise (2%)"),
-        (-0.02, "Nothing was saved beyond the noise"),
+        (0.02, "what was saved (2% of the time) is within the noise (5%)"),
+        (-0.02, "No overlap is shown"),
         (-0.2, "took 20% longer than one after the other"),
     ],
 )

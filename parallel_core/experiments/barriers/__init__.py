@@ -41,7 +41,7 @@ __all__ = ["added", "depths", "run"]
 
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
-TARGET_SECONDS, AT_ONCE = 0.02, 20
+TARGET_SECONDS, AT_ONCE = 0.04, 20
 """So many products take about so long: a product far longer than launching it, and 64 of them not long."""
 
 
@@ -54,7 +54,7 @@ def launch(backend: Backend, x: Array, other: Array, count: int) -> Launched:
 def run(backend: Backend, size: int | None = None, deepest: int = 64, rounds: int = 5) -> Result:
     """Time both waits with up to `deepest` products queued behind the first, in powers of two, in each place.
 
-    `size` is the matrices' side; None chooses one with which a product takes about 1 ms. A single device has no other
+    `size` is the matrices' side; None chooses one with which a product takes about 2 ms. A single device has no other
     place than itself.
     """
     size = size or size_for(backend, TARGET_SECONDS, AT_ONCE, backend.devices[0])

@@ -41,10 +41,10 @@ def explain(added: Added, place: str, dispatch_fraction: float) -> str:
     # Adding zero turns a negative zero, which rounding may give, into a plain one.
     fraction = round(added.fraction, 2) + 0.0
     share = f"a product launched behind it {place} added {fraction:.0%} of what it added to waiting for everything"
+    if dispatch_fraction > 0.95:
+        return f"Nothing was queued, the launches returned when all was done, so both waits had nothing to do: {share}."
     if high < 0.25:
         return f"Waiting for one result was selective: {share}."
-    if low > 0.75 and dispatch_fraction > 0.8:
-        return f"Nothing was queued, so both waits had the same to wait for: {share}."
     if low > 0.75:
         return f"Waiting for one result was for all that was queued: {share}."
     return f"No clear verdict: {share}, and from {low:.0%} to {high:.0%} in single rounds, with the noise."

@@ -130,16 +130,16 @@ def about_floor(points: Sequence[Point]) -> str:
 
 
 def about_predictions(points: Sequence[Point]) -> str:
-    """Say how far the longer of t1 and t2 is from what was measured, at its worst."""
-    worst = max(points, key=lambda point: abs(point.prediction_error))
+    """Say how far the longer of t1 and t2 is from what was measured, where it is furthest beyond the noise."""
+    worst = max(points, key=lambda point: abs(point.prediction_error) - point.noise)
     told = f"{metric(worst.predicted, 's')} for the {metric(worst.case.median, 's')} measured"
     if abs(worst.prediction_error) <= worst.noise:
         return f"The longer of t1 and t2 predicts every size within the noise; at the worst {told}."
     in_turn = worst.model.t1 + worst.model.t2
     hindered = worst.case.median * (1 - worst.noise) > in_turn and not is_inside(points)
     return (
-        f"The longer of t1 and t2 misses most at {worst.elements:,} elements: it predicts {told} "
-        f"({worst.prediction_error:+.0%})"
+        f"The longer of t1 and t2 is furthest off, beyond the noise, at {worst.elements:,} elements: it predicts "
+        f"{told} ({worst.prediction_error:+.0%})"
         + (f", more than both in turn ({metric(in_turn, 's')}): the two sides hinder each other." if hindered else ".")
     )
 

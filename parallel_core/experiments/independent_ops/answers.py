@@ -35,7 +35,7 @@ def about_workers(engine: str, kind: str, few: Case, many: Case, workers: tuple[
     if not differ(few, many):
         return f"Independent products, {instead} took as long ({ratio:.2f} ×): no difference beyond the noise."
     if ratio < 1:
-        return f"Independent products, {instead} took longer ({ratio:.2f} × as fast): the workers disturb each other."
+        return f"Independent products, {instead} took longer ({ratio:.2f} × as fast): more workers were no help."
     how = "at the same time" if ratio > (1 + most / fewest) / 2 else "at the same time in part"
     return f"Independent products, {instead} were {ratio:.2f} × as fast: they ran {how}."
 
@@ -46,7 +46,10 @@ def about_chain(few: Case, many: Case) -> str:
     if not differ(few, many):
         return f"A chain took as long by more workers ({ratio:.2f} ×): each product waits for the one before."
     if ratio < 1:
-        return f"A chain took longer by more workers ({ratio:.2f} × as fast): handing it over costs them something."
+        return (
+            f"A chain took longer by more workers ({ratio:.2f} × as fast): handing it over costs something, or the "
+            f"machine was slower then."
+        )
     return (
         f"A chain was {ratio:.2f} × as fast by more workers, which its order does not allow: the processes ran under "
         f"unlike conditions, and the figures that compare them are doubtful by as much."
