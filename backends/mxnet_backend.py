@@ -5,7 +5,9 @@ writes which array, and each device's worker runs what is ready. So `launch` is 
 own array. The synchronous engine is MXNet's NaiveEngine, which runs every operator where it is called.
 """
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -23,6 +25,7 @@ from backends.device import (
 )
 from backends.environment import Settings, import_framework
 from backends.errors import ComputationError
+from backends.native_threads import limit_openmp_threads
 from backends.nested import leaves, map_leaves
 from backends.protocol import Array, Engine, HostArray
 from backends.shards import check_equal
@@ -32,6 +35,10 @@ __all__ = ["MXNetBackend"]
 
 SHARDED_BYTES = 2**20
 """From here on summing in shards is worth its 0.3 ms: a function in Python for each device."""
+
+
+PATIENCE = 10.0
+"""Seconds after which a worker no longer waits for the others to start."""
 
 
 @final
@@ -78,6 +85,8 @@ class MXNetBackend:
         if self.engine == "async" and not self._cuda:
             self.cores = core_shares(devices, workers_per_device * self.threads_per_device)
             self._start_workers()
+        elif not self._cuda:
+            limit_openmp_threads(self.threads_per_device)
         self.scheduler = (
             f"MXNet's own engine: one queue and {workers_in_words(workers_per_device)} per device"
             if self.engine == "async"
@@ -152,6 +161,22 @@ class MXNetBackend:
         for device, cores in zip(self.devices, self.cores, strict=True):
             with on_cores(cores):
                 self._mx.np.zeros((1,), ctx=self._contexts[device]).wait_to_read()
+            self._limit_threads_of_workers(self._contexts[device])
+
+    def _limit_threads_of_workers(self, context: Any) -> None:
+        # MXNet trusts OMP_NUM_THREADS, which OpenMP has not read where another framework brought it along before; and
+        # MXNet's OpenBLAS hangs where several workers use more than one thread each.
+        meeting = threading.Barrier(self.workers_per_device)
+
+        def limit() -> None:
+            limit_openmp_threads(self.threads_per_device)
+            # Each worker takes one of these: none returns for another one before all have begun.
+            with suppress(threading.BrokenBarrierError):
+                meeting.wait(PATIENCE)
+
+        for _ in range(self.workers_per_device):
+            self._sharding.push(limit, context, [self._mx.np.zeros((1,), ctx=context)])
+        self._mx.npx.waitall()
 
     def _copy(self, x: Array, context: Any) -> Array:
         return self._overwrite(self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context), x)

@@ -21,7 +21,6 @@ from backends.shards import check_equal, sum_shard
 __all__ = ["memory_of", "push", "push_barrier", "sum_in_shards"]
 
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Context(ctypes.Structure):
@@ -35,9 +34,9 @@ _pending: dict[int, Callable[[], object]] = {}
 _numbers = count(1)
 
 
-# The engine knows functions of C only, so a Python function goes by a number.
-_CALL = FUNCTION(lambda _, number: _pending[number]())
-_FORGET = DELETER(lambda number: _pending.pop(number))
+# The engine knows functions of C only, so a Python function goes by a number, which it forgets itself: the engine calls
+# deleters when waits have ended already, and a worker that is in Python while Python shuts down aborts the process.
+_CALL = FUNCTION(lambda _, number: _pending.pop(number)())
 
 
 def sum_in_shards(terms: Sequence[tuple[Any, ...]]) -> None:
@@ -71,7 +70,7 @@ def push(fn: Callable[[], object], context: Any, reads: Sequence[Any]) -> None:
     """
     number = next(_numbers)
     _pending[number] = fn
-    _push(_CALL, number, _FORGET, context, reads, [])
+    _push(_CALL, number, context, reads, [])
 
 
 def push_barrier(x: Any) -> None:
@@ -80,15 +79,15 @@ def push_barrier(x: Any) -> None:
     One array at a time: MXNet would wait for ever for two that share their memory.
     """
     # On cpu(0), whose worker has nothing to compute.
-    _push(_NOTHING, None, None, mx.cpu(0), [], [x])
+    _push(_NOTHING, None, mx.cpu(0), [], [x])
 
 
-def _push(function: Any, number: int | None, deleter: Any, context: Any, reads: Any, writes: Any) -> None:
+def _push(function: Any, number: int | None, context: Any, reads: Any, writes: Any) -> None:
     check_call(
         _LIB.MXEnginePushSyncND(
             function,
             ctypes.c_void_p(number),
-            deleter,
+            None,
             ctypes.byref(_Context(context.device_typeid, context.device_id)),
             _handles(reads),
             len(reads),

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, final
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from backends import numpy_ops
 from backends.device import Device, check_workers, choose_devices, core_numbers, threads_for
 from backends.environment import Settings
 from backends.errors import BackendError, ComputationError
+from backends.native_threads import limit_blas_threads
 from backends.nested import leaves, map_leaves
 from backends.protocol import Array, Engine, HostArray, Ops
 from backends.shards import check_equal
@@ -48,8 +48,8 @@ class NumPyBackend:
         self.scheduler = "none: NumPy computes on the calling thread"
         self.cores: Sequence[set[int]] = [set(core_numbers())] * devices
         self._failure: ComputationError | None = None
-        # NumPy read its environment before anyone could choose a backend, so its BLAS is told now.
-        threadpool_limits(self.threads_per_device, user_api="blas")
+        # NumPy read its environment before anyone could choose a backend.
+        limit_blas_threads(self.name, self.threads_per_device)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         if self._failure:

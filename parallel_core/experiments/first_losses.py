@@ -34,8 +34,7 @@ def numpy_losses(
     data: Dataset, settings: Settings, start: Parameters, count: int = CHECKED_BATCHES
 ) -> tuple[float, ...]:
     """Return the first losses of NumPy on one device."""
-    # A single thread: the number is that of every BLAS in the process, and raising it corrupts MXNet's memory.
-    reference = backends.load("numpy", devices=1, threads_per_device=1)
+    reference = backends.load("numpy", devices=1)
     return first_losses(reference, 1, data, settings, start, count)
 
 

@@ -53,3 +53,47 @@ def test_each_device_has_a_core_of_its_own(require: Callable[[str], None], run_p
     assert {f"({first},)", f"({second},)"} <= set(alone)
     crowded = run_python(TELL_CORES.format(name=name, devices=available_cores() + 1)).stdout.splitlines()
     assert not [line for line in crowded if line.count(",") == 1 and line.endswith(",)")]
+
+
+OTHERS_BLAS = """
+import backends
+from threadpoolctl import ThreadpoolController
+
+def threads():
+    return {found.filepath: found.num_threads for found in ThreadpoolController().lib_controllers}
+
+backends.load("mxnet", 2, "cpu", "sync", 1)
+before = threads()
+backends.load("numpy", 1, "cpu", "sync", 2)
+wanted = {path: 2 if "numpy" in path else count for path, count in before.items()}
+print(len(before) > 1, threads() == wanted)
+"""
+
+
+def test_numpy_s_threads_are_numpy_s_alone(require: Callable[[str], None], run_python: RunPython) -> None:
+    require("mxnet")
+    assert run_python(OTHERS_BLAS).stdout == "True True\n"
+
+
+AFTER_ANOTHER_FRAMEWORK = """
+import faulthandler
+import numpy as np
+import backends
+
+faulthandler.dump_traceback_later(60, exit=True)
+backends.load("torch", 2, "cpu", "async", 1)
+backend = backends.load("mxnet", 3, "cpu", "async", 1)
+matrix = np.ones((300, 300), dtype=np.float32)
+for x in [backend.asarray(matrix, device) for device in backend.devices] * 200:
+    y = backend.launch(backend.ops.matmul, x, x)
+print(backend.to_numpy(y)[0, 0])
+"""
+
+
+def test_workers_keep_to_their_threads_after_another_framework_has_brought_openmp(
+    require: Callable[[str], None], run_python: RunPython
+) -> None:
+    require("mxnet")
+    require("torch")
+    # MXNet's OpenBLAS would hang.
+    assert run_python(AFTER_ANOTHER_FRAMEWORK).stdout == "300.0\n"

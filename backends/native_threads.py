@@ -1,0 +1,23 @@
+"""How many threads the libraries beneath a framework use.
+
+A process may hold several copies of BLAS, each with a number of its own, and one OpenMP for several frameworks. OpenMP
+reads OMP_NUM_THREADS when the first of them brings it along, and gives that number to every thread that starts later.
+"""
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["limit_blas_threads", "limit_openmp_threads"]
+
+
+def limit_blas_threads(framework: str, threads: int) -> None:
+    """Set the number of threads of the BLAS that a framework's package brought along; of all, where it brought none."""
+    libraries = [found for found in ThreadpoolController().lib_controllers if found.user_api == "blas"]
+    for library in [found for found in libraries if f"/{framework}" in found.filepath] or libraries:
+        library.set_num_threads(threads)
+
+
+def limit_openmp_threads(threads: int) -> None:
+    """Set the number of threads that OpenMP uses for what the calling thread computes."""
+    for library in ThreadpoolController().lib_controllers:
+        if library.user_api == "openmp":
+            library.set_num_threads(threads)
