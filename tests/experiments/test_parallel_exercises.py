@@ -362,3 +362,12 @@ def test_earlier_results_travel_to_the_other_device(backend: Backend, monkeypatc
     assert went == there_and_back
     three_way.all_at_once(backend, [None, None], results, buffers, 1)
     assert went == there_and_back * 51
+
+
+def test_the_noise_of_a_saving_is_that_of_all_its_times() -> None:
+    def spread_over(low: float, high: float) -> Case:
+        return Case("any", (low, (low + high) / 2, high), (0.1,))
+
+    parts = [spread_over(0.9, 1.1), spread_over(1.0, 1.0)]
+    assert three_way.noise(parts, spread_over(1.1, 1.5)) == pytest.approx((0.1 + 0.0 + 0.2) / 2)
+    assert three_way.noise(parts[1:], parts[1]) == pytest.approx(0.05)
