@@ -90,12 +90,14 @@ def error_of(backend: Backend, of: Of, program: Program, batch: int) -> float:
         return relative_error(found, np.full((XY_SIZE, XY_SIZE), 3.0))
     # Each array of each layer, on every device.
     wanted = expected_step(backends.load("numpy", devices=1), batch)
-    return max(
+    errors = [
         relative_error(mine, own)
         for new in found
         for pair in zip(new, wanted, strict=True)
         for mine, own in zip(*pair, strict=True)
-    )
+    ]
+    # Not max(), which passes NaN over.
+    return float(np.max(errors))
 
 
 def explain(found: Scheduled) -> str:

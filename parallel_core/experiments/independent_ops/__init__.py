@@ -26,6 +26,8 @@ drifts between them, the first two ratios can be believed and the other three ca
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from backends import Backend
 from backends.device import available_cores
 from parallel_core.experiments.calibration import size_for
@@ -68,7 +70,8 @@ def run(backend: Backend, workers_compared: Sequence[int] = (1, 2), size: int | 
     cases, error = time_here(backend, size, rounds)
     for workers, each in others:
         more, other_error = time_elsewhere(backend, workers, each, size, rounds)
-        cases, error = cases | more, max(error, other_error)
+        # Not max(), which passes NaN over.
+        cases, error = cases | more, float(np.max([error, other_error]))
     if others:
         again, _ = time_here(backend, size, rounds)
         cases |= {name: joined(cases[name], case) for name, case in again.items()}
