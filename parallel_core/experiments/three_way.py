@@ -36,6 +36,7 @@ from parallel_core.experiments.calibration import normal_matrix
 from parallel_core.experiments.copying import PRODUCTS, calibrate, copy_each, copy_into, products
 from parallel_core.measurement import LEAST_NOISE, Timing, impossible, interleave, measure, relative_error
 from parallel_core.result import Case, Result, describe_backend
+from parallel_core.wording import percent
 
 __all__ = ["explain", "run"]
 
@@ -140,7 +141,7 @@ def explain(metrics: dict[str, float], noise: float) -> str:
     if saved < -noise:
         return f"All at once took {-saved:.0%} longer than one after the other: the parts got in each other's way."
     if saved <= noise:
-        return f"No overlap is shown: what was saved ({saved:.0%} of the time) is within the noise ({noise:.0%})."
+        return f"No overlap is shown: what was saved ({percent(saved)} of the time) is within the noise ({noise:.0%})."
     most = f"{saved:.0%} of the time was saved, of {possible:.0%} that could be"
     if saved < possible - noise:
         return f"The parts overlapped in part: {most}."

@@ -80,7 +80,7 @@ def test_the_cost_model(t1: float, t2: float, sentence: str) -> None:
     }
     told = answers.about_model(numbers, 10_000)
     assert sentence in told
-    assert "(-50%)" in told
+    assert "(−50%)" in told
 
 
 def test_the_cost_model_repeats_the_slower_side() -> None:
