@@ -107,7 +107,7 @@ def run(backend: Backend, size: int | None = None, copies: int | None = None, ro
         cases=(*parts, together),
         metrics=metrics,
         checks={"max_relative_error": error},
-        explanation=explain(metrics, max(LEAST_NOISE, *(case.spread for case in (*parts, together)))),
+        explanation=explain(metrics, noise(parts, together)),
         notes=(about_cores(metrics, available_cores()),) if on_cpu else (),
         problems=tuple(problems),
     )
@@ -121,6 +121,12 @@ def fractions(parts: list[Case], together: Case, core_bound: float) -> dict[str,
         "possible_fraction": 1 - longest / added,
         "possible_on_cores_fraction": 1 - max(longest, core_bound) / added,
     }
+
+
+def noise(parts: list[Case], together: Case) -> float:
+    """Return by how much the saved share is uncertain: all spreads in seconds, as a share of the parts' added times."""
+    spreads = sum(case.spread * case.median for case in (*parts, together))
+    return max(LEAST_NOISE, spreads / sum(part.median for part in parts))
 
 
 def largest_error(backend: Backend, matrices: list[Array], results: list[list[Array]], size: int) -> float:

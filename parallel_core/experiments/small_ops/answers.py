@@ -4,12 +4,11 @@ Everywhere there is a case for each size, and the sizes ascend.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from math import exp, log
 
 from humanize import metric
 
-from parallel_core.measurement import LEAST_NOISE, differ
+from parallel_core.measurement import differ
 from parallel_core.result import Case
 from parallel_core.wording import figure, listed
 
@@ -26,36 +25,33 @@ def explain(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case],
     largest, at = max((one.median / other.median, size) for one, other, size in zip(alone, spread, sizes, strict=True))
     crossing = crossing_size(sizes, alone, spread)
     if crossing is None:
-        verdict = f"{devices} devices were faster than one at no two sizes in a row"
+        verdict = f"{devices} devices were faster than one from no size on"
     elif crossing <= sizes[0]:
         verdict = f"{devices} devices were faster than one from the smallest size ({sizes[0]}) on"
     else:
         verdict = f"{devices} devices were faster than one from a size of about {figure(crossing)} on"
     beyond = [size for size in no_faster(sizes, alone, spread) if crossing is not None and size > crossing]
-    but = f", but not at {in_words(beyond)}" if beyond else ""
+    but = f", within the noise at {in_words(beyond)}" if beyond else ""
     slower = faster_at(sizes, alone, spread)
     loss = f" They were slower at {in_words(slower)}." if slower else ""
     return f"{verdict}{but}; most at size {at}: {largest:.2f} × as fast.{loss}"
 
 
 def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
-    """Return the size from which the speed-up exceeds 1 by more than the noise; None where it nowhere does.
+    """Return the size from which several devices are faster at every size, at half of them or more beyond the noise.
 
-    It does so from a size on if it does at the next one too, or there is none; the crossing is interpolated linearly
-    between the logarithms of this size and the one before.
+    It is interpolated linearly between the logarithms of the last size where they are not and the next one. None where
+    there is none.
     """
-    faster = set(faster_at(sizes, spread, alone))
-    starts = [place for place, two in enumerate(pairwise([*sizes, sizes[-1]])) if set(two) <= faster]
-    if not starts:
+    speedups = [one.median / other.median for one, other in zip(alone, spread, strict=True)]
+    place = max((place + 1 for place, speedup in enumerate(speedups) if speedup <= 1), default=0)
+    after = faster_at(sizes[place:], spread[place:], alone[place:])
+    if not after or 2 * len(after) < len(sizes[place:]):
         return None
-    place = starts[0]
     if place == 0:
         return float(sizes[0])
-    before, here = (alone[k].median / spread[k].median for k in (place - 1, place))
-    threshold = 1 / (1 - max(alone[place].spread, spread[place].spread, LEAST_NOISE))
-    if before >= threshold:
-        return float(sizes[place])
-    share = (threshold - before) / (here - before)
+    before, here = speedups[place - 1 : place + 1]
+    share = (1 - before) / (here - before)
     return exp(log(sizes[place - 1]) + share * log(sizes[place] / sizes[place - 1]))
 
 
