@@ -10,7 +10,7 @@ Method: Two diamonds (a fork to all devices, a join, a fork, a join) and three r
 products and averages of matrices on all devices. A value that is needed on another device is copied there. Each graph
 is run with a wait after every operation, which gives each operation's seconds alone, and then with none.
 
-Look at: `bound_fraction`, the larger bound over the time of the diamonds freely scheduled, and beside it the bounds:
+Look at: `bound_fraction`, the largest bound over the time of the diamonds freely scheduled, and beside it the bounds:
 `critical_path_seconds`, `work_per_device_seconds`, and `busiest_device_seconds`, since tasks stay where they were
 placed and a device with more than its share of them ends later.
 

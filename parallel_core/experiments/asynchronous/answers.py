@@ -15,7 +15,7 @@ def explain(dispatch_fraction: float, async_speedup: float) -> str:
     if dispatch_fraction > 0.8:
         return (
             f"Nothing was queued: control returned when the work was done ({dispatch_fraction:.0%} of its time), and "
-            f"waiting after each step instead of once made {async_speedup:.1f} × the difference."
+            f"waiting after each step took {async_speedup:.1f} × as long as waiting once."
         )
     how = "Python ran ahead" if dispatch_fraction < 0.2 else "Python ran ahead in part"
     return (

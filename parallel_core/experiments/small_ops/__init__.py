@@ -11,8 +11,8 @@ the logical devices of a CPU are parts of it, with a queue and a share of the co
 gets the threads of all (on CPUs). Times are of one product of the many that are launched together.
 
 Look at: the speed-up over one device with its share of the threads, by `all devices` and by `all threads`; its largest
-value, `largest_speedup`, and the size at which it is reached; `crossing_size`, from where all devices are faster than
-one by more than the noise: the first size of two in a row, interpolated between logarithms of sizes.
+value, `largest_speedup`, and the size at which it is reached; `crossing_size`, from which on all devices are faster
+than one at every size, and at half of the sizes or more beyond the noise (interpolated between logarithms of sizes).
 
 Read: 1 is no gain, the number of devices is the most that cores can give. Where `all devices` lies above `all threads`,
 parallel launches help more than parallel operators: the exercise's claim. Where control returns only shortly before all
