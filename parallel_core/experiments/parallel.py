@@ -22,18 +22,13 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.calibration import normal_matrix, size_for
+from parallel_core.experiments.independent_products import PRODUCTS, products
 from parallel_core.measurement import impossible, interleave, measure, relative_error
 from parallel_core.result import Result, describe_backend
 
 __all__ = ["explain", "run"]
 
-PRODUCTS = 50
 TARGET_SECONDS = 0.2
-
-
-def products(backend: Backend, x: Array) -> list[Array]:
-    """Launch 50 independent products of one matrix with itself, on the matrix's device."""
-    return [backend.launch(backend.ops.matmul, x, x) for _ in range(PRODUCTS)]
 
 
 def run(backend: Backend, size: int | None = None, rounds: int = 7) -> Result:

@@ -33,7 +33,8 @@ from backends import Array, Backend
 from backends.device import available_cores
 from parallel_core.errors import RequestError
 from parallel_core.experiments.calibration import normal_matrix
-from parallel_core.experiments.copying import PRODUCTS, calibrate, copy_each, copy_into, products
+from parallel_core.experiments.copying import calibrate, copy_each, copy_into
+from parallel_core.experiments.independent_products import PRODUCTS, products
 from parallel_core.measurement import LEAST_NOISE, Timing, impossible, interleave, measure, relative_error
 from parallel_core.result import Case, Result, describe_backend
 from parallel_core.wording import percent

@@ -39,13 +39,13 @@ from parallel_core.experiments.independent_ops.answers import (
     explain,
 )
 from parallel_core.experiments.independent_ops.timing import (
-    PRODUCTS,
     joined,
     named,
     time_elsewhere,
     time_here,
     with_threads,
 )
+from parallel_core.experiments.independent_products import PRODUCTS
 from parallel_core.result import Result, describe_backend
 
 __all__ = ["explain", "run"]

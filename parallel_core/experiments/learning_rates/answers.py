@@ -100,9 +100,9 @@ def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     kept = round(fmean(one[rate] - scaled[rate] for rate in pairs), 3) + 0.0
     followed = round(fmean(one[rate] - scaled[tried] for rate, tried in pairs.items()), 3) + 0.0
     return (
-        f"{larger} and as many images, multiplying the rate by {count} {verdict}. The larger batch lost {figure(kept)} of "
-        f"one device's accuracy at the same rate and {figure(followed)} at the scaled one, in the mean of {len(pairs)} "
-        f"{'rate' if len(pairs) == 1 else 'rates'}."
+        f"{larger} and as many images, multiplying the rate by {count} {verdict}. The larger batch lost {figure(kept)} "
+        f"of one device's accuracy at the same rate and {figure(followed)} at the scaled one, in the mean of "
+        f"{len(pairs)} {'rate' if len(pairs) == 1 else 'rates'}."
     )
 
 
