@@ -149,7 +149,9 @@ def explain(metrics: dict[str, float], noise: float) -> str:
         return f"All at once took {-saved:.0%} longer than one after the other: the parts got in each other's way."
     if saved <= noise:
         return f"No overlap is shown: what was saved ({percent(saved)} of the time) is within the noise ({noise:.0%})."
-    most = f"{saved:.0%} of the time was saved, of {possible:.0%} that could be"
+    most = f"{saved:.0%} of the time was saved, of {percent(possible)} that could be"
+    if saved > possible + noise:
+        most = f"{saved:.0%} of the time was saved, more than the bound of {percent(possible)}, which is not exact"
     if saved < possible - noise:
         return f"The parts overlapped in part: {most}."
     return f"Computing and copying went on at the same time: {most}."

@@ -343,6 +343,7 @@ def test_what_is_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> None
     [
         (0.33, "went on at the same time: 33% of the time was saved, of 35% that could be"),
         (0.2, "overlapped in part: 20% of the time was saved, of 35% that could be"),
+        (0.45, "went on at the same time: 45% of the time was saved, more than the bound of 35%, which is not exact."),
         (0.02, "what was saved (2% of the time) is within the noise (5%)"),
         (-0.02, "No overlap is shown: what was saved (−2% of the time)"),
         (-0.001, "what was saved (0% of the time)"),

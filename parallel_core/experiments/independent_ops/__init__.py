@@ -15,8 +15,8 @@ measured before and after them.
 
 Look at: `independence_speedup`, the chain's time over the independent products' in the same process, by the fewest
 workers, and `independence_speedup_most_workers`; `parallel_speedup`, the independent products' time by the fewest
-workers over that by the most; `chain_speedup`, the same for the chain; `threads_speedup`, the same for twice the
-threads instead of more workers.
+workers over that by the most; `chain_speedup`, the same for the chain; `threads_speedup`, the independent products'
+time by the fewest workers over that with twice the threads.
 
 Read: 1 is one after the other, and the number of workers is the most that can be reached. Where nothing is queued
 (synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are 1
