@@ -21,7 +21,7 @@ def cases(result: Result) -> Figure:
         [case.median - min(case.seconds) for case in result.cases],
         [max(case.seconds) - case.median for case in result.cases],
     ]
-    figure = Figure(figsize=(7, 1.1 + 0.35 * len(names)), layout="constrained")
+    figure = Figure(figsize=(7, 1.4 + 0.35 * len(names)), layout="constrained")
     axes = figure.subplots()
     places = range(len(names))
     axes.barh(places, done, xerr=whiskers, color=COLOURS[5], ecolor="grey", height=0.7, label="until all was done")
@@ -31,5 +31,5 @@ def cases(result: Result) -> Figure:
     axes.invert_yaxis()
     axes.set(xlabel="seconds")
     axes.grid(axis="x", alpha=0.3)
-    axes.legend(fontsize="small")
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)
     return figure

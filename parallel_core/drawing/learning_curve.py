@@ -20,7 +20,7 @@ def learning_curve(result: Result) -> Figure:
         linewidth=0.8,
         label="training loss",
     )
-    left.set(xlabel="epoch", ylabel="loss per image", ylim=(0, None), xlim=(0, len(accuracies)))
+    left.set(xlabel="epoch", ylabel="loss per image", ylim=(0, 1.05 * max(losses)), xlim=(0, len(accuracies)))
     right = left.twinx()
     (accuracy,) = right.plot(
         range(1, len(accuracies) + 1), accuracies, color="tab:orange", marker="o", label="test accuracy"

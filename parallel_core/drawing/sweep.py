@@ -30,9 +30,10 @@ def sweep(result: Result, curves: Curves) -> Figure:
             )
     axes.set_xscale("log" if curves.log_x else "linear")
     axes.set_yscale("log" if curves.log_y else "linear")
-    shown = over[:: 1 + (len(over) - 1) // MOST_TICKS]
-    axes.set_xticks(shown, [write_point(value, curves.over) for value in shown])
-    axes.set_xticks([], minor=True)
+    if curves.log_x:
+        shown = over[:: 1 + (len(over) - 1) // MOST_TICKS]
+        axes.set_xticks(shown, [write_point(value, curves.over) for value in shown])
+        axes.set_xticks([], minor=True)
     axes.set(xlabel=curves.x_title, ylabel=curves.y_title)
     axes.grid(alpha=0.3)
     if len(found) > 1 or "" not in found:

@@ -75,11 +75,13 @@ def line_styles(cells: list[Measured], described: Curves) -> dict[str, dict[str,
 
 
 def ticks(values: tuple[float, ...], described: Curves) -> dict[str, object]:
-    """Name the values that were measured on the axis, where there is room for them."""
+    """Name the values that were measured on the axis: on a linear one they would stand too close."""
+    if not described.log_x:
+        return {"type": "linear"}
     step = 1 + (len(values) - 1) // MOST_TICKS
     shown = values[::step]
     named = [write_point(value, described.over) for value in shown]
-    return {"type": "log" if described.log_x else "linear", "tickvals": list(shown), "ticktext": named}
+    return {"type": "log", "tickvals": list(shown), "ticktext": named}
 
 
 def over_processes(measured: Measured, described: Curves, label: str) -> tuple[Interval, ...]:

@@ -17,7 +17,7 @@ def curves_table(result: Result, curves: Curves) -> Table:
     made = Table(title=curves.y_title, title_justify="left", title_style="dim", box=box.SIMPLE_HEAD, pad_edge=False)
     made.add_column(escape(curves.x_title), justify="right")
     for label in found:
-        made.add_column(escape(label or curves.y_title), justify="right")
+        made.add_column(escape(label or curves.y_title), justify="right", overflow="fold")
     for place, value in enumerate(result.series[curves.over]):
         made.add_row(
             write_point(value, curves.over), *(quantity(curves.quantity, values[place]) for values in found.values())
