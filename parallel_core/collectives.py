@@ -15,7 +15,7 @@ of Collective Communication Operations in MPICH) for trees and for sums that are
 
 Every algorithm takes one vector per device, the i-th on the backend's i-th device, all of one length and dtype. It
 returns the sum on every device, in the order given, on memory of its own; the vectors are consumed. What it launches
-reads slices of vectors and never writes to one: in MXNet, slices of one array cannot be told apart by its engine.
+reads slices of vectors and never writes to one: an engine may not be able to tell slices of one array apart.
 """
 
 from collections.abc import Callable, Mapping, Sequence

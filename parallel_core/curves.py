@@ -6,7 +6,10 @@ A result holds the series `OVER`, and for each curve `QUANTITY LABEL`, or `QUANT
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Curves", "labelled"]
+from parallel_core.byte_sizes import write_size
+from parallel_core.wording import figure
+
+__all__ = ["Curves", "labelled", "write_point"]
 
 
 @dataclass(frozen=True)
@@ -34,3 +37,8 @@ def labelled(series: Mapping[str, tuple[float, ...]], quantity: str) -> dict[str
         for name, values in series.items()
         if name == quantity or name.startswith(f"{quantity} ")
     }
+
+
+def write_point(value: float, over: str) -> str:
+    """Write a point of a sweep over some series; bytes are written as sizes."""
+    return write_size(int(value)) if over == "bytes" else figure(value)

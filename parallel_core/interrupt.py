@@ -1,7 +1,7 @@
 """Ctrl-C ends the program soon, whatever the framework is doing.
 
-Python raises KeyboardInterrupt between its own instructions. MXNet's waits run outside of Python until the queue has
-drained, which can take minutes, so a thread ends the process where the main thread has not done so in time.
+Python raises KeyboardInterrupt between its own instructions. A framework's wait may run outside of Python until the
+queue has drained, which can take minutes, so a thread ends the process where the main thread has not done so in time.
 """
 
 import os

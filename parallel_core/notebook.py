@@ -5,8 +5,7 @@ from io import BytesIO
 from humanize import metric
 from jinja2 import Environment, PackageLoader
 
-from parallel_core.byte_sizes import write_size
-from parallel_core.curves import labelled
+from parallel_core.curves import labelled, write_point
 from parallel_core.drawing import can_draw, draw
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.result import Result
@@ -25,15 +24,10 @@ def as_html(result: Result) -> str:
         result=result,
         curves=swept,
         labelled=labelled(result.series, swept.quantity) if swept else {},
-        points=[point(value, swept.over) for value in result.series[swept.over]] if swept else (),
+        points=[write_point(value, swept.over) for value in result.series[swept.over]] if swept else (),
         with_times=swept is None or not swept.in_place_of_times,
         quantity=quantity,
     )
-
-
-def point(value: float, over: str) -> str:
-    """Write a point of a sweep."""
-    return write_size(int(value)) if over == "bytes" else figure(value)
 
 
 def as_png(result: Result) -> bytes | None:

@@ -16,7 +16,6 @@ __all__ = [
     "critical_path_seconds",
     "crossings",
     "levels",
-    "lower_bound",
     "without_implied",
     "without_loads",
     "work_by_device",
@@ -75,11 +74,6 @@ def work_by_device(tasks: Sequence[Task]) -> dict[str, float]:
     for task in tasks:
         work[task.device] = work.get(task.device, 0.0) + task.seconds
     return work
-
-
-def lower_bound(tasks: Sequence[Task], devices: int) -> float:
-    """Return the seconds that no schedule on so many devices can beat: critical path or work / devices."""
-    return max(critical_path_seconds(tasks), work_seconds(tasks) / devices)
 
 
 def crossings(tasks: Sequence[Task]) -> int:

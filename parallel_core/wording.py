@@ -2,17 +2,24 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from humanize import metric, naturalsize
 
 from parallel_core.comparison.interval import Interval
 
-__all__ = ["figure", "listed", "quantity", "with_bounds"]
+__all__ = ["figure", "listed", "percent", "quantity", "with_bounds"]
 
 
 def figure(value: float) -> str:
     """Write a number in three digits, a large one in full."""
     return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")
+
+
+def percent(share: float, sign: Literal["", "+"] = "") -> str:
+    """Write a share in whole percent, with its sign always or only where it is negative; 0% never has a minus."""
+    # Adding zero turns a negative zero, which rounding may give, into a plain one.
+    return f"{round(share, 2) + 0.0:{sign}.0%}".replace("-", "−")
 
 
 def with_bounds(interval: Interval) -> str:

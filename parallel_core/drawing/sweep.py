@@ -2,11 +2,9 @@
 
 from matplotlib.figure import Figure
 
-from parallel_core.byte_sizes import write_size
-from parallel_core.curves import Curves, labelled
+from parallel_core.curves import Curves, labelled, write_point
 from parallel_core.drawing.colours import COLOURS
 from parallel_core.result import Result
-from parallel_core.wording import figure as written
 
 __all__ = ["sweep"]
 
@@ -34,7 +32,7 @@ def sweep(result: Result, curves: Curves) -> Figure:
     axes.set_yscale("log" if curves.log_y else "linear")
     if curves.log_x:
         shown = over[:: 1 + (len(over) - 1) // MOST_TICKS]
-        axes.set_xticks(shown, [write_size(int(one)) if curves.over == "bytes" else written(one) for one in shown])
+        axes.set_xticks(shown, [write_point(value, curves.over) for value in shown])
         axes.set_xticks([], minor=True)
     axes.set(xlabel=curves.x_title, ylabel=curves.y_title)
     axes.grid(alpha=0.3)

@@ -4,18 +4,13 @@ from functools import partial
 
 from backends import Array, Backend, Device
 from parallel_core.experiments.calibration import normal_matrix
+from parallel_core.experiments.independent_products import PRODUCTS, products
 from parallel_core.measurement import interleave, measure
 
-__all__ = ["PRODUCTS", "calibrate", "copy_each", "copy_into", "products"]
+__all__ = ["calibrate", "copy_each", "copy_into"]
 
-PRODUCTS = 50
 START_SIZE = 800
 LARGEST_SIZE = 8192
-
-
-def products(backend: Backend, x: Array, count: int = PRODUCTS) -> list[Array]:
-    """Launch independent products of one matrix with itself."""
-    return [backend.launch(backend.ops.matmul, x, x) for _ in range(count)]
 
 
 def copy_into(backend: Backend, buffer: Array, result: Array, device: Device, copies: int) -> Array:

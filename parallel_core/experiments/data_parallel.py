@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from statistics import median
 
+import numpy as np
+
 from backends import Array, Backend
 from parallel_core.dataset import Dataset
 from parallel_core.exchange import Bucket, buckets_of, count_reduced_early
@@ -56,9 +58,11 @@ def run(
         on_epoch(epoch)
 
     replicas = [backend.to_numpy(p) for p in params]
-    difference = max(
+    differences = [
         relative_error(mine, first) for replica in replicas for mine, first in zip(replica, replicas[0], strict=True)
-    )
+    ]
+    # Not max(), which passes NaN over.
+    difference = float(np.max(differences))
     error = error_against_numpy(data, settings, epochs[0].losses)
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     metrics = {

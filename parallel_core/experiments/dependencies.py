@@ -10,7 +10,7 @@ Method: Two diamonds (a fork to all devices, a join, a fork, a join) and three r
 products and averages of matrices on all devices. A value that is needed on another device is copied there. Each graph
 is run with a wait after every operation, which gives each operation's seconds alone, and then with none.
 
-Look at: `bound_fraction`, the larger bound over the time of the diamonds freely scheduled, and beside it the bounds:
+Look at: `bound_fraction`, the largest bound over the time of the diamonds freely scheduled, and beside it the bounds:
 `critical_path_seconds`, `work_per_device_seconds`, and `busiest_device_seconds`, since tasks stay where they were
 placed and a device with more than its share of them ends later.
 
@@ -24,6 +24,8 @@ but may start one that nobody is waiting for before one on the critical path. Ra
 
 from statistics import median
 from typing import Any
+
+import numpy as np
 
 from backends import Backend
 from parallel_core.experiments.calibration import size_for
@@ -57,7 +59,8 @@ def run(backend: Backend, size: int | None = None, rounds: int = 5) -> Result:
     graphs = {DIAMOND: diamond(count), **{f"random {seed}": random_graph(seed, count) for seed in SEEDS}}
     programs = {name: program(nodes, size) for name, nodes in graphs.items()}
     found = time_programs(backend, programs, rounds)
-    error = max(error_of(backend, nodes, size) for nodes in graphs.values())
+    # Not max(), which passes NaN over.
+    error = float(np.max([error_of(backend, nodes, size) for nodes in graphs.values()]))
     problems = [] if error < 1e-4 else [f"results differ from NumPy's by {error:.1e} of the largest element"]
     return Result(
         experiment="dependencies",
@@ -87,7 +90,7 @@ def error_of(backend: Backend, nodes: tuple[Node, ...], size: int) -> float:
     planned = program(nodes, size)
     values = planned.run(backend, planned.inputs(backend))
     wanted = expected(nodes, device_matrices(size, len(backend.devices)))
-    return max(map(relative_error, map(backend.to_numpy, values), wanted))
+    return float(np.max(list(map(relative_error, map(backend.to_numpy, values), wanted))))
 
 
 def metrics_of(found: dict[str, Scheduled]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Task graphs to compute: a diamond, and random ones layer by layer. Every framework computes the same ones.
 
 A node takes the average of the matrices that it depends on, on its own device, and multiplies it by that device's
-matrix as often as it says. Averages and products of matrices with a spectral norm of at most 1 never overflow.
+matrix as often as it says. Averages and products of matrices with a spectral norm of about 1 do not overflow.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def random_graph(seed: int, devices: int, layers: int = 6) -> tuple[Node, ...]:
 
 
 def device_matrices(size: int, devices: int) -> list[np.ndarray]:
-    """Draw a float32 matrix for each device, divided by its spectral norm."""
+    """Draw a float32 matrix for each device, of a spectral norm of about 1."""
     generator = np.random.default_rng(0)
     drawn = [generator.standard_normal((size, size)) for _ in range(devices)]
     # The norm of a matrix of normal numbers is about 2 √size; computing it would take longer than the experiment.

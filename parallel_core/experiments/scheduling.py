@@ -127,8 +127,8 @@ def verdict(name: str, found: Scheduled) -> str:
         return f"{name} was as fast as any schedule can be, within the noise ({noise:.0%}): it took {bound}."
     if of_bound < 1:
         return (
-            f"{name} took {bound}, less than can be: an operation that is timed alone is also called and waited for, "
-            "and here that is no small part of it."
+            f"{name} took {bound}, less than is possible: an operation that is timed alone is also called and "
+            "waited for, and here that is no small part of it."
         )
     if like_alone:
         return f"{name} took as long as its operations one by one, within the noise ({noise:.0%}): {bound}."

@@ -33,9 +33,11 @@ from backends import Array, Backend
 from backends.device import available_cores
 from parallel_core.errors import RequestError
 from parallel_core.experiments.calibration import normal_matrix
-from parallel_core.experiments.copying import PRODUCTS, calibrate, copy_each, copy_into, products
+from parallel_core.experiments.copying import calibrate, copy_each, copy_into
+from parallel_core.experiments.independent_products import PRODUCTS, products
 from parallel_core.measurement import LEAST_NOISE, Timing, impossible, interleave, measure, relative_error
 from parallel_core.result import Case, Result, describe_backend
+from parallel_core.wording import percent
 
 __all__ = ["explain", "run"]
 
@@ -136,7 +138,8 @@ def largest_error(backend: Backend, matrices: list[Array], results: list[list[Ar
     made = all_at_once(backend, matrices, results, buffers, copies=1)
     expected = [x @ x for x in map(backend.to_numpy, matrices)]
     found = [(*made[mine::2], *buffers[mine]) for mine in (0, 1)]
-    return max(relative_error(backend.to_numpy(x), expected[mine]) for mine in (0, 1) for x in found[mine])
+    # Not max(), which passes NaN over.
+    return float(np.max([relative_error(backend.to_numpy(x), expected[mine]) for mine in (0, 1) for x in found[mine]]))
 
 
 def explain(metrics: dict[str, float], noise: float) -> str:
@@ -145,8 +148,10 @@ def explain(metrics: dict[str, float], noise: float) -> str:
     if saved < -noise:
         return f"All at once took {-saved:.0%} longer than one after the other: the parts got in each other's way."
     if saved <= noise:
-        return f"No overlap is shown: what was saved ({saved:.0%} of the time) is within the noise ({noise:.0%})."
-    most = f"{saved:.0%} of the time was saved, of {possible:.0%} that could be"
+        return f"No overlap is shown: what was saved ({percent(saved)} of the time) is within the noise ({noise:.0%})."
+    most = f"{saved:.0%} of the time was saved, of {percent(possible)} that could be"
+    if saved > possible + noise:
+        most = f"{saved:.0%} of the time was saved, more than the bound of {percent(possible)}, which is not exact"
     if saved < possible - noise:
         return f"The parts overlapped in part: {most}."
     return f"Computing and copying went on at the same time: {most}."

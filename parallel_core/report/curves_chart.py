@@ -6,15 +6,13 @@ from html import escape
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from parallel_core.byte_sizes import write_size
 from parallel_core.comparison.cells import Comparison, Measured
 from parallel_core.comparison.interval import Interval, median_interval
 from parallel_core.comparison.summary import believed
-from parallel_core.curves import Curves, labelled
+from parallel_core.curves import Curves, labelled, write_point
 from parallel_core.drawing.colours import COLOURS
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.report.charts import drawable, framed
-from parallel_core.wording import figure
 
 __all__ = ["curves"]
 
@@ -82,7 +80,7 @@ def ticks(values: tuple[float, ...], described: Curves) -> dict[str, object]:
         return {"type": "linear"}
     step = 1 + (len(values) - 1) // MOST_TICKS
     shown = values[::step]
-    named = [write_size(int(value)) if described.over == "bytes" else figure(value) for value in shown]
+    named = [write_point(value, described.over) for value in shown]
     return {"type": "log", "tickvals": list(shown), "ticktext": named}
 
 

@@ -4,10 +4,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from parallel_core.byte_sizes import write_size
-from parallel_core.curves import Curves, labelled
+from parallel_core.curves import Curves, labelled, write_point
 from parallel_core.result import Result
-from parallel_core.wording import figure, quantity
+from parallel_core.wording import quantity
 
 __all__ = ["curves_table"]
 
@@ -20,6 +19,7 @@ def curves_table(result: Result, curves: Curves) -> Table:
     for label in found:
         made.add_column(escape(label or curves.y_title), justify="right", overflow="fold")
     for place, value in enumerate(result.series[curves.over]):
-        point = write_size(int(value)) if curves.over == "bytes" else figure(value)
-        made.add_row(point, *(quantity(curves.quantity, values[place]) for values in found.values()))
+        made.add_row(
+            write_point(value, curves.over), *(quantity(curves.quantity, values[place]) for values in found.values())
+        )
     return made

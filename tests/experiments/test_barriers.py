@@ -117,13 +117,13 @@ def test_what_a_product_adds_is_the_slope_of_its_round(rounds: list[tuple[float,
     [
         ((0.01, 0.02, 0.03), 0.01, "was selective: a product launched behind it on some device added 2% of what"),
         ((-0.03, -0.001, 0.0), 0.01, "was selective: a product launched behind it on some device added 0% of what"),
-        ((0.99, 1.0, 1.01), 1.0, "Nothing was queued, the launches returned when all was done"),
+        ((0.99, 1.0, 1.01), 1.0, "Nothing was queued: the launches returned when all was done"),
         # What is done needs no quiet machine to be called so.
         ((0.4, 1.0, 1.0), 1.0, "Nothing was queued"),
-        ((0.99, 1.0, 1.01), 0.01, "was for all that was queued"),
+        ((0.99, 1.0, 1.01), 0.01, "was waiting for all that was queued"),
         ((0.4, 0.5, 0.6), 0.01, "No clear verdict: "),
         # A single round that points the other way leaves the verdict open.
-        ((0.0, 0.01, 0.6), 0.01, "added 1% of what it added to waiting for everything, and from -5% to 65% in single"),
+        ((0.0, 0.01, 0.6), 0.01, "added 1% of what it added to waiting for everything, and from −5% to 65% in single"),
         ((0.6, 1.0, 1.0), 0.9, "No clear verdict: "),
     ],
 )
@@ -134,7 +134,7 @@ def test_the_verdict_follows_from_the_slopes(
 
 
 def test_products_that_take_no_time_give_no_verdict() -> None:
-    assert "no verdict, choose a larger --size" in explain(Added((1.0, 1.0), (1.0, 0.0)), "here", 0.0)
+    assert "no verdict; choose a larger --size" in explain(Added((1.0, 1.0), (1.0, 0.0)), "here", 0.0)
 
 
 def test_the_deepest_queue_is_told_in_seconds() -> None:

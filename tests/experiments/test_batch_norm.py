@@ -93,9 +93,9 @@ def test_too_few_rows_are_refused(backend: Backend) -> None:
 @pytest.mark.parametrize(
     ("synchronised", "per_device", "sentences"),
     [
-        (1e-15, 0.123, ["global batch equals that of one device to rounding (1e-15", "rows differs from", "12 % of"]),
-        (0.02, 1e-9, ["global batch differs from that of one device by 2 %", "rows equals that of one device"]),
-        (0.0, 2.5, ["(0e+00 of the largest change)", "by 250 % of the largest change"]),
+        (1e-15, 0.123, ["global batch equals that of one device to rounding (1e-15", "rows differs from", "12% of"]),
+        (0.02, 1e-9, ["global batch differs from that of one device by 2%", "rows equals that of one device"]),
+        (0.0, 2.5, ["(0e+00 of the largest change)", "by 250% of the largest change"]),
     ],
 )
 def test_the_verdict_follows_from_the_differences(synchronised: float, per_device: float, sentences: list[str]) -> None:
@@ -107,10 +107,10 @@ def test_the_verdict_follows_from_the_differences(synchronised: float, per_devic
 @pytest.mark.parametrize(
     ("rows", "differences", "sentence"),
     [
-        ((4, 64), (0.4, 0.1), "by 40 % at 4 rows a device and 10 % at 64: it changes as rows to the power −0.5, where"),
+        ((4, 64), (0.4, 0.1), "by 40% at 4 rows a device and 10% at 64: it changes as rows to the power −0.5, where"),
         ((4, 64), (0.1, 0.4), "the power 0.5, where"),
-        ((8,), (0.1,), "make a step differ by 10 % at 8 rows a device."),
-        ((4, 64), (0.4, 0.0), "make a step differ by 0 % at 64 rows a device."),
+        ((8,), (0.1,), "make a step differ by 10% at 8 rows a device."),
+        ((4, 64), (0.4, 0.0), "make a step differ by 0% at 64 rows a device."),
     ],
 )
 def test_the_growth_is_told(rows: tuple[int, ...], differences: tuple[float, ...], sentence: str) -> None:
@@ -122,7 +122,7 @@ def test_the_growth_is_told(rows: tuple[int, ...], differences: tuple[float, ...
     [
         (4e-3, "took 2.00 × as long as without, 2 ms more."),
         (2e-3, "took 1.00 × as long as without: no difference beyond the noise."),
-        (1e-3, "took 0.50 × as long as without, although it does more"),
+        (1e-3, "took 0.50 × as long as without, although it does more."),
     ],
 )
 def test_the_cost_follows_from_the_times(seconds: float, sentence: str) -> None:

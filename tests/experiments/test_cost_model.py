@@ -127,9 +127,11 @@ def test_where_the_assumption_holds_is_told(points: list[Point], sentences: list
 
 def test_the_floor_is_held_against_the_crossing() -> None:
     early = [point(2, 4.0, 1.0, 4.0), point(8, 4.0, 2.0, 10.0), point(32, 4.0, 8.0, 20.0)]
-    assert "by the fit t2 = t1 at 16, so it leaves 5.7 × below the crossing." in about_floor(early)
+    assert "elements on, which is 0.175 × as many as where t2 = t1 by the fit (16)." in about_floor(early)
     late = [point(2, 4.0, 1.0, 4.0), point(8, 4.0, 8.0, 4.0), point(32, 4.0, 32.0, 16.0)]
-    assert "from 10 elements on; by the fit t2 = t1 at 5, so it leaves 2.0 × above the crossing." in about_floor(late)
+    assert "from 10 elements on, which is 1.98 × as many as where t2 = t1 by the fit (5)." in about_floor(late)
+    twice = [point(2, 1.0, 2.0, 1.0), point(8, 1.0, 0.5, 4.0), point(32, 1.0, 8.0, 16.0)]
+    assert about_floor(twice).endswith("elements on; t1 and t2 cross more than once.")
     assert "do not cross in this range" in about_floor([point(2, 1.0, 2.0), point(8, 1.0, 8.0)])
     assert "does not leave its floor of 1.00 s for good up to 8 elements" in about_floor(
         [point(2, 1.0, 0.5), point(8, 1.0, 0.5)]
@@ -140,10 +142,10 @@ def test_the_floor_is_held_against_the_crossing() -> None:
     ("t1", "t2", "measured", "sentence"),
     [
         (3.0, 5.0, 5.1, "predicts every size within the noise; at the worst 5.00 s for the 5.10 s measured"),
-        (3.0, 5.0, 10.0, "(-50%), more than both in turn (8.00 s): the two sides hinder each other."),
-        (3.0, 5.0, 7.0, "(-29%)."),
+        (3.0, 5.0, 10.0, "(−50%). Both in turn would take 8.00 s: the two sides hinder each other."),
+        (3.0, 5.0, 7.0, "(−29%)."),
         (3.0, 5.0, 2.5, "(+100%)."),
-        (5.0, 0.001, 10.0, "(-50%)."),
+        (5.0, 0.001, 10.0, "(−50%)."),
     ],
 )
 def test_a_prediction_that_misses_is_told(t1: float, t2: float, measured: float, sentence: str) -> None:
@@ -153,7 +155,7 @@ def test_a_prediction_that_misses_is_told(t1: float, t2: float, measured: float,
 def test_a_miss_beyond_the_noise_is_told_before_a_larger_one_within() -> None:
     told = about_predictions([point(2, 4.0, 2.0, 8.0, spread=0.9), point(8, 4.0, 2.0, 5.0)])
     assert "furthest off, beyond the noise, at 8 elements" in told
-    assert "(-20%)" in told
+    assert "(−20%)" in told
 
 
 @pytest.mark.parametrize(
@@ -166,8 +168,8 @@ def test_a_miss_beyond_the_noise_is_told_before_a_larger_one_within() -> None:
             "the longer takes 4.00 s, both in turn 8.00 s, and 4.10 s were measured: the two sides worked",
         ),
         (4.0, 8.0, 0.0, "the two sides took turns, or hindered each other"),
-        (4.0, 6.0, 0.0, "which of both is within the noise"),
-        (4.0, 4.1, 0.6, "which of both is within the noise"),
+        (4.0, 6.0, 0.0, "the noise leaves open whether"),
+        (4.0, 4.1, 0.6, "the noise leaves open whether"),
     ],
 )
 def test_whether_both_sides_work_at_once_is_told(t2: float, measured: float, spread: float, sentence: str) -> None:

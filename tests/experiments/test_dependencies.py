@@ -161,7 +161,7 @@ def scheduled(alone: float, free: float, bound: float, spread: float = 0.0) -> S
         ((10, 7, 5), "was 1.43 × as fast as its operations one by one, and took 1.40 × as long as its longest chain"),
         ((10, 10, 5), "took as long as its operations one by one, within the noise (5%): 2.00 × as long as its"),
         ((10, 13, 5), "took 1.30 × as long as its operations one by one: queueing them did not pay"),
-        ((10, 4, 5), "took 0.80 × as long as its longest chain of dependent operations (5,000 ms), less than can be"),
+        ((10, 4, 5), "took 0.80 × as long as its longest chain of dependent operations (5,000 ms), less than is "),
         # A chain: one by one is the bound.
         ((5, 5, 5), "as fast as any schedule can be"),
         ((10, 7, 5, 0.45), "took 1.40 × as long as its longest chain"),

@@ -1,13 +1,17 @@
 """The sentences follow from the numbers: numbers that point the other way give the other sentence."""
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
+import backends
 from parallel_core.experiments import overlap, parallel
 from parallel_core.experiments.allreduce import answers as about_allreduce
 from parallel_core.experiments.asynchronous import answers
 from parallel_core.experiments.asynchronous.increments import CostModel
+from parallel_core.experiments.asynchronous.products import largest_error
 from parallel_core.experiments.data_parallel import explain
 from parallel_core.result import Case
 from parallel_core.training import Epoch
@@ -80,7 +84,7 @@ def test_the_cost_model(t1: float, t2: float, sentence: str) -> None:
     }
     told = answers.about_model(numbers, 10_000)
     assert sentence in told
-    assert "(-50%)" in told
+    assert "(−50%)" in told
 
 
 def test_the_cost_model_repeats_the_slower_side() -> None:
@@ -171,3 +175,9 @@ def test_training() -> None:
     assert "after epoch 1 it was still at chance" in plateau
     assert "chance" not in explain([epoch(1, 0.6), epoch(2, 0.8)], 1)
     assert "train for longer" in explain([epoch(1, 0.1)], 1)
+
+
+def test_a_nan_behind_right_values_is_the_largest_error() -> None:
+    drawn = [np.eye(2, dtype=np.float32)] * 3
+    loaded = [drawn[0], np.full((2, 2), np.nan, dtype=np.float32), drawn[2]]
+    assert math.isnan(largest_error(backends.load("numpy", devices=1), loaded, drawn))

@@ -104,7 +104,10 @@ def test_a_wrong_step_makes_the_result_invalid(backend: Backend, monkeypatch: py
 
 @pytest.mark.parametrize(
     ("parallelism", "sentence"),
-    [(1.0, "Its 7 operations are a chain"), (1.98, "All its 7 operations take 1.98 × as long as the longest chain")],
+    [
+        (1.0, "The program's 7 operations are a chain"),
+        (1.98, "All 7 operations take 1.98 × as long as the longest chain"),
+    ],
 )
 def test_what_is_said_of_parallelism(parallelism: float, sentence: str) -> None:
     assert sentence in graph.about_parallelism(parallelism, 7)

@@ -181,7 +181,7 @@ def test_the_widest_network_is_spoken_of_first() -> None:
 @pytest.mark.parametrize(
     ("cut", "sentence"),
     [
-        (1e-3, "took 0.50 × as long with 4 micro-batches as with 1: cutting the batch paid"),
+        (1e-3, "took 0.50 × as long with 4 micro-batches as with 1: cutting the batch paid."),
         (2e-3, "took 1.00 × as long with 4 micro-batches as with 1: no difference beyond the noise."),
         (4e-3, "took 2.00 × as long with 4 micro-batches as with 1: cutting the batch cost more"),
     ],
@@ -197,4 +197,6 @@ def test_bytes_and_waits_are_ordered() -> None:
         "Least first, a step at width 1 moved between devices: b 1 MB and a 2 MB. "
         "Least first, a step at width 2 moved between devices: a 3 MB and b 4 MB."
     )
-    assert answers.about_crossings({"a": 3, "b": 2}) == "In a step a device waits for another one: b 2 × and a 3 ×."
+    assert answers.about_crossings({"a": 3, "b": 2}) == (
+        "How often a device waits for another one in a step: b 2 × and a 3 ×."
+    )

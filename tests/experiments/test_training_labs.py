@@ -212,7 +212,9 @@ def test_parameters_of_another_seed_make_the_building_blocks_invalid(
 
 def test_building_blocks_name_what_is_wrong() -> None:
     cases = [replace(case(2e-3), name="get_params"), replace(case(1e-6), name="allreduce")]
-    assert about_blocks([], 6, cases).endswith("Until all was done took get_params 2.00 ms and allreduce 1.00 μs.")
+    assert about_blocks([], 6, cases).endswith(
+        "Until all was done, the verbs took: get_params 2.00 ms and allreduce 1.00 μs."
+    )
     assert "2 of 6 examples gave wrong values: 'a' and 'b'." in about_blocks(["a", "b"], 6, cases)
 
 
@@ -237,7 +239,7 @@ def scaling(one: float, fixed: float, scaled: float) -> dict[str, dict[int, Case
 )
 def test_batch_scaling_is_judged_by_the_numbers(scaled: float, sentence: str) -> None:
     told = about_scaling.explain(scaling(1e-3, 6e-4, scaled), 256)
-    assert told.startswith("On 2 devices batches of 512 instead of 256 images")
+    assert told.startswith("On 2 devices, batches of 512 instead of 256 images")
     assert sentence in told
     assert told.count(":") == 1
 
@@ -248,7 +250,7 @@ def test_batch_scaling_is_judged_by_the_numbers(scaled: float, sentence: str) ->
         (1e-3, "0.50 with the scaled batch (no faster than one device)"),
         (7e-4, "0.71 with the scaled batch (1.43 devices' worth)"),
         (5e-4, "1.00 with the scaled batch (each counted in full)"),
-        (4e-4, "1.25 with the scaled batch (a device is faster with fewer images at once)"),
+        (4e-4, "1.25 with the scaled batch (2.50 devices' worth)"),
     ],
 )
 def test_efficiency_is_put_in_words(scaled: float, meaning: str) -> None:
@@ -302,17 +304,21 @@ def test_rates_that_all_end_at_chance_say_nothing() -> None:
     [
         (
             {0.1: 0.3, 0.2: 0.5, 0.4: 0.69, 0.8: 0.7},
-            ["was better from 0.1 and 0.2 (by up to 0.200) than the same rate", "lost 0.133 of", "and 0 at the scaled"],
+            [
+                "multiplying the rate by 2 was better at 0.1 and 0.2 (by up to 0.200) than keeping it.",
+                "lost 0.133 of",
+                "and 0 at the scaled",
+            ],
         ),
         (
             {0.1: 0.3, 0.2: 0.4, 0.4: 0.6, 0.8: 0.1},
-            ["was better from 0.1 and 0.2 (by up to 0.200) and worse from 0.4 (by up to 0.500) than the same rate."],
+            ["was better at 0.1 and 0.2 (by up to 0.200) and worse at 0.4 (by up to 0.500) than keeping it."],
         ),
         (
             {0.1: 0.5, 0.2: 0.4, 0.4: 0.3, 0.8: 0.1},
-            ["a rate 2 × as large was worse from 0.1, 0.2 and 0.4 (by up to 0.200) than"],
+            ["multiplying the rate by 2 was worse at 0.1, 0.2 and 0.4 (by up to 0.200) than"],
         ),
-        ({0.1: 0.5, 0.2: 0.51, 0.4: 0.5, 0.8: 0.51}, ["a rate 2 × as large made no difference beyond the noise"]),
+        ({0.1: 0.5, 0.2: 0.51, 0.4: 0.5, 0.8: 0.51}, ["multiplying the rate by 2 made no difference beyond the noise"]),
     ],
 )
 def test_the_rule_is_held_against_keeping_the_rate(scaled: dict[float, float], sentences: list[str]) -> None:
@@ -329,8 +335,8 @@ def test_a_rule_that_was_not_tried_is_called_so() -> None:
 @pytest.mark.parametrize(
     ("fixed", "losses", "sentence"),
     [
-        (0.7, 1e-7, "the number of devices changed nothing: the first losses differ by 1e-07"),
-        (0.6, 1e-7, "and yet the accuracies by up to 0.100, at 0.2: rounding"),
+        (0.7, 1e-7, "the number of devices changed nothing beyond the noise: the first losses differ by 1e-07"),
+        (0.6, 1e-7, "and yet the accuracies by up to 0.100, at 0.2: rounding errors may grow"),
         (0.7, 1e-2, "differ by 1e-02 of their size at most, and they should not"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Allreduce: how fast do all devices get the sum of their gradients, and what does it depend on?
+"""Allreduce: how fast do all devices get the sum of their vectors, and which algorithm is best?
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 3. Its `allreduce` adds everything up on the first
 device and copies the sum back; the exercise asks why it is better to aggregate different parameters on different

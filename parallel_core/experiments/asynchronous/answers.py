@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from humanize import metric, naturalsize
 
 from parallel_core.experiments.asynchronous.queue_depth import WAIT_EVERY
+from parallel_core.wording import percent
 
 __all__ = ["answer_questions", "explain"]
 
@@ -14,7 +15,7 @@ def explain(dispatch_fraction: float, async_speedup: float) -> str:
     if dispatch_fraction > 0.8:
         return (
             f"Nothing was queued: control returned when the work was done ({dispatch_fraction:.0%} of its time), and "
-            f"waiting after each step instead of once made {async_speedup:.1f} × the difference."
+            f"waiting after each step took {async_speedup:.1f} × as long as waiting once."
         )
     how = "Python ran ahead" if dispatch_fraction < 0.2 else "Python ran ahead in part"
     return (
@@ -55,7 +56,7 @@ def about_model(metrics: Mapping[str, float], steps: int) -> str:
     measured, predicted = metrics["measured_once_seconds"], metrics["predicted_once_seconds"]
     return (
         f"Cost model: {parts}. It predicts {metric(predicted, 's')} for {steps} increments, "
-        f"{metric(measured, 's')} were measured ({predicted / measured - 1:+.0%}); the book's formula gives "
+        f"{metric(measured, 's')} were measured ({percent(predicted / measured - 1, '+')}); the book's formula gives "
         f"{metric(metrics['book_predicted_once_seconds'], 's')}."
     )
 

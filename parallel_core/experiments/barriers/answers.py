@@ -7,6 +7,7 @@ from humanize import metric
 
 from parallel_core.measurement import LEAST_NOISE
 from parallel_core.result import Case
+from parallel_core.wording import percent
 
 __all__ = ["Added", "about_deepest", "explain"]
 
@@ -36,18 +37,22 @@ def explain(added: Added, place: str, dispatch_fraction: float) -> str:
     `dispatch_fraction` is the share of the time for everything after which the launches had returned.
     """
     if min(added.to_waitall) <= 0:
-        return f"Products {place} took no time that could be measured: no verdict, choose a larger --size."
+        return f"Products {place} took no time that could be measured: no verdict; choose a larger --size."
     low, high = added.bounds
-    # Adding zero turns a negative zero, which rounding may give, into a plain one.
-    fraction = round(added.fraction, 2) + 0.0
-    share = f"a product launched behind it {place} added {fraction:.0%} of what it added to waiting for everything"
+    share = (
+        f"a product launched behind it {place} added {percent(added.fraction)} "
+        "of what it added to waiting for everything"
+    )
     if dispatch_fraction > 0.95:
-        return f"Nothing was queued, the launches returned when all was done, so both waits had nothing to do: {share}."
+        return (
+            "Nothing was queued: the launches returned when all was done, so no wait had anything left to "
+            f"wait for. To waiting for one result, {share}."
+        )
     if high < 0.25:
         return f"Waiting for one result was selective: {share}."
     if low > 0.75:
-        return f"Waiting for one result was for all that was queued: {share}."
-    return f"No clear verdict: {share}, and from {low:.0%} to {high:.0%} in single rounds, with the noise."
+        return f"Waiting for one result was waiting for all that was queued: {share}."
+    return f"No clear verdict: {share}, and from {percent(low)} to {percent(high)} in single rounds, with the noise."
 
 
 def about_deepest(one: Case, everything: Case, deepest: int, place: str) -> str:

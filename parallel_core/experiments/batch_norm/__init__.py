@@ -26,7 +26,7 @@ for no other device: what it costs there is the operations. Rows that are sorted
 far more.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,6 +37,7 @@ from parallel_core.experiments.batch_norm.answers import about_cost, about_excha
 from parallel_core.experiments.batch_norm.check import difference, error_per_device
 from parallel_core.experiments.batch_norm.steps import PER_DEVICE, SYNCHRONISED, WAYS
 from parallel_core.experiments.batch_norm.timing import record_step, time_steps
+from parallel_core.experiments.doublings import doublings
 from parallel_core.result import Result, describe_backend
 from parallel_core.task_graph import Task
 
@@ -95,13 +96,6 @@ def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
             **{f"seconds {name}": tuple(cases[name].median for cases in timed.values()) for name in WAYS},
         },
     )
-
-
-def doublings(first: int, last: int) -> Iterator[int]:
-    """Count from first to last by doubling."""
-    while first <= last:
-        yield first
-        first *= 2
 
 
 def count_allreduces(tasks: Sequence[Task]) -> int:

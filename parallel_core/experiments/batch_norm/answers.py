@@ -48,7 +48,7 @@ def about_cost(per_device: Case, synchronised: Case, rows: int) -> str:
     extra = synchronised.median - per_device.median
     if extra > 0:
         return f"{told}, {figure(1e3 * extra)} ms more."
-    return f"{told}, although it does more: the smaller pieces suit this engine better."
+    return f"{told}, although it does more."
 
 
 def about_exchange(allreduces: int, moved: int) -> str:
@@ -58,4 +58,4 @@ def about_exchange(allreduces: int, moved: int) -> str:
 
 def percent(share: float) -> str:
     """Write a share in percent, with two digits."""
-    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
+    return f"{100 * share:.2g}%" if share < 1 else f"{100 * share:.0f}%"

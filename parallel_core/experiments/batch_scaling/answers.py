@@ -28,13 +28,11 @@ def explain(timed: Timed, batch_size: int) -> str:
     fixed, scaled = timed[FIXED][count], timed[SCALED][count]
     ratio = fixed.median / scaled.median
     compared = (
-        f"On {in_words(count)} batches of {count * batch_size} instead of {batch_size} images trained "
+        f"On {in_words(count)}, batches of {count * batch_size} instead of {batch_size} images trained "
         f"{ratio:.2f} × as fast ({1 / scaled.median:,.0f} images/s instead of {1 / fixed.median:,.0f})"
     )
     if not differ(fixed, scaled):
-        return (
-            f"{compared}: no difference beyond the noise, which whatever a step costs besides its images stays below."
-        )
+        return f"{compared}: no difference beyond the noise."
     if ratio > 1:
         share = 1 - 1 / ratio
         return f"{compared}: the larger batch made devices worth more; {share:.0%} of an image's time was saved."
@@ -62,8 +60,6 @@ def about_kind(kind: str, one: Case, case: Case, count: int) -> str:
         meaning = "no faster than one device"
     elif in_full:
         meaning = "each counted in full"
-    elif efficiency > 1:
-        meaning = "a device is faster with fewer images at once"
     else:
         meaning = f"{count * efficiency:.2f} devices' worth"
     return f"{efficiency:.2f} with the {kind} ({meaning})"

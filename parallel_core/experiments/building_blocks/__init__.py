@@ -1,7 +1,8 @@
 """Building blocks: what do the chapter's small functions do to a few numbers, and what goes wrong in them?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs", small examples; the traps are those of its PyTorch code,
-which rebinds list items in `allreduce`, and whose copies to another device are none where both are one CPU.
+Book: Dive into Deep Learning, "Training on Multiple GPUs", small examples; the traps are those of the
+eager framework's edition, which rebinds list items in `allreduce`, and whose copies to another device are none where
+both are one CPU.
 
 Prediction: 1s and 2s become 3s on every device; 4 rows are shared out as 2 and 2, 5 as 3 and 2, and of 1 row over 3
 devices two get nothing. A function that puts its results into the items of a list leaves the arrays that were in it as
@@ -82,6 +83,6 @@ def explain(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
     """Say which of `count` examples failed, and what the verbs took."""
     taken = listed([f"{case.name} {metric(case.median, 's')}" for case in cases])
     if not wrong:
-        return f"All {count} examples gave the values that must come out. Until all was done took {taken}."
+        return f"All {count} examples gave the values that must come out. Until all was done, the verbs took: {taken}."
     failed = listed([f"{name!r}" for name in wrong])
-    return f"{len(wrong)} of {count} examples gave wrong values: {failed}. Until all was done took {taken}."
+    return f"{len(wrong)} of {count} examples gave wrong values: {failed}. Until all was done, the verbs took: {taken}."

@@ -51,7 +51,7 @@ def parameters_on_a_device(backend: Backend) -> Demonstration:
         return backend.to_numpy(made[1])
 
     weights, before, after = backend.to_numpy(params), gradients_of(0), gradients_of(1)
-    told = "is not zero" if np.any(after[BIAS]) else "is zero still"
+    told = "is not zero" if np.any(after[BIAS]) else "is still zero"
     start = initial_parameters()
     return Demonstration(
         f"On {device} b1 is {written(weights[BIAS][:3])} and its gradient {written(before[BIAS][:3])} before any image "
@@ -114,7 +114,7 @@ def rebinding_list_items(backend: Backend) -> Demonstration:
 
 
 def allreduce_that_rebinds(data: list[np.ndarray]) -> None:
-    """Sum as the book's PyTorch cell once did: the first array is changed, the others' places get new ones."""
+    """Sum as a cell of the book once did: the first array is changed, and the others' places get new ones."""
     for other in data[1:]:
         data[0] += other
     for index in range(1, len(data)):

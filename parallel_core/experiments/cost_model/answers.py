@@ -9,6 +9,7 @@ from humanize import metric
 from parallel_core.experiments.asynchronous.increments import CostModel
 from parallel_core.measurement import LEAST_NOISE
 from parallel_core.result import Case
+from parallel_core.wording import figure, percent
 
 __all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "explain", "floor_left"]
 
@@ -102,7 +103,7 @@ def explain(points: Sequence[Point]) -> str:
             f"{in_figures(first)}. Above, computing is: {in_figures(last)}."
         )
     if last.t2_over_t1 < 1:
-        return f"Python is the slower side at the largest size too, choose a larger --largest: {in_figures(last)}."
+        return f"Python is the slower side at the largest size too (choose a larger --largest): {in_figures(last)}."
     if any(point.t2_over_t1 < 1 for point in points):
         return f"Which side is slower changed more than once: measure again on a quieter machine. {in_figures(first)}."
     return f"The assumption holds at every size, the smallest too: {in_figures(first)}."
@@ -123,10 +124,11 @@ def about_floor(points: Sequence[Point]) -> str:
     if left is None:
         return f"The measured time does not leave its floor of {floor} for good up to {points[-1].elements:,} elements."
     told = f"The measured time is a quarter above its floor of {floor} from {left:,.0f} elements on"
+    if len({point.t2_over_t1 > 1 for point in points}) > 1 and met is None:
+        return f"{told}; t1 and t2 cross more than once."
     if met is None:
         return f"{told}; t1 and t2 do not cross in this range, so it is a call's own cost that makes the floor."
-    factor, side = (left / met, "above") if left >= met else (met / left, "below")
-    return f"{told}; by the fit t2 = t1 at {met:,.0f}, so it leaves {factor:.1f} × {side} the crossing."
+    return f"{told}, which is {figure(left / met)} × as many as where t2 = t1 by the fit ({met:,.0f})."
 
 
 def about_predictions(points: Sequence[Point]) -> str:
@@ -139,8 +141,8 @@ def about_predictions(points: Sequence[Point]) -> str:
     hindered = worst.case.median * (1 - worst.noise) > in_turn and not is_inside(points)
     return (
         f"The longer of t1 and t2 is furthest off, beyond the noise, at {worst.elements:,} elements: it predicts "
-        f"{told} ({worst.prediction_error:+.0%})"
-        + (f", more than both in turn ({metric(in_turn, 's')}): the two sides hinder each other." if hindered else ".")
+        f"{told} ({percent(worst.prediction_error, '+')})"
+        + (f". Both in turn would take {metric(in_turn, 's')}: the two sides hinder each other." if hindered else ".")
     )
 
 
@@ -157,7 +159,7 @@ def about_overlap(points: Sequence[Point]) -> tuple[str, ...]:
     elif hidden - uncertain > 0.5:
         verdict = "the two sides worked at the same time"
     else:
-        verdict = "which of both is within the noise"
+        verdict = "the noise leaves open whether the two sides worked at the same time"
     told = (
         f"Issuing and computing are most alike at {alike.elements:,} elements: the longer takes {metric(longer, 's')}, "
         f"both in turn {metric(shorter + longer, 's')}, and {metric(alike.case.median, 's')} were measured: {verdict}."

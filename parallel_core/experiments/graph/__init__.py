@@ -15,9 +15,9 @@ timed with a wait after every operation, which gives each operation's seconds al
 Look at: `parallelism`, which is all work over the longest chain, and `bound_fraction`, the least time that any schedule
 needs over the time that the step took. In the picture, the longest chain in colour.
 
-Read: A parallelism of 2 means that more than two devices would not help. A fraction of 1 is as fast as any schedule
-could be, with as many devices at once as there are cores for. The backward pass through a layer computes the layer
-again, since that is what the backends' gradients are of: real ones take less.
+Read: A parallelism of 2 means that no number of devices makes the step more than twice as fast. A fraction of 1 is as
+fast as any schedule could be, with as many devices at once as there are cores for. The backward pass through a layer
+computes the layer again, since that is what the backends' gradients are of: real ones take less.
 
 With `--of xy` it is the asynchronous chapter's example: two operations in a chain, which nothing can run in parallel.
 """
@@ -90,12 +90,14 @@ def error_of(backend: Backend, of: Of, program: Program, batch: int) -> float:
         return relative_error(found, np.full((XY_SIZE, XY_SIZE), 3.0))
     # Each array of each layer, on every device.
     wanted = expected_step(backends.load("numpy", devices=1), batch)
-    return max(
+    errors = [
         relative_error(mine, own)
         for new in found
         for pair in zip(new, wanted, strict=True)
         for mine, own in zip(*pair, strict=True)
-    )
+    ]
+    # Not max(), which passes NaN over.
+    return float(np.max(errors))
 
 
 def explain(found: Scheduled) -> str:
@@ -106,8 +108,8 @@ def explain(found: Scheduled) -> str:
 def about_parallelism(parallelism: float, operations: int) -> str:
     """Say how many devices the graph can keep busy."""
     if parallelism < 1.05:
-        return f"Its {operations} operations are a chain: no number of devices makes it faster."
+        return f"The program's {operations} operations are a chain: no number of devices makes them faster."
     return (
-        f"All its {operations} operations take {parallelism:.2f} × as long as the longest chain of them: "
-        f"with any number of devices the step is at most {parallelism:.2f} × as fast as with one."
+        f"All {operations} operations take {parallelism:.2f} × as long as the longest chain of them: "
+        f"with any number of devices the program is at most {parallelism:.2f} × as fast as with one."
     )

@@ -15,8 +15,8 @@ measured before and after them.
 
 Look at: `independence_speedup`, the chain's time over the independent products' in the same process, by the fewest
 workers, and `independence_speedup_most_workers`; `parallel_speedup`, the independent products' time by the fewest
-workers over that by the most; `chain_speedup`, the same for the chain; `threads_speedup`, the same for twice the
-threads instead of more workers.
+workers over that by the most; `chain_speedup`, the same for the chain; `threads_speedup`, the independent products'
+time by the fewest workers over that with twice the threads.
 
 Read: 1 is one after the other, and the number of workers is the most that can be reached. Where nothing is queued
 (synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are 1
@@ -25,6 +25,8 @@ drifts between them, the first two ratios can be believed and the other three ca
 """
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from backends import Backend
 from backends.device import available_cores
@@ -37,13 +39,13 @@ from parallel_core.experiments.independent_ops.answers import (
     explain,
 )
 from parallel_core.experiments.independent_ops.timing import (
-    PRODUCTS,
     joined,
     named,
     time_elsewhere,
     time_here,
     with_threads,
 )
+from parallel_core.experiments.independent_products import PRODUCTS
 from parallel_core.result import Result, describe_backend
 
 __all__ = ["explain", "run"]
@@ -68,7 +70,8 @@ def run(backend: Backend, workers_compared: Sequence[int] = (1, 2), size: int | 
     cases, error = time_here(backend, size, rounds)
     for workers, each in others:
         more, other_error = time_elsewhere(backend, workers, each, size, rounds)
-        cases, error = cases | more, max(error, other_error)
+        # Not max(), which passes NaN over.
+        cases, error = cases | more, float(np.max([error, other_error]))
     if others:
         again, _ = time_here(backend, size, rounds)
         cases |= {name: joined(cases[name], case) for name, case in again.items()}

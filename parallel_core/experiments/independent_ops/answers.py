@@ -1,6 +1,6 @@
 """What the numbers of the `independent-ops` experiment mean, in sentences that follow from them."""
 
-from parallel_core.measurement import differ
+from parallel_core.measurement import LEAST_NOISE, differ
 from parallel_core.result import Case
 
 __all__ = ["about_chain", "about_cores", "about_threads", "about_workers", "explain"]
@@ -10,9 +10,15 @@ IN_ORDER = 1.25
 
 
 def explain(independent: Case, chain: Case, workers: int) -> str:
-    """Say whether independent products ran in order, by the fewest workers."""
+    """Say whether independent products ran in order, by so many workers."""
     ratio = chain.median / independent.median
     products = f"by {in_words(workers)}, independent products"
+    noise = max(independent.spread, chain.spread, LEAST_NOISE)
+    if not differ(independent, chain) and 1 / (1 - min(noise, 0.99)) > IN_ORDER:
+        return (
+            f"The noise ({noise:.0%}) leaves open whether independent products by {in_words(workers)} ran in order "
+            f"({ratio:.2f} × as fast as a chain of as many)."
+        )
     if not differ(independent, chain):
         return f"In order: {products} took as long as a chain of as many ({ratio:.2f} ×)."
     verdict = "In order" if ratio <= IN_ORDER else "In parallel"
@@ -31,13 +37,15 @@ def about_workers(engine: str, kind: str, few: Case, many: Case, workers: tuple[
     if fewest == most:
         return f"The device was served by {in_words(most)} alone: nothing was compared."
     ratio = few.median / many.median
-    instead = f"by {in_words(most)} instead of {fewest} they"
+    products = f"By {in_words(most)} instead of {fewest}, independent products"
     if not differ(few, many):
-        return f"Independent products, {instead} took as long ({ratio:.2f} ×): no difference beyond the noise."
+        return f"{products} took as long ({ratio:.2f} ×): no difference beyond the noise."
     if ratio < 1:
-        return f"Independent products, {instead} took longer ({ratio:.2f} × as fast): more workers were no help."
+        return f"{products} took longer ({ratio:.2f} × as fast): more workers were no help."
+    if ratio <= IN_ORDER:
+        return f"{products} were {ratio:.2f} × as fast: too little to show that any ran at the same time."
     how = "at the same time" if ratio > (1 + most / fewest) / 2 else "at the same time in part"
-    return f"Independent products, {instead} were {ratio:.2f} × as fast: they ran {how}."
+    return f"{products} were {ratio:.2f} × as fast: they ran {how}."
 
 
 def about_chain(few: Case, many: Case) -> str:
@@ -59,7 +67,7 @@ def about_chain(few: Case, many: Case) -> str:
 def about_threads(few: Case, threaded: Case) -> str:
     """Say what twice the threads made of the products instead."""
     ratio = few.median / threaded.median
-    told = "With twice the threads within each product instead of more workers they"
+    told = "With twice the threads within each, independent products"
     if not differ(few, threaded):
         return f"{told} took as long ({ratio:.2f} ×)."
     if ratio < 1:
@@ -71,7 +79,9 @@ def about_cores(needed: int, cores: int) -> str:
     """Say that workers or threads had no core of their own; empty where they had."""
     if needed <= cores:
         return ""
-    return f"There are {cores} cores here for {needed} workers or threads: more of them can gain little."
+    return (
+        f"{needed} workers or threads share {cores} {'core' if cores == 1 else 'cores'} here: not all can work at once."
+    )
 
 
 def in_words(workers: int) -> str:

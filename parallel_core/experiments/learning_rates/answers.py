@@ -72,11 +72,12 @@ def about_fixed(one: Curve, fixed: Mapping[int, Curve], loss_difference: float, 
         return f"With the same batch {losses}, and they should not."
     if difference <= noise:
         return (
-            f"With the same batch the number of devices changed nothing: {losses}, the accuracies by {difference:.3f}."
+            f"With the same batch the number of devices changed nothing beyond the noise: {losses}, the accuracies by "
+            f"{difference:.3f}."
         )
     return (
         f"With the same batch {losses}, and yet the accuracies by up to {difference:.3f}, at {figure(rate)}: rounding "
-        "errors grow from step to step, most where the rate is nearly too large."
+        "errors may grow from step to step."
     )
 
 
@@ -90,17 +91,18 @@ def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     better = [rate for rate in pairs if gains[rate] > noise]
     worse = [rate for rate in pairs if gains[rate] < -noise]
     told = [
-        f"{comparison} from {rates(found)} (by up to {max(abs(gains[rate]) for rate in found):.3f})"
+        f"{comparison} at {rates(found)} (by up to {max(abs(gains[rate]) for rate in found):.3f})"
         for comparison, found in (("better", better), ("worse", worse))
         if found
     ]
-    verdict = f"was {' and '.join(told)} than the same rate" if told else "made no difference beyond the noise"
-    kept = fmean(one[rate] - scaled[rate] for rate in pairs)
-    followed = fmean(one[rate] - scaled[tried] for rate, tried in pairs.items())
+    verdict = f"was {' and '.join(told)} than keeping it" if told else "made no difference beyond the noise"
+    # Adding zero turns a negative zero, which rounding may give, into a plain one.
+    kept = round(fmean(one[rate] - scaled[rate] for rate in pairs), 3) + 0.0
+    followed = round(fmean(one[rate] - scaled[tried] for rate, tried in pairs.items()), 3) + 0.0
     return (
-        f"{larger} and as many images, a rate {count} × as large {verdict}. The larger batch lost "
-        f"{figure(round(kept, 3))} of one device's accuracy at the same rate and {figure(round(followed, 3))} at the "
-        f"scaled one, in the mean of {len(pairs)} {'rate' if len(pairs) == 1 else 'rates'}."
+        f"{larger} and as many images, multiplying the rate by {count} {verdict}. The larger batch lost {figure(kept)} "
+        f"of one device's accuracy at the same rate and {figure(followed)} at the scaled one, in the mean of "
+        f"{len(pairs)} {'rate' if len(pairs) == 1 else 'rates'}."
     )
 
 

@@ -24,13 +24,14 @@ Logical devices on a CPU copy through memory that they share: bytes are cheap th
 fast link; what is seen there is mostly what it costs to launch and to wait.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from backends import Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.doublings import doublings
 from parallel_core.experiments.partitioning.answers import about_bytes, about_crossings, about_micro_batches, explain
 from parallel_core.experiments.partitioning.data_parallelism import DATA_PARALLELISM
 from parallel_core.experiments.partitioning.layer_wise import LAYER_WISE
@@ -127,13 +128,6 @@ def refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: i
             f"a batch of {batch} leaves one of {devices} devices or {micro_batches} micro-batches without rows: "
             f"choose a larger --batch"
         )
-
-
-def doublings(narrow: int, wide: int) -> Iterator[int]:
-    """Count from narrow to wide by doubling."""
-    while narrow <= wide:
-        yield narrow
-        narrow *= 2
 
 
 def metrics_of(cases: Mapping[str, Case], moved: Mapping[str, int], waits: Mapping[str, int]) -> dict[str, float]:

@@ -45,7 +45,8 @@ def bytes_at(width: int, moved: Mapping[str, int], names: Sequence[str]) -> str:
 def about_crossings(crossings: Mapping[str, int]) -> str:
     """Say how often a device waits for another one in a step."""
     ordered = sorted(crossings, key=crossings.__getitem__)
-    return f"In a step a device waits for another one: {listed([f'{name} {crossings[name]} ×' for name in ordered])}."
+    waits = listed([f"{name} {crossings[name]} ×" for name in ordered])
+    return f"How often a device waits for another one in a step: {waits}."
 
 
 def about_micro_batches(whole: Case, cut: Case, width: int, micro_batches: int) -> str:
@@ -57,5 +58,5 @@ def about_micro_batches(whole: Case, cut: Case, width: int, micro_batches: int) 
     if not differ(whole, cut):
         return f"{compared}: no difference beyond the noise."
     if ratio < 1:
-        return f"{compared}: cutting the batch paid, because devices overlap or because smaller pieces stay in a cache."
+        return f"{compared}: cutting the batch paid."
     return f"{compared}: cutting the batch cost more than it gave."

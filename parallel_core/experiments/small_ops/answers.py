@@ -25,16 +25,16 @@ def explain(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case],
     largest, at = max((one.median / other.median, size) for one, other, size in zip(alone, spread, sizes, strict=True))
     crossing = crossing_size(sizes, alone, spread)
     if crossing is None:
-        verdict = f"{devices} devices were faster than one from no size on"
+        verdict = f"There is no size from which on {devices} devices were faster than one beyond the noise"
     elif crossing <= sizes[0]:
         verdict = f"{devices} devices were faster than one from the smallest size ({sizes[0]}) on"
     else:
         verdict = f"{devices} devices were faster than one from a size of about {figure(crossing)} on"
     beyond = [size for size in no_faster(sizes, alone, spread) if crossing is not None and size > crossing]
-    but = f", within the noise at {in_words(beyond)}" if beyond else ""
+    but = f" (at {in_words(beyond)} within the noise)" if beyond else ""
     slower = faster_at(sizes, alone, spread)
     loss = f" They were slower at {in_words(slower)}." if slower else ""
-    return f"{verdict}{but}; most at size {at}: {largest:.2f} × as fast.{loss}"
+    return f"{verdict}{but}. Their largest speed-up was {largest:.2f}, at size {at}.{loss}"
 
 
 def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
@@ -64,7 +64,7 @@ def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) ->
     ]
     if not limited:
         most = max(case.dispatch_median / case.median for case in alone)
-        return [f"Launching alone was nowhere the limit: it took one device's time to {most:.0%} at most."]
+        return [f"Launching alone was nowhere the limit: it took {most:.0%} of one device's time at most."]
     seconds = metric(limited[0][1].dispatch_median, "s")
     told = (
         f"At {in_words([size for size, _ in limited])} launching is the limit: one device was done almost as soon as "
@@ -91,7 +91,7 @@ def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequen
         )
     if worse:
         told.append(f"Parallel operators beat parallel launches at {in_words(worse)}.")
-    return told or ["At no size was it better to spread operations over devices than to give one device all threads."]
+    return told or ["At no size did parallel launches and parallel operators differ by more than the noise."]
 
 
 def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case]) -> list[int]:
