@@ -4,6 +4,8 @@ A process may hold several copies of BLAS, each with a number of its own, and on
 reads OMP_NUM_THREADS when the first of them brings it along, and gives that number to every thread that starts later.
 """
 
+from pathlib import Path
+
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["limit_blas_threads", "limit_openmp_threads"]
@@ -12,7 +14,9 @@ __all__ = ["limit_blas_threads", "limit_openmp_threads"]
 def limit_blas_threads(framework: str, threads: int) -> None:
     """Set the number of threads of the BLAS that a framework's package brought along; of all, where it brought none."""
     libraries = [found for found in ThreadpoolController().lib_controllers if found.user_api == "blas"]
-    for library in [found for found in libraries if f"/{framework}" in found.filepath] or libraries:
+    # In the package's folder, or in one beside it that its wheel made: numpy.libs.
+    folders = {framework, f"{framework}.libs"}
+    for library in [found for found in libraries if folders & set(Path(found.filepath).parts)] or libraries:
         library.set_num_threads(threads)
 
 

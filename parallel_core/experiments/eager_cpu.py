@@ -1,7 +1,7 @@
 """Eager on a CPU: can asynchrony be seen there, on a framework that is eager and on others?
 
-Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the eager framework's edition: on the CPU,
-benchmark the same products of matrices as in the section. Can asynchrony via the backend still be observed?
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the PyTorch edition: on the CPU, benchmark the
+same products of matrices as in the section. Can asynchrony via the backend still be observed?
 
 Prediction: It depends on who queues. Where an operator runs on the calling thread, as an eager framework's does on a
 CPU, control returns when the product is there, whatever the size. Where a framework has an engine of its own, or a

@@ -1,7 +1,7 @@
 """Barriers: does waiting for one intermediate result wait for the work that is queued behind it?
 
-Book: Dive into Deep Learning, "Asynchronous Computation", exercise 2: measure the difference between waiting for
-everything and waiting for one result.
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 2 of the MXNet edition: measure the difference
+between waiting for everything and waiting for one result.
 
 Prediction: Waiting for everything takes longer by a product's time for each product that is queued. Waiting for one
 result takes as long however many are queued behind it, where the engine knows values apart: on the same device, since

@@ -1,8 +1,8 @@
 """Cost model: how large must an operation be for computing it, and not issuing it, to set the pace?
 
-Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1: where issuing an increment takes t1, computing it
-t2 and reporting the result t3, ten thousand that are waited for once take t1 + 10 000 · t2 + t3. Why must
-10 000 · t2 > 9 999 · t1 be assumed?
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the MXNet edition: where issuing an increment
+takes t1, computing it t2 and reporting the result t3, ten thousand that are waited for once take t1 + 10 000 · t2 + t3.
+Why must 10 000 · t2 > 9 999 · t1 be assumed?
 
 Prediction: Issuing and computing go on at the same time, so the slower of the two is what is repeated: an operation
 takes the longer of t1 and t2. t1 does not depend on the vector's size and t2 does. For small vectors the time per
