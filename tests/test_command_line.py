@@ -94,7 +94,7 @@ def test_training_on_synthetic_data_says_so_everywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "nonsense", "--backend", "numpy"], "unknown experiment 'nonsense' (known: async, parallel, overlap, "),
+        (["run", "nonsense", "--backend", "numpy"], "unknown experiment 'nonsense' (known: async, barriers, "),
         (["nonsense"], "No such command 'nonsense'"),
         (["run", "parallel"], "Missing option '--backend'"),
         ([*SMALL[:3], "nonsense"], "unknown backend 'nonsense' (known: mxnet, numpy, torch)"),
