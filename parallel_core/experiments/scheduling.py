@@ -20,7 +20,7 @@ __all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "case_name", "record", 
 
 ONE_BY_ONE = "one by one"
 FREE = "freely scheduled"
-MOST_NOISE = 0.5
+MOST_NOISE = 0.25
 """A share of a time above which nothing is concluded."""
 
 

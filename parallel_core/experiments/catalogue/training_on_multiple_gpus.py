@@ -79,6 +79,7 @@ EXPERIMENTS = (
         case="1 device",
         metric="best_rate_ratio",
         queued_case="all devices, scaled batch",
+        devices=4,
         curves=Curves(
             over="rate",
             quantity="test_accuracy",
@@ -89,8 +90,8 @@ EXPERIMENTS = (
             "devices should change nothing; with the scaled one there are fewer, larger steps.",
         ),
         options={
-            "full": {"rounds": 2},
-            "quick": {"rounds": 2, "rates": "0.025,0.05,0.1", "limit": 100},
+            "full": {"rounds": 2, "rates": "0.025,0.1,0.4"},
+            "quick": {"rounds": 2, "rates": "0.025,0.05,0.1", "limit": 60},
         },
     ),
     Experiment(
