@@ -11,10 +11,10 @@ SAY := printf 'parallel-core: %s\n'
 demo: $(READY)
 	$(BIN)/parallel-core compare --quick
 
-# MXNet reads its engine at import, so each engine has a process of its own.
+# MXNet reads its engine at import, so each engine has processes of its own: two at a time, a file in each.
 test: $(READY)
-	$(BIN)/python -m pytest --engine async --require mxnet,torch
-	$(BIN)/python -m pytest --engine sync --require mxnet,torch
+	$(BIN)/python -m pytest -n 2 --dist loadfile --engine async --require mxnet,torch
+	$(BIN)/python -m pytest -n 2 --dist loadfile --engine sync --require mxnet,torch
 
 # All benchmarks, one after the other, and which targets they met: at most 15 minutes on two cores.
 bench: $(READY)

@@ -234,7 +234,7 @@ def test_the_folder_is_named_by_the_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "unknown experiment 'nonsense' (known: async, parallel, overlap, data-parallel, "),
+        (["nonsense"], "unknown experiment 'nonsense' (known: async, barriers, "),
         (["--backends", "nonsense"], "unknown backend 'nonsense' (known: mxnet, numpy, torch)"),
         (["--backends", "torch,torch"], "'torch,torch' names one backend twice"),
         (["--engines", "lazy"], "unknown engine 'lazy' (known: async, sync)"),
