@@ -2,7 +2,7 @@
 
 import gc
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from time import perf_counter
@@ -22,6 +22,7 @@ __all__ = [
     "differ",
     "impossible",
     "interleave",
+    "largest_of",
     "measure",
     "relative_error",
     "uncollected",
@@ -142,6 +143,11 @@ def differ(one: Case, other: Case) -> bool:
     """Tell whether two cases' times differ by more than the noise."""
     fast, slow = sorted((one.median, other.median))
     return fast < slow * (1 - max(one.spread, other.spread, LEAST_NOISE))
+
+
+def largest_of(errors: Iterable[float]) -> float:
+    """Return the largest of some errors, and NaN where one of them is: max() might pass it over."""
+    return float(np.max(list(errors)))
 
 
 def relative_error(found: np.ndarray, expected: np.ndarray) -> float:

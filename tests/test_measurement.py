@@ -1,12 +1,13 @@
 """Timing: what is counted, in which order, and what cannot be true."""
 
 import gc
+import math
 
 import numpy as np
 import pytest
 
 from backends import Backend, ComputationError
-from parallel_core.measurement import Benchmark, impossible, interleave, measure, relative_error
+from parallel_core.measurement import Benchmark, impossible, interleave, largest_of, measure, relative_error
 from parallel_core.result import Case
 
 
@@ -75,3 +76,9 @@ def test_relative_error() -> None:
     assert relative_error(np.array([1.0, -3.0]), expected) == 0.25
     assert relative_error(np.array([1.0]), expected) == float("inf")
     assert not relative_error(np.array([np.nan, 1]), expected) < 1
+
+
+@pytest.mark.parametrize("errors", [(math.nan, 1.0, 2.0), (1.0, math.nan), (1.0, 2.0, math.nan)])
+def test_a_nan_among_errors_is_not_passed_over(errors: tuple[float, ...]) -> None:
+    assert math.isnan(largest_of(errors))
+    assert largest_of(iter((1.0, 3.0, 2.0))) == 3.0

@@ -19,14 +19,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from statistics import median
 
-import numpy as np
-
 from backends import Array, Backend
 from parallel_core.dataset import Dataset
 from parallel_core.exchange import Bucket, buckets_of, count_reduced_early
 from parallel_core.experiments.first_losses import error_against_numpy
 from parallel_core.lenet import shapes
-from parallel_core.measurement import relative_error
+from parallel_core.measurement import largest_of, relative_error
 from parallel_core.result import Case, Result, describe_backend
 from parallel_core.training import Epoch, Settings, batches, get_params, ignore, launch_gradients, train
 
@@ -61,8 +59,7 @@ def run(
     differences = [
         relative_error(mine, first) for replica in replicas for mine, first in zip(replica, replicas[0], strict=True)
     ]
-    # Not max(), which passes NaN over.
-    difference = float(np.max(differences))
+    difference = largest_of(differences)
     error = error_against_numpy(data, settings, epochs[0].losses)
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     metrics = {

@@ -25,8 +25,6 @@ but may start one that nobody is waiting for before one on the critical path. Ra
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 from backends import Backend
 from parallel_core.experiments.calibration import size_for
 from parallel_core.experiments.layered_graphs import (
@@ -38,7 +36,7 @@ from parallel_core.experiments.layered_graphs import (
     random_graph,
 )
 from parallel_core.experiments.scheduling import Program, Scheduled, time_programs, verdict
-from parallel_core.measurement import relative_error
+from parallel_core.measurement import largest_of, relative_error
 from parallel_core.result import Result, describe_backend
 
 __all__ = ["explain", "run"]
@@ -59,8 +57,7 @@ def run(backend: Backend, size: int | None = None, rounds: int = 5) -> Result:
     graphs = {DIAMOND: diamond(count), **{f"random {seed}": random_graph(seed, count) for seed in SEEDS}}
     programs = {name: program(nodes, size) for name, nodes in graphs.items()}
     found = time_programs(backend, programs, rounds)
-    # Not max(), which passes NaN over.
-    error = float(np.max([error_of(backend, nodes, size) for nodes in graphs.values()]))
+    error = largest_of([error_of(backend, nodes, size) for nodes in graphs.values()])
     problems = [] if error < 1e-4 else [f"results differ from NumPy's by {error:.1e} of the largest element"]
     return Result(
         experiment="dependencies",
@@ -90,7 +87,7 @@ def error_of(backend: Backend, nodes: tuple[Node, ...], size: int) -> float:
     planned = program(nodes, size)
     values = planned.run(backend, planned.inputs(backend))
     wanted = expected(nodes, device_matrices(size, len(backend.devices)))
-    return float(np.max(list(map(relative_error, map(backend.to_numpy, values), wanted))))
+    return largest_of(list(map(relative_error, map(backend.to_numpy, values), wanted)))
 
 
 def metrics_of(found: dict[str, Scheduled]) -> dict[str, float]:

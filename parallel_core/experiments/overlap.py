@@ -28,7 +28,7 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments.calibration import normal_matrix
 from parallel_core.experiments.copying import calibrate, copy_each, copy_into
 from parallel_core.experiments.independent_products import PRODUCTS, products
-from parallel_core.measurement import impossible, interleave, measure, relative_error
+from parallel_core.measurement import impossible, interleave, largest_of, measure, relative_error
 from parallel_core.result import Case, Result, describe_backend
 
 __all__ = ["explain", "run"]
@@ -91,8 +91,7 @@ def run(backend: Backend, size: int | None = None, copies: int | None = None, ro
     checked = [backend.asarray(np.zeros((size, size), dtype=np.float32), destination) for _ in results]
     run_and_copy(backend, x, destination, checked, copies=1)
     expected = np.matmul(backend.to_numpy(x), backend.to_numpy(x))
-    # Not max(), which passes NaN over.
-    error = float(np.max([relative_error(backend.to_numpy(buffer), expected) for buffer in checked]))
+    error = largest_of([relative_error(backend.to_numpy(buffer), expected) for buffer in checked])
     efficiency = overlap_efficiency(run_alone, copy_alone, together)
     book_efficiency = overlap_efficiency(run_alone, book_copy_alone, book_together)
     checks = (

@@ -17,13 +17,11 @@ engine, means that the devices share something: cores, memory, or a resource tha
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.calibration import normal_matrix, size_for
 from parallel_core.experiments.independent_products import PRODUCTS, products
-from parallel_core.measurement import impossible, interleave, measure, relative_error
+from parallel_core.measurement import impossible, interleave, largest_of, measure, relative_error
 from parallel_core.result import Result, describe_backend
 
 __all__ = ["explain", "run"]
@@ -53,8 +51,7 @@ def run(backend: Backend, size: int | None = None, rounds: int = 7) -> Result:
     together = replace(together, parts=tuple(part.name for part in parts))
 
     source = backend.to_numpy(matrices[0])
-    # Not max(), which passes NaN over.
-    error = float(np.max([relative_error(backend.to_numpy(made[-1]), source @ source) for made in run_all()]))
+    error = largest_of([relative_error(backend.to_numpy(made[-1]), source @ source) for made in run_all()])
     metrics = {"parallel_speedup": sum(part.median for part in parts) / together.median}
     problems = [problem for problem in (impossible(together, parts),) if problem]
     if not error < 1e-4:

@@ -35,7 +35,7 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments.calibration import normal_matrix
 from parallel_core.experiments.copying import calibrate, copy_each, copy_into
 from parallel_core.experiments.independent_products import PRODUCTS, products
-from parallel_core.measurement import LEAST_NOISE, Timing, impossible, interleave, measure, relative_error
+from parallel_core.measurement import LEAST_NOISE, Timing, impossible, interleave, largest_of, measure, relative_error
 from parallel_core.result import Case, Result, describe_backend
 from parallel_core.wording import percent
 
@@ -138,8 +138,7 @@ def largest_error(backend: Backend, matrices: list[Array], results: list[list[Ar
     made = all_at_once(backend, matrices, results, buffers, copies=1)
     expected = [x @ x for x in map(backend.to_numpy, matrices)]
     found = [(*made[mine::2], *buffers[mine]) for mine in (0, 1)]
-    # Not max(), which passes NaN over.
-    return float(np.max([relative_error(backend.to_numpy(x), expected[mine]) for mine in (0, 1) for x in found[mine]]))
+    return largest_of([relative_error(backend.to_numpy(x), expected[mine]) for mine in (0, 1) for x in found[mine]])
 
 
 def explain(metrics: dict[str, float], noise: float) -> str:

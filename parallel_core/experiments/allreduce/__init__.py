@@ -19,8 +19,6 @@ a CPU share one memory, so a sum in place can exceed the plain copies.
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from backends import Backend
 from parallel_core.bandwidth import algorithm_bandwidth, bus_bandwidth
 from parallel_core.byte_sizes import parse_sizes, write_size
@@ -30,6 +28,7 @@ from parallel_core.experiments.allreduce.answers import about_sharding, explain
 from parallel_core.experiments.allreduce.check import largest_error
 from parallel_core.experiments.allreduce.timing import PLAIN_COPY, time_size
 from parallel_core.machine import describe_machine
+from parallel_core.measurement import largest_of
 from parallel_core.result import Case, Result, describe_backend
 
 __all__ = ["SIZES", "run"]
@@ -64,8 +63,7 @@ def run(
     count = len(backend.devices)
     errors += [largest_error(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
 
-    # Not max(), which passes NaN over.
-    error = float(np.max(errors))
+    error = largest_of(errors)
     judged = "native" if "native" in names else names[-1]
     series = series_of(timed, count)
     figures = ("algbw_gb_per_s", "busbw_gb_per_s", "share_of_copy_bound")

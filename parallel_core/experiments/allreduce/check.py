@@ -7,7 +7,7 @@ import numpy as np
 from backends import Backend
 from backends.splitting import row_ranges
 from parallel_core.collectives import ALGORITHMS
-from parallel_core.measurement import relative_error
+from parallel_core.measurement import largest_of, relative_error
 
 __all__ = ["largest_error"]
 
@@ -23,8 +23,7 @@ def largest_error(backend: Backend, algorithms: Sequence[str], length: int) -> f
     for name in algorithms:
         loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
         errors += [error_of(backend.to_numpy(total), terms) for total in ALGORITHMS[name](backend, loaded)]
-    # Not max(), which passes NaN over.
-    return float(np.max(errors))
+    return largest_of(errors)
 
 
 def error_of(found: np.ndarray, terms: Sequence[np.ndarray]) -> float:
@@ -33,4 +32,4 @@ def error_of(found: np.ndarray, terms: Sequence[np.ndarray]) -> float:
         return float("inf")
     blocks = row_ranges(len(found), 1 + len(found) // BLOCK)
     sums = (np.sum([term[rows] for term in terms], axis=0, dtype=np.float64) for rows in blocks)
-    return float(np.max([relative_error(found[rows], total) for rows, total in zip(blocks, sums, strict=True)]))
+    return largest_of([relative_error(found[rows], total) for rows, total in zip(blocks, sums, strict=True)])

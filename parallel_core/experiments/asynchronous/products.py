@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.measurement import interleave, measure, relative_error
+from parallel_core.measurement import interleave, largest_of, measure, relative_error
 from parallel_core.result import Case
 
 __all__ = ["compare_with_numpy", "draw", "largest_error", "multiply"]
@@ -30,8 +30,7 @@ def multiply(backend: Backend, matrices: list[Array]) -> list[Array]:
 def largest_error(backend: Backend, loaded: list[Array], drawn: list[np.ndarray]) -> float:
     """Return the largest relative error of the products of loaded matrices, against NumPy's of the drawn ones."""
     pairs = zip(multiply(backend, loaded), drawn, strict=True)
-    # Not max(), which passes NaN over.
-    return float(np.max([relative_error(backend.to_numpy(product), a @ a) for product, a in pairs]))
+    return largest_of([relative_error(backend.to_numpy(product), a @ a) for product, a in pairs])
 
 
 def compare_with_numpy(backend: Backend, reference: Backend, size: int, rounds: int) -> tuple[tuple[Case, Case], float]:

@@ -34,7 +34,7 @@ from backends import Array, Backend
 from parallel_core.experiments.asynchronous.barriers import Launched, time_until
 from parallel_core.experiments.barriers.answers import Added, about_deepest, explain
 from parallel_core.experiments.calibration import normal_matrix, size_for
-from parallel_core.measurement import impossible, interleave, relative_error
+from parallel_core.measurement import impossible, interleave, largest_of, relative_error
 from parallel_core.result import Case, Result, describe_backend
 
 __all__ = ["added", "depths", "run"]
@@ -75,7 +75,7 @@ def run(backend: Backend, size: int | None = None, deepest: int = 64, rounds: in
 
     one, everything = (cases[label(wait, deepest, SAME)] for wait in waits)
     dispatch_fraction = everything.dispatch_median / everything.median
-    error = float(np.max([largest_error(backend, x, other, deepest) for other in places.values()]))
+    error = largest_of([largest_error(backend, x, other, deepest) for other in places.values()])
     problems = [] if error < 1e-4 else [f"products differ from NumPy's by {error:.1e} of the largest element"]
     # Where nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
     if dispatch_fraction < 0.8:
@@ -134,5 +134,4 @@ def largest_error(backend: Backend, x: Array, other: Array, count: int) -> float
     """Return the relative error of an awaited product with others queued behind it, and of the last of those."""
     awaited, others = launch(backend, x, other, count)
     made, sources = ([backend.to_numpy(value) for value in values] for values in ((awaited, others[-1]), (x, other)))
-    # Not max(), which passes NaN over.
-    return float(np.max([relative_error(a, b @ b) for a, b in zip(made, sources, strict=True)]))
+    return largest_of([relative_error(a, b @ b) for a, b in zip(made, sources, strict=True)])

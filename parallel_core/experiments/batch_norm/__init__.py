@@ -29,8 +29,6 @@ far more.
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.batch_norm.answers import about_cost, about_exchange, about_growth, explain
@@ -38,6 +36,7 @@ from parallel_core.experiments.batch_norm.check import difference, error_per_dev
 from parallel_core.experiments.batch_norm.steps import PER_DEVICE, SYNCHRONISED, WAYS
 from parallel_core.experiments.batch_norm.timing import record_step, time_steps
 from parallel_core.experiments.doublings import doublings
+from parallel_core.measurement import largest_of
 from parallel_core.result import Result, describe_backend
 from parallel_core.task_graph import Task
 
@@ -68,7 +67,7 @@ def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
 
     # Shards of unequal length: every row must weigh alike.
     uneven = difference(backend, WAYS[SYNCHRONISED], count * LEAST_ROWS + count - 1)
-    error = float(np.max([uneven, *differences[SYNCHRONISED], error_per_device(backend, count * LEAST_ROWS)]))
+    error = largest_of([uneven, *differences[SYNCHRONISED], error_per_device(backend, count * LEAST_ROWS)])
     per_device, synchronised = (timed[most][name] for name in (PER_DEVICE, SYNCHRONISED))
     return Result(
         experiment="batch-norm",

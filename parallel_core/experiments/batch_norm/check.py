@@ -10,7 +10,7 @@ from backends import Backend
 from parallel_core.experiments.batch_norm import steps
 from parallel_core.experiments.batch_norm.network import initial_parameters, made_up_batch
 from parallel_core.experiments.batch_norm.steps import Gradients
-from parallel_core.measurement import relative_error
+from parallel_core.measurement import largest_of, relative_error
 
 __all__ = ["difference", "error_per_device"]
 
@@ -43,4 +43,4 @@ def error_per_device(backend: Backend, rows: int) -> float:
 
 def apart(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
     """Return the largest relative error of several arrays; NaN where one holds it."""
-    return float(np.max([relative_error(*pair) for pair in zip(found, expected, strict=True)]))
+    return largest_of([relative_error(*pair) for pair in zip(found, expected, strict=True)])

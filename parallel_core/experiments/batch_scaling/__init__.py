@@ -31,7 +31,7 @@ from parallel_core.experiments.batch_scaling.answers import Timed, about_efficie
 from parallel_core.experiments.first_losses import enlarged_start, first_losses, numpy_losses, without_test
 from parallel_core.experiments.scaled_batches import FIXED, SCALED, case_name, plans
 from parallel_core.machine import describe_machine
-from parallel_core.measurement import Timing, interleave, relative_error
+from parallel_core.measurement import Timing, interleave, largest_of, relative_error
 from parallel_core.result import Case, Result, describe_backend
 from parallel_core.training import Settings, get_params, train
 
@@ -62,7 +62,6 @@ def run(
         {case_name(*plan, total): take_steps(backend, plan[1], data, wanted) for plan, wanted in settings.items()},
         rounds,
     )
-    # Afterwards, for NumPy's threads are the whole process's.
     error = largest_error(backend, data, settings)
     timed = by_image(dict(zip(settings, cases, strict=True)), settings)
     series = series_of(timed, batch_size)
@@ -110,8 +109,7 @@ def largest_error(backend: Backend, data: Dataset, settings: Mapping[tuple[str, 
         )
         for (_, count), wanted in settings.items()
     ]
-    # Not max(), which passes NaN over.
-    return float(np.max(errors))
+    return largest_of(errors)
 
 
 def by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> Timed:

@@ -1,7 +1,7 @@
 """Building blocks: what do the chapter's small functions do to a few numbers, and what goes wrong in them?
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs", small examples; the traps are those of the
-eager framework's edition, which rebinds list items in `allreduce`, and whose copies to another device are none where
+PyTorch edition, which rebinds list items in `allreduce`, and whose copies to another device are none where
 both are one CPU.
 
 Prediction: 1s and 2s become 3s on every device; 4 rows are shared out as 2 and 2, 5 as 3 and 2, and of 1 row over 3
@@ -21,13 +21,12 @@ any numbers to work on; `get_params` and `copy_to` handle the whole network.
 from collections.abc import Sequence
 from functools import partial
 
-import numpy as np
 from humanize import metric
 
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.building_blocks.demonstrations import DEMONSTRATIONS, matrix, ones_and_twos
-from parallel_core.measurement import Timing, interleave, measure
+from parallel_core.measurement import Timing, interleave, largest_of, measure
 from parallel_core.result import Case, Result, describe_backend
 from parallel_core.training import get_params
 from parallel_core.wording import listed
@@ -51,8 +50,7 @@ def run(backend: Backend, rounds: int = 5) -> Result:
         parameters={"rounds": rounds},
         cases=cases,
         metrics={f"{case.name}_seconds": case.median for case in cases},
-        # Not max(), which passes NaN over.
-        checks={"max_relative_error": float(np.max([demonstration.error for demonstration in shown.values()]))},
+        checks={"max_relative_error": largest_of([demonstration.error for demonstration in shown.values()])},
         explanation=explain(wrong, len(shown), cases),
         notes=tuple(demonstration.sentence for demonstration in shown.values()),
         problems=tuple(f"{name}: the values differ from those that must come out" for name in wrong),

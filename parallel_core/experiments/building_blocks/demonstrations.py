@@ -8,7 +8,7 @@ import numpy as np
 
 from backends import Array, Backend, Device
 from parallel_core.lenet import initial_parameters, loss_and_gradients
-from parallel_core.measurement import relative_error
+from parallel_core.measurement import largest_of, relative_error
 from parallel_core.training import get_params
 
 __all__ = ["DEMONSTRATIONS", "Demonstration", "matrix", "ones_and_twos"]
@@ -154,8 +154,7 @@ def step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Devic
 def largest_error(found: Sequence[np.ndarray | np.bool_], expected: Sequence[np.ndarray | np.bool_]) -> float:
     """Return the largest relative error of several values, infinite where shapes differ."""
     pairs = zip(map(np.asarray, found), map(np.asarray, expected), strict=True)
-    # Not max(), which passes NaN over.
-    return float(np.max([relative_error(mine, wanted) for mine, wanted in pairs]))
+    return largest_of([relative_error(mine, wanted) for mine, wanted in pairs])
 
 
 def beside(arrays: Sequence[np.ndarray]) -> str:

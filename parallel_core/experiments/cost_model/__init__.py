@@ -42,7 +42,7 @@ from parallel_core.experiments.cost_model.answers import (
     explain,
     floor_left,
 )
-from parallel_core.measurement import Timing, interleave, measure, relative_error
+from parallel_core.measurement import Timing, interleave, largest_of, measure, relative_error
 from parallel_core.result import Result, describe_backend
 
 __all__ = ["LARGEST", "run", "sizes_up_to"]
@@ -111,8 +111,7 @@ def largest_error(backend: Backend, vectors: Mapping[int, Array]) -> float:
         relative_error(backend.to_numpy(increment(backend, x, 1)), np.full((1, size), 2.0))
         for size, x in vectors.items()
     ]
-    # Not max(), which passes NaN over.
-    return float(np.max(errors))
+    return largest_of(errors)
 
 
 def curves(points: Sequence[Point]) -> dict[str, tuple[float, ...]]:

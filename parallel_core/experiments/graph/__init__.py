@@ -33,7 +33,7 @@ from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.graph.programs import expected_step, mlp, xy
 from parallel_core.experiments.scheduling import Program, Scheduled, record, time_programs, verdict
-from parallel_core.measurement import relative_error
+from parallel_core.measurement import largest_of, relative_error
 from parallel_core.result import Result, describe_backend
 from parallel_core.task_graph import crossings, work_seconds
 
@@ -96,8 +96,7 @@ def error_of(backend: Backend, of: Of, program: Program, batch: int) -> float:
         for pair in zip(new, wanted, strict=True)
         for mine, own in zip(*pair, strict=True)
     ]
-    # Not max(), which passes NaN over.
-    return float(np.max(errors))
+    return largest_of(errors)
 
 
 def explain(found: Scheduled) -> str:

@@ -26,8 +26,6 @@ drifts between them, the first two ratios can be believed and the other three ca
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from backends import Backend
 from backends.device import available_cores
 from parallel_core.experiments.calibration import size_for
@@ -46,6 +44,7 @@ from parallel_core.experiments.independent_ops.timing import (
     with_threads,
 )
 from parallel_core.experiments.independent_products import PRODUCTS
+from parallel_core.measurement import largest_of
 from parallel_core.result import Result, describe_backend
 
 __all__ = ["explain", "run"]
@@ -70,10 +69,10 @@ def run(backend: Backend, workers_compared: Sequence[int] = (1, 2), size: int | 
     cases, error = time_here(backend, size, rounds)
     for workers, each in others:
         more, other_error = time_elsewhere(backend, workers, each, size, rounds)
-        # Not max(), which passes NaN over.
-        cases, error = cases | more, float(np.max([error, other_error]))
+        cases, error = cases | more, largest_of([error, other_error])
     if others:
-        again, _ = time_here(backend, size, rounds)
+        again, error_again = time_here(backend, size, rounds)
+        error = largest_of([error, error_again])
         cases |= {name: joined(cases[name], case) for name, case in again.items()}
 
     by_few, chain_by_few = cases[named("independent", counts[0])], cases[named("chain", counts[0])]

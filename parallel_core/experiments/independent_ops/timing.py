@@ -8,7 +8,7 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.experiments.independent_products import PRODUCTS, products
 from parallel_core.fresh_process import measure_elsewhere
-from parallel_core.measurement import interleave, measure, relative_error
+from parallel_core.measurement import interleave, largest_of, measure, relative_error
 from parallel_core.result import Case
 
 __all__ = ["joined", "named", "time_elsewhere", "time_here", "with_threads"]
@@ -41,8 +41,7 @@ def time_here(backend: Backend, size: int, rounds: int) -> Timed:
     errors = [relative_error(backend.to_numpy(product), drawn @ drawn) for product in products(backend, x)]
     power = np.linalg.matrix_power(drawn, PRODUCTS + 1)
     errors.append(relative_error(backend.to_numpy(chain(backend, x)), power))
-    # Not max(), which passes NaN over.
-    return {case.name: case for case in cases}, float(np.max(errors))
+    return {case.name: case for case in cases}, largest_of(errors)
 
 
 def time_elsewhere(backend: Backend, workers: int, threads: int, size: int, rounds: int) -> Timed:

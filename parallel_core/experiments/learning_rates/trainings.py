@@ -12,7 +12,7 @@ from parallel_core.dataset import Dataset
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments.first_losses import enlarged_start, error_against_numpy
 from parallel_core.experiments.scaled_batches import FIXED
-from parallel_core.measurement import relative_error
+from parallel_core.measurement import largest_of, relative_error
 from parallel_core.result import Case
 from parallel_core.training import Epoch, LossIsNotFiniteError, Settings, evaluate, train
 
@@ -96,8 +96,7 @@ def device_difference(trained: Mapping[Plan, Sequence[Trained]]) -> float:
         if kind == FIXED
         for mine, one in zip(trainings, trained[FIXED, 1], strict=True)
     ]
-    # Not max(), which passes NaN over.
-    return float(np.max(differences))
+    return largest_of(differences)
 
 
 def error_of_first(data: Dataset, trained: Mapping[Plan, Sequence[Trained]], scale: float) -> float:

@@ -27,8 +27,6 @@ fast link; what is seen there is mostly what it costs to launch and to wait.
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.doublings import doublings
@@ -40,6 +38,7 @@ from parallel_core.experiments.partitioning.network_partitioning import network_
 from parallel_core.experiments.partitioning.one_device import ONE_DEVICE
 from parallel_core.experiments.partitioning.steps import error_of_steps, record_step, time_steps
 from parallel_core.experiments.partitioning.strategy import Strategy
+from parallel_core.measurement import largest_of
 from parallel_core.result import Case, Result, describe_backend
 from parallel_core.task_graph import crossings
 
@@ -83,8 +82,7 @@ def run(
         timed[width] = time_steps(backend, ways, initial, rows, rounds)
     waits = {name: crossings(tasks) for name, tasks in recorded.items()}
 
-    # Not max(), which passes NaN over.
-    error = float(np.max(errors))
+    error = largest_of(errors)
     largest = timed[width]
     problems = () if error < 1e-4 else (f"the parameters' changes differ from NumPy's by {error:.1e} of the largest",)
     return Result(

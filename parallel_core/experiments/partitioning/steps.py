@@ -11,7 +11,7 @@ from backends import Array, Backend
 from parallel_core.experiments.partitioning.network import Batch, Parameters
 from parallel_core.experiments.partitioning.one_device import ONE_DEVICE
 from parallel_core.experiments.partitioning.strategy import Strategy
-from parallel_core.measurement import Timing, interleave, measure, relative_error
+from parallel_core.measurement import Timing, interleave, largest_of, measure, relative_error
 from parallel_core.recording import Recording
 from parallel_core.result import Case
 from parallel_core.task_graph import Task, without_loads
@@ -63,8 +63,7 @@ def error_of_steps(backend: Backend, ways: Mapping[str, Strategy], parameters: P
     expected = changes(reference, ONE_DEVICE, parameters, batch)
     found = [changes(backend, way, parameters, batch) for way in ways.values()]
     errors = [relative_error(*pair) for some in found for pair in zip(some, expected, strict=True)]
-    # Not max(), which passes NaN over.
-    return float(np.max(errors))
+    return largest_of(errors)
 
 
 def changes(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> list[np.ndarray]:

@@ -24,14 +24,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.calibration import normal_matrix, product_seconds
 from parallel_core.experiments.small_ops.answers import about_launching, about_threads, crossing_size, explain
 from parallel_core.fresh_process import measure_elsewhere
-from parallel_core.measurement import Timing, interleave, measure, relative_error
+from parallel_core.measurement import Timing, interleave, largest_of, measure, relative_error
 from parallel_core.result import Case, Result, describe_backend
 
 __all__ = ["SIZES", "explain", "run"]
@@ -64,7 +62,7 @@ def run(backend: Backend, sizes: Sequence[int] = SIZES, rounds: int = 5) -> Resu
         result = time_elsewhere(backend, sizes, rounds)
         # A case is called after its way and its size.
         renamed = [replace(case, name=case.name.replace(ONE, THREADS)) for case in result.cases]
-        timed, error = {**timed, THREADS: renamed}, float(np.max([error, result.checks["max_relative_error"]]))
+        timed, error = {**timed, THREADS: renamed}, largest_of([error, result.checks["max_relative_error"]])
 
     alone, spread, threaded = (timed[way] for way in (ONE, ALL, THREADS))
     speedups = {way: ratios(alone, timed[way]) for way in (ALL, THREADS) if timed[way]}
@@ -133,8 +131,7 @@ def largest_error(backend: Backend, sizes: Sequence[int]) -> float:
     pairs = (
         (backend.to_numpy(x), backend.to_numpy(y)) for x, y in zip(loaded, products(backend, loaded, 1), strict=True)
     )
-    # Not max(), which passes NaN over.
-    return float(np.max([relative_error(product, x @ x) for x, product in pairs]))
+    return largest_of([relative_error(product, x @ x) for x, product in pairs])
 
 
 def ratios(slow: Sequence[Case], fast: Sequence[Case]) -> tuple[float, ...]:
