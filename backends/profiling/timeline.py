@@ -1,0 +1,53 @@
+"""What a profiler saw, in words that are the same for every framework: spans on queues, and when they were launched."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+__all__ = ["HOST_DEVICE", "Kind", "Span", "Timeline", "Window"]
+
+Kind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
+"""What a span does: compute, copy from one device to another, sum over devices, or launch and wait in Python."""
+
+HOST_DEVICE = "host"
+"""The device of spans that run on none: launching, waiting."""
+
+
+class Span(NamedTuple):
+    """One operation, from start to end, on one queue; spans of one device and queue never overlap.
+
+    Times are in seconds from the timeline's beginning. `launched` is when the call began that asked for the operation,
+    where the profiler tells; `operator` is the framework's own name, of which `name` is what a reader knows.
+    """
+
+    name: str
+    kind: Kind
+    device: str
+    queue: str
+    start: float
+    end: float
+    launched: float | None = None
+    operator: str = ""
+
+
+class Window(NamedTuple):
+    """The time from `start` to `end`, in seconds from the timeline's beginning, in which a case was repeated."""
+
+    name: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Spans in the order of their start, and the cases whose repetitions they belong to, in the order of time."""
+
+    source: str
+    """The framework, its version and engine; what a file says of its origin where it is another's."""
+    spans: tuple[Span, ...]
+    cases: tuple[Window, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a reader must know: events that could not be used, links that the profiler does not give."""
+
+    def of(self, case: Window) -> tuple[Span, ...]:
+        """Return the spans that begin within a case's window."""
+        return tuple(span for span in self.spans if case.start <= span.start < case.end)
