@@ -12,22 +12,15 @@ __all__ = ["Measured", "Pairing"]
 Row: TypeAlias = tuple[Any, ...]
 """Where ends look for their begins: a process's thread, or a category and an identity."""
 
-LONGEST = 1e17
-"""Microseconds, 3000 years: a time further from the first one than this is none."""
+Measured: TypeAlias = tuple[float, float, str, str, int | str, int | str, Mapping[str, Any]]
+"""Start and end in microseconds from the first event in the file, name, category, process, thread, arguments."""
+
+Time: TypeAlias = int | Decimal | None
+
+LONGEST = 10**18
+"""Microseconds, 30 000 years: a time further from zero, or from the first one, is none."""
 
 EXACT = Context(prec=50)
-
-
-class Measured(NamedTuple):
-    """What became a slice; times are in microseconds from the first event in the file."""
-
-    start: float
-    end: float
-    name: str
-    category: str
-    process: int | str
-    thread: int | str
-    args: Mapping[str, Any]
 
 
 class _Begun(NamedTuple):
@@ -55,7 +48,7 @@ class Pairing:
         self._slices: list[Measured | None] = []
         self._open: dict[Row, list[_Begun]] = {}
         self._open_names: Counter[tuple[Row, str]] = Counter()
-        self._first: Decimal | None = None
+        self._first: Time = None
         # The same few names, rows and categories in a million events: each is kept once.
         self._known: dict[Any, Any] = {}
 
@@ -84,23 +77,22 @@ class Pairing:
         self._open.clear()
         return [one for one in self._slices if one is not None]
 
-    def _measured(self, event: Event, begins: Decimal | None, lasts: Decimal | None) -> Measured | None:
+    def _measured(self, event: Event, begins: Time, lasts: Time) -> Measured | None:
         try:
-            if begins is None or lasts is None or not begins.is_finite():
+            if begins is None or lasts is None:
                 raise ValueError("no times")
-            first = begins if self._first is None else self._first
-            start = float(begins - first)
-            end = float(begins - first + lasts)
-            if not -LONGEST < start <= end < LONGEST:
-                raise ValueError("impossible times")
+            if self._first is None and -LONGEST < begins < LONGEST:
+                self._first = begins
+            start = begins - (self._first or 0)
+            measured = float(start), float(start + lasts)
+            if not -LONGEST < measured[0] <= measured[1] < LONGEST:
+                raise ValueError("times that cannot be")
         except (ValueError, ArithmeticError):
             self.timeless.append(event.name)
             return None
-        self._first = first
         once = self._known.setdefault
-        return Measured(
-            start,
-            end,
+        return (
+            *measured,
             once(event.name, event.name),
             once(event.cat, event.cat),
             once(event.pid, event.pid),

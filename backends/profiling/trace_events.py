@@ -26,15 +26,15 @@ VALUE = json.JSONDecoder()
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event as it stands in the file; times are in microseconds, and decimal, so that none is rounded."""
+    """One event as it stands in the file; times are in microseconds, and none is rounded."""
 
     ph: str = ""
     name: str = ""
     cat: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: Decimal | None = None
-    dur: Decimal | None = None
+    ts: int | Decimal | None = None
+    dur: int | Decimal | None = None
     id: int | str | None = None
     id2: dict[str, int | str] | None = None
     args: msgspec.Raw = msgspec.Raw(b"")
@@ -48,11 +48,10 @@ EVENTS = msgspec.json.Decoder(list[Event])
 class Arguments(Mapping[str, Any]):
     """The arguments of an event, decoded when they are first asked for: most never are."""
 
-    __slots__ = ("_decoded", "_raw")
+    __slots__ = ("_held",)
 
     def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._decoded: Mapping[str, Any] | None = None
+        self._held: bytes | Mapping[str, Any] = raw
 
     def __getitem__(self, key: str) -> Any:
         return self._values()[key]
@@ -67,15 +66,14 @@ class Arguments(Mapping[str, Any]):
         return repr(self._values())
 
     def _values(self) -> Mapping[str, Any]:
-        if self._decoded is None:
+        if isinstance(self._held, bytes):
             # The standard library's decoder takes lone surrogates, which msgspec passes over and then refuses.
             try:
-                decoded = json.loads(self._raw) if self._raw else {}
+                decoded = json.loads(self._held or b"{}")
             except (ValueError, RecursionError):
                 decoded = {}
-            self._decoded = decoded if isinstance(decoded, dict) else {}
-            self._raw = b""
-        return self._decoded
+            self._held = decoded if isinstance(decoded, dict) else {}
+        return self._held
 
 
 NO_ARGUMENTS = Arguments(b"")
