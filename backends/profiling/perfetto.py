@@ -6,7 +6,7 @@ them. An arrow leads from the call that launched an operation to the operation, 
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -27,6 +27,7 @@ NANOSECONDS = 1e9
 """Times are kept to the nanosecond, so that what touches still touches, and no more, when it is read back."""
 
 Object: TypeAlias = dict[str, Any]
+Queue: TypeAlias = tuple[str, str]
 
 
 class _Row(NamedTuple):
@@ -38,19 +39,20 @@ class _Row(NamedTuple):
 
 def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
     """Write a timeline as a Chrome trace, an event on a line; what the file says of itself comes first."""
-    starts = [one.start for one in chain(timeline.cases, timeline.spans)]
+    rows = _rows(timeline.spans)
+    # In the order of time, so that also a file that is cut off begins with its earliest event.
+    slices = sorted(chain(_cases(timeline.cases), _spans(timeline.spans, rows)), key=itemgetter("ts"))
     own = {
         "schema": SCHEMA,
         "source": timeline.source,
         "notes": timeline.notes,
         # A trace has no beginning but its first event.
-        "first_event_us": _microseconds(min(starts, default=0.0)),
+        "first_event_us": slices[0]["ts"] if slices else 0.0,
     }
-    rows = _rows(timeline.spans)
     encode = msgspec.json.Encoder().encode
     stream.write(b'{"displayTimeUnit":"ms",\n"%s":%s,\n"traceEvents":[' % (OWN_KEY.encode(), encode(own)))
     between = b"\n"
-    for event in chain(_names(timeline, rows), _cases(timeline.cases), _spans(timeline.spans, rows)):
+    for event in chain(_names(timeline, rows), slices, _arrows(timeline.spans, rows)):
         stream.write(between)
         stream.write(encode(event))
         between = b",\n"
@@ -69,11 +71,7 @@ def timeline_of(trace: Trace) -> Timeline:
         return Timeline(
             str(own["source"]),
             tuple(_span(one, trace, first) for one in trace.slices if one.process != CASES_PROCESS),
-            tuple(
-                Window(one.name, _nanoseconds(first + one.start) / NANOSECONDS, _nanoseconds(first + one.end) / NANOSECONDS)
-                for one in trace.slices
-                if one.process == CASES_PROCESS
-            ),
+            tuple(_window(one, first) for one in trace.slices if one.process == CASES_PROCESS),
             tuple(map(str, own["notes"])),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -85,7 +83,7 @@ def overlapping(timeline: Timeline) -> list[tuple[Span, Span]]:
 
     There are none in a timeline that is right; viewers cannot show them.
     """
-    latest: dict[tuple[str, str], Span] = {}
+    latest: dict[Queue, Span] = {}
     found = []
     for span in sorted(timeline.spans, key=attrgetter("start", "end")):
         queue = span.device, span.queue
@@ -97,7 +95,7 @@ def overlapping(timeline: Timeline) -> list[tuple[Span, Span]]:
     return found
 
 
-def _rows(spans: Iterable[Span]) -> dict[tuple[str, str], _Row]:
+def _rows(spans: Iterable[Span]) -> dict[Queue, _Row]:
     queues = dict.fromkeys((span.device, span.queue) for span in spans)
     # The shorter name first: cpu:2 stands before cpu:10.
     devices = sorted({device for device, _ in queues}, key=lambda name: (name != HOST_DEVICE, len(name), name))
@@ -106,7 +104,7 @@ def _rows(spans: Iterable[Span]) -> dict[tuple[str, str], _Row]:
     return {queue: _Row(pids[queue[0]], FIRST_DEVICE + len(pids) + place) for place, queue in enumerate(in_order)}
 
 
-def _names(timeline: Timeline, rows: Mapping[tuple[str, str], _Row]) -> Iterator[Object]:
+def _names(timeline: Timeline, rows: Mapping[Queue, _Row]) -> Iterator[Object]:
     if timeline.cases:
         yield from _named("process", _Row(CASES_PROCESS, 0), CASES)
         yield from _named("thread", _Row(CASES_PROCESS, CASES_PROCESS), CASES)
@@ -128,22 +126,25 @@ def _cases(cases: Iterable[Window]) -> Iterator[Object]:
         yield {"ph": "X", "name": case.name, "cat": "case", **row._asdict(), **_times(case)}
 
 
-def _spans(spans: Iterable[Span], rows: Mapping[tuple[str, str], _Row]) -> Iterator[Object]:
-    launches = {_nanoseconds(span.start): rows[span.device, span.queue] for span in spans if span.kind == "host"}
-    arrows = []
+def _spans(spans: Iterable[Span], rows: Mapping[Queue, _Row]) -> Iterator[Object]:
     for span in spans:
-        row = rows[span.device, span.queue]
         told: Object = {"operator": span.operator, "kind": span.kind}
         if span.launched is not None:
-            launched = _nanoseconds(span.launched)
-            told["waited_us"] = (_nanoseconds(span.start) - launched) / 1000
-            if launched in launches:
-                arrow = {"name": "launch", "cat": "launch", "id": len(arrows) // 2 + 1}
-                arrows.append({"ph": "s", **arrow, **launches[launched]._asdict(), "ts": launched / 1000})
-                arrows.append({"ph": "f", "bp": "e", **arrow, **row._asdict(), "ts": _microseconds(span.start)})
+            told["waited_us"] = (_nanoseconds(span.start) - _nanoseconds(span.launched)) / 1000
+        row = rows[span.device, span.queue]
         yield {"ph": "X", "name": span.name, "cat": span.kind, **row._asdict(), **_times(span), "args": told}
+
+
+def _arrows(spans: Iterable[Span], rows: Mapping[Queue, _Row]) -> Iterator[Object]:
     # After the spans, for at equal times a viewer binds an arrow to what it has read.
-    yield from arrows
+    launches = {_microseconds(span.start): rows[span.device, span.queue] for span in spans if span.kind == "host"}
+    for number, span in enumerate(spans, 1):
+        launched = None if span.launched is None else _microseconds(span.launched)
+        if launched in launches:
+            arrow = {"name": "launch", "cat": "launch", "id": number}
+            row = rows[span.device, span.queue]
+            yield {"ph": "s", **arrow, **launches[launched]._asdict(), "ts": launched}
+            yield {"ph": "f", "bp": "e", **arrow, **row._asdict(), "ts": _microseconds(span.start)}
 
 
 def _span(one: Slice, trace: Trace, first: float) -> Span:
@@ -162,6 +163,11 @@ def _span(one: Slice, trace: Trace, first: float) -> Span:
         None if waited is None else (start - round(waited * 1000)) / NANOSECONDS,
         str(one.args.get("operator", "")),
     )
+
+
+def _window(one: Slice, first: float) -> Window:
+    start, end = _nanoseconds(first + one.start), _nanoseconds(first + one.end)
+    return Window(one.name, start / NANOSECONDS, end / NANOSECONDS)
 
 
 def _times(one: Span | Window) -> Object:
