@@ -17,12 +17,13 @@ import msgspec
 __all__ = ["NO_ARGUMENTS", "Arguments", "Event", "Surroundings", "read_events"]
 
 PHASES = frozenset("XBEbeM")
-LARGEST_EVENT = 1 << 16
+LARGEST_EVENT = 1 << 18
 """Characters after which an event that has not ended is damaged."""
 LARGEST_PROPERTY = 1 << 26
 BOUNDARY = re.compile(r"\}[ \t\r\n]*,[ \t\r\n]*\{")
 GAP = re.compile(r"[ \t\r\n,]*")
 VALUE = json.JSONDecoder()
+EXACT_VALUE = json.JSONDecoder(parse_float=Decimal)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -41,6 +42,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 EVENT = msgspec.json.Decoder(Event)
+ENCODER = msgspec.json.Encoder(decimal_format="number")
 EVENTS = msgspec.json.Decoder(list[Event])
 
 
@@ -231,7 +233,7 @@ def _read_singly(text: _Text, beside: Surroundings) -> list[Event]:
         if len(text.text) - text.at < LARGEST_EVENT and text.grow(LARGEST_EVENT):
             break
         try:
-            value, end = VALUE.raw_decode(text.text, text.at)
+            value, end = EXACT_VALUE.raw_decode(text.text, text.at)
         except (ValueError, RecursionError):
             _pass_over(text, beside)
             continue
@@ -240,7 +242,7 @@ def _read_singly(text: _Text, beside: Surroundings) -> list[Event]:
             if isinstance(value, dict) and value.get("ph") not in PHASES:
                 continue
             # What is not finite becomes null in between.
-            events.append(EVENT.decode(msgspec.json.encode(value)))
+            events.append(EVENT.decode(ENCODER.encode(value)))
         except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
             beside.damaged += 1
     return events
