@@ -1,9 +1,9 @@
-"""How long reading a long trace takes, and how much memory.
+"""How long reading a long trace and computing its figures take, and how much memory.
 
     python -m benchmarks.trace_reading --events 1000000
 
 Two traces of so many events are made up, one in the form of PyTorch's profiler (complete events with arguments) and one
-in MXNet's (begins and ends), and each is read in a fresh process.
+in MXNet's (begins and ends), and each is read in a fresh process, as `parallel-core trace` does.
 """
 
 import resource
@@ -17,12 +17,19 @@ from typing import BinaryIO
 
 import click
 
-from backends.profiling.slices import read_trace
+from parallel_core.measurement import uncollected
+from parallel_core.timeline.figures import figures
+from parallel_core.timeline.reading import read_timeline
 
 __all__ = ["main", "write_events"]
 
-BEGINNING = b'{"schemaVersion": 1, "traceEvents": [\n'
-END = b'\n], "displayTimeUnit": "ms"}\n'
+BEGINNINGS = {
+    "torch": '{"schemaVersion": 1, "traceEvents": [\n',
+    "mxnet": '{"traceEvents": [\n'
+    '{"ph": "M", "args": {"name": "cpu/1"}, "pid": 1, "name": "process_name"},\n'
+    '{"ph": "M", "args": {"name": "cpu pinned/"}, "pid": 2, "name": "process_name"},\n',
+}
+END = '\n], "displayTimeUnit": "ms"}\n'
 EPOCH = 1_795_279_713_356_264
 """Microseconds from 1970 to a day on which traces were taken."""
 THREAD = 10_051_307_376_349_735_870
@@ -43,10 +50,10 @@ BEGIN_OR_END = """{{
 
 def write_events(stream: BinaryIO, count: int, form: str) -> None:
     """Write a trace of `count` events in the form of `torch` or `mxnet`."""
-    stream.write(BEGINNING)
+    stream.write(BEGINNINGS[form].encode())
     for number, event in enumerate(torch_events(count) if form == "torch" else mxnet_events(count)):
         stream.write((",\n" if number else "").encode() + event.encode())
-    stream.write(END)
+    stream.write(END.encode())
 
 
 def torch_events(count: int) -> Iterator[str]:
@@ -69,7 +76,7 @@ def mxnet_events(count: int) -> Iterator[str]:
 @click.option("--events", default=1_000_000, show_default=True)
 @click.option("--file", type=click.Path(path_type=Path), help="Read this file, in this process.")
 def main(events: int, file: Path | None) -> None:
-    """Print seconds and peak memory of reading."""
+    """Print seconds and peak memory."""
     if file is not None:
         show(file)
         return
@@ -83,12 +90,16 @@ def main(events: int, file: Path | None) -> None:
 
 
 def show(path: Path) -> None:
-    """Read a trace and print what it cost."""
+    """Read a trace, compute its figures and print what that cost."""
     start = time.perf_counter()
-    trace = read_trace(path)
-    seconds = time.perf_counter() - start
+    with uncollected():
+        timeline = read_timeline(path)
+        read = time.perf_counter()
+        figures(timeline)
+        computed = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"  {len(trace.slices):,} slices after {seconds:.1f} s, peak memory {peak:.0f} MiB")
+    print(f"  {len(timeline.spans):,} spans: read in {read - start:.1f} s, figures in {computed - read:.1f} s")
+    print(f"  peak memory {peak:.0f} MiB")
 
 
 if __name__ == "__main__":

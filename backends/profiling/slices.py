@@ -1,8 +1,6 @@
 """The slices of a Chrome trace, as a framework's profiler wrote it: read robustly, and not yet understood."""
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -51,29 +49,16 @@ def read_trace(path: Path) -> Trace:
     """
     beside = Surroundings()
     pairing = Pairing()
-    with _uncollected():
-        try:
-            for events in read_events(text_blocks(path), beside):
-                pairing.take(events)
-        except ValueError as error:
-            raise ValueError(f"{path} cannot be read: {error}") from error
-        slices = _in_seconds(pairing.finish())
+    try:
+        for events in read_events(text_blocks(path), beside):
+            pairing.take(events)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    slices = _in_seconds(pairing.finish())
     problems = _problems(beside, pairing)
     if not slices:
         raise ValueError(f"{path} cannot be used: {_nothing(path, beside, problems)}")
     return Trace(slices, pairing.processes, pairing.threads, beside.properties, problems)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    # A million slices set the garbage collector off again and again, for a third of the time, and none is garbage.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _in_seconds(measured: list[Measured]) -> tuple[Slice, ...]:

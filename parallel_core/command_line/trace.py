@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from parallel_core import files
 from parallel_core.drawing import check_drawing
+from parallel_core.measurement import uncollected
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.timeline.figures import figures
 from parallel_core.timeline.reading import read_timeline
@@ -33,10 +34,12 @@ def trace(file: Path, picture: Path | None) -> None:
     if picture is not None:
         check_drawing(picture)
         files.check_writable(picture)
-    timeline = read_timeline(file)
+    with uncollected():
+        timeline = read_timeline(file)
+        found = figures(timeline)
     console = Console(highlight=False)
     console.print(f"{escape(timeline.source)}: {len(timeline.spans):,} spans", style="bold")
-    show_figures(figures(timeline), console)
+    show_figures(found, console)
     for note in timeline.notes:
         console.print(f"· {escape(note)}", style="dim")
     if picture is not None:
