@@ -1,5 +1,6 @@
 """What a person sees of a timeline: its figures in tables and lines, and the clock's beside them."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from humanize import metric
@@ -17,14 +18,14 @@ __all__ = ["show_agreements", "show_figures"]
 LONGEST_PARTS = 3
 """So many parts of a critical path are named; the others are added up."""
 FEW = 3
-"""So many cases are all shown in full where no main one is named."""
+"""So many cases are all shown in full where no main one is named, and so many disagreements of one kind explained."""
+LEAST_SHARE = 0.005
+"""Smaller shares of a critical path would be written as 0%."""
+EVERY_CASE = (SECONDS, DISPATCH)
 
 
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
-    """Print a row for each case, and in full the main one; without a main one, all where they are few.
-
-    Raises nothing for a `main` that is not among the cases: there is then nothing to print in full.
-    """
+    """Print a row for each case where they are several, and the one called `main` in full; None: all, where few."""
     if len(figures) > 1:
         console.print(cases_table(figures))
     for found in figures:
@@ -111,21 +112,20 @@ def lines(found: CaseFigures) -> Iterator[str]:
 def show_agreements(agreements: Sequence[Agreement], overhead: Overhead | None, console: Console) -> None:
     """Print the same quantities by the trace and by the clock, why they differ where they do, and the overhead.
 
-    Times and shares of dispatch that agree are counted, not listed: some experiments have twenty cases.
+    Times of cases and shares of dispatch that agree are counted, not listed: some experiments have twenty cases.
     """
-    listed_ones = [one for one in agreements if not one.agree or one.quantity not in (SECONDS, DISPATCH)]
-    if listed_ones:
-        console.print(agreements_table(listed_ones))
-    for one in listed_ones:
-        if not one.agree:
+    shown = [one for one in agreements if not one.agree or one.quantity not in EVERY_CASE]
+    if shown:
+        console.print(agreements_table(shown))
+    apart = Counter(one.quantity for one in shown if not one.agree)
+    for one in shown:
+        if not one.agree and apart[one.quantity] <= FEW:
             console.print(f"! “{escape(one.case)}”: {escape(one.sentence)}", style="yellow")
-    if others := len(agreements) - len(listed_ones):
-        console.print(
-            f"{'All' if not listed_ones else 'The other'} {others} times and shares agree within the noise, by the "
-            "trace and by the clock."
-            if others > 1
-            else "One more agrees within the noise."
-        )
+    for name, count in apart.items():
+        if count > FEW:
+            console.print(f"! {name}: trace and clock differ by more than the noise in {count} cases", style="yellow")
+    if others := len(agreements) - len(shown):
+        console.print(f"times of cases and shares of dispatch that agree within the noise: {others}", style="dim")
     if overhead is not None:
         console.print(overhead.sentence, style="dim")
 
@@ -134,7 +134,7 @@ def agreements_table(agreements: Sequence[Agreement]) -> Table:
     """Make the table of quantities by the trace and by the clock."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     made.add_column("case", overflow="fold")
-    made.add_column("quantity", overflow="fold")
+    made.add_column("quantity", no_wrap=True)
     for heading in ("by the trace", "by the clock", "noise", ""):
         made.add_column(heading, justify="right")
     for one in agreements:
@@ -165,7 +165,10 @@ def _busy(queue: QueueFigures, seconds: float) -> str:
 
 def _path(found: CaseFigures) -> str:
     path = found.critical_path
-    named = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in path.parts[:LONGEST_PARTS]]
-    if rest := path.parts[LONGEST_PARTS:]:
-        named.append(f"{percent(sum(part.share for part in rest))} in {len(rest)} other kinds of span")
-    return listed([*named, f"{percent(path.idle_share)} idle"])
+    parts = [part for part in path.parts if part.share >= LEAST_SHARE]
+    named = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts[:LONGEST_PARTS]]
+    if rest := parts[LONGEST_PARTS:]:
+        named.append(f"{percent(sum(part.share for part in rest))} others")
+    if path.idle_share >= LEAST_SHARE:
+        named.append(f"{percent(path.idle_share)} idle")
+    return listed(named)

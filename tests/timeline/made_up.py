@@ -96,14 +96,12 @@ def overlap_timeline(
 
 
 def parallel_timeline(*, devices: int = 2, products: int = 50, product: float = 4e-3, stretch: float = 1.0) -> Timeline:
-    """Make the timeline of `parallel`: products on each device alone, and on all, where they take `stretch` × as long."""
+    """Make the timeline of `parallel`: products on each device alone, and on all, `stretch` × as long."""
     host = Host()
     cases: list[Window] = []
     names = [f"cpu:{number}" for number in range(1, devices + 1)]
-    for case, used, factor in [
-        *((f"on {name} alone", [name], 1.0) for name in names),
-        ("on all together", names, stretch),
-    ]:
+    alone = [(f"on {name} alone", [name], 1.0) for name in names]
+    for case, used, factor in [*alone, ("on all together", names, stretch)]:
         start = host.now
         host.wait()
         for name in used:
