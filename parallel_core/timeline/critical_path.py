@@ -188,6 +188,6 @@ def _asked_by(case: CaseSpans, operations: np.ndarray, launches: np.ndarray) -> 
     ends = case.ends[calls[nearest]]
     # A call that was under way and did not do the operation itself cannot be shown to have asked for it.
     under_way = ~linked & (ends > begins) & (ends < case.ends[asked])
-    nearest = np.where(under_way, nearest - 1, nearest)
+    nearest = np.maximum(nearest - under_way, -1)
     found[asked] = np.where(nearest >= 0, calls[nearest], -1)
     return found

@@ -160,3 +160,7 @@ def test_a_call_that_launched_something_else_did_not_hold_up_a_linked_operation(
 def test_operations_without_length_are_passed_over() -> None:
     assert segments_of(operation("a", 1, 1), operation("b", 1, 1), operation("c", 1, 2)) == [("c", 1, 2)]
     assert segments_of(*queue_of([(1, 1)])) == []
+
+
+def test_an_operation_that_began_before_any_call_was_launched_by_none() -> None:
+    assert segments_of(operation("a", 0, 2), call("launch b", 1, 1)) == [("a", 0, 2)]
