@@ -108,7 +108,7 @@ class _Candidates:
         timed = case.operations & (case.ends > case.starts)
         operations = np.flatnonzero(timed)
         operations = operations[np.lexsort((case.starts[operations], case.ends[operations]))]
-        calling = ~case.operations & ~_waits_queues(case)
+        calling = ~case.operations
         asked_by = _asked_by(case, timed, calling & ~case.waits)
 
         # Lists, because taking one number out of an array takes ten times as long.
@@ -158,13 +158,6 @@ class _Candidates:
                 return self.computed[until - 1], self.computed_ends[until - 1]
         previous = self.previous[place]
         return (previous if previous >= 0 else None), min(self.starts[place], time)
-
-
-def _waits_queues(case: CaseSpans) -> np.ndarray:
-    # MXNet shows a wait a second time, on a queue that serves nothing else.
-    only_waits = np.ones(len(case.queues), dtype=bool)
-    only_waits[case.queue_of[~case.waits]] = False
-    return only_waits[case.queue_of]
 
 
 def _previous_on_queue(case: CaseSpans, chosen: np.ndarray) -> np.ndarray:

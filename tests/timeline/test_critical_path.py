@@ -164,3 +164,8 @@ def test_operations_without_length_are_passed_over() -> None:
 
 def test_an_operation_that_began_before_any_call_was_launched_by_none() -> None:
     assert segments_of(operation("a", 0, 2), call("launch b", 1, 1)) == [("a", 0, 2)]
+
+
+def test_a_call_that_was_under_way_is_not_taken_for_the_launch_of_what_ran_on_after_it() -> None:
+    spans = (call("launch a", 0, 1), operation("a", 1, 3), call("launch b", 2, 5), operation("last", 3.5, 9))
+    assert [name for name, *_ in segments_of(*spans)] == ["launch a", "a", "idle", "last"]
