@@ -8,21 +8,24 @@ from rich.markup import escape
 from backends import Backend, BackendError
 from backends.profiling import check_profiler
 from parallel_core import drawing, files
+from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.result import Result
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.timeline.clock import agreements, overhead
 from parallel_core.timeline.figures import figures
 from parallel_core.timeline.profile import profile
-from parallel_core.timeline.writing import check_trace_path, write_trace_file
+from parallel_core.timeline.writing import write_trace_file
 
 __all__ = ["check_profiling", "profile_and_show", "why_not"]
 
 
 def check_profiling(trace_path: Path | None, picture_path: Path | None) -> None:
-    """Raise RequestError, before anything is run, where one of the files could not be written."""
+    """Raise RequestError where one of the files could not be written, before anything is run."""
+    if trace_path == files.STANDARD_OUTPUT:
+        raise RequestError("--trace needs a file: standard output shows what was measured")
     if trace_path is not None:
-        check_trace_path(trace_path)
+        files.check_writable(trace_path)
     if picture_path is not None:
         drawing.check_drawing(picture_path)
         files.check_writable(picture_path)

@@ -26,7 +26,9 @@ TIMELINE = Timeline(
     "mxnet 1.9.1, async engine", (CALL, PRODUCT, COPY), (Window("run", 0.5, 2.5),), ("Copies have no launch.",)
 )
 
-queues = st.tuples(st.sampled_from(("host", "cpu:1", "cpu:2", "cpu:10", "cases")), st.sampled_from(("compute", "copy 2")))
+queues = st.tuples(
+    st.sampled_from(("host", "cpu:1", "cpu:2", "cpu:10", "cases")), st.sampled_from(("compute", "copy 2"))
+)
 lengths = st.floats(0, 10)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
@@ -52,7 +54,9 @@ def timelines(draw: st.DrawFn) -> Timeline:
     spans = [
         one._replace(start=one.start + offset, end=one.end + offset) for spans in by_queue.values() for one in spans
     ]
-    cases = sorted(draw(st.lists(st.builds(Window, names, lengths, st.floats(10, 20)), max_size=3)), key=lambda c: c.start)
+    cases = sorted(
+        draw(st.lists(st.builds(Window, names, lengths, st.floats(10, 20)), max_size=3)), key=lambda c: c.start
+    )
     notes = tuple(draw(st.lists(names, max_size=2)))
     return Timeline(draw(names), tuple(sorted(spans, key=lambda one: one.start)), tuple(cases), notes)
 
@@ -116,7 +120,8 @@ def test_a_file_that_was_cut_off_gives_some_of_the_spans_at_the_same_times(
 def test_a_device_is_a_process_and_a_queue_a_thread_with_the_host_first(tmp_path: Path) -> None:
     document = written(TIMELINE, tmp_path / "trace.json")
     named = {
-        (event["name"], event["pid"], event["tid"]): next(iter(event["args"].values())) for event in events(document, "M")
+        (event["name"], event["pid"], event["tid"]): next(iter(event["args"].values()))
+        for event in events(document, "M")
     }
     order = {pid: index for (name, pid, _), index in named.items() if name == "process_sort_index"}
     devices = {pid: device for (name, pid, _), device in named.items() if name == "process_name"}
@@ -137,9 +142,7 @@ def test_a_device_is_a_process_and_a_queue_a_thread_with_the_host_first(tmp_path
 
 
 def test_a_span_says_what_it_is_and_how_long_it_waited(tmp_path: Path) -> None:
-    (product,) = (
-        event for event in events(written(TIMELINE, tmp_path / "t.json"), "X") if event["name"] == "matmul"
-    )
+    (product,) = (event for event in events(written(TIMELINE, tmp_path / "t.json"), "X") if event["name"] == "matmul")
     assert product["args"] == {"operator": "dot", "kind": "compute", "waited_us": 5e5}
     assert (product["ts"], product["dur"]) == (1.5e6, 5e5)
 
@@ -149,7 +152,9 @@ def test_an_arrow_leads_from_the_call_to_what_it_launched(tmp_path: Path) -> Non
     by_name = {event["name"]: event for event in events(document, "X")}
     (start,), (end,) = events(document, "s"), events(document, "f")
     assert start["id"] == end["id"]
-    assert [start[key] for key in ("pid", "tid", "ts")] == [by_name["launch matmul"][key] for key in ("pid", "tid", "ts")]
+    assert [start[key] for key in ("pid", "tid", "ts")] == [
+        by_name["launch matmul"][key] for key in ("pid", "tid", "ts")
+    ]
     assert [end[key] for key in ("pid", "tid", "ts")] == [by_name["matmul"][key] for key in ("pid", "tid", "ts")]
     assert end["bp"] == "e"
     phases = [event["ph"] for event in document["traceEvents"]]

@@ -147,12 +147,12 @@ def test_cases_have_windows_of_their_own_and_work_outside_of_them_is_left_out(
     with profile(profiled, path) as mark:
         products(profiled, x)
         profiled.waitall()
-        for name in ("the book's way: 1 × \"α\\β\"", "second, 100 %"):
+        for name in ('the book\'s way: 1 × "α\\β"', "second, 100 %"):
             with mark(case_text(name)):
                 products(profiled, x)
                 profiled.waitall()
     found = READERS[profiled.name].timeline_of(read_trace(path))
-    assert [case.name for case in found.cases] == ["the book's way: 1 × \"α\\β\"", "second, 100 %"]
+    assert [case.name for case in found.cases] == ['the book\'s way: 1 × "α\\β"', "second, 100 %"]
     first, second = found.cases
     assert first.start == 0
     assert first.end <= second.start
@@ -242,7 +242,9 @@ def test_a_device_that_would_abort_mxnet_s_profiler_is_refused_in_one_line(
 
 def test_kernels_of_a_gpu_stand_on_its_streams_with_the_call_that_launched_them() -> None:
     def on_gpu(name: str, category: str, stream: int, start: float, number: int) -> Slice:
-        return Slice(name, category, 0, stream, start, start + 1, {"device": 0, "stream": stream, "correlation": number})
+        return Slice(
+            name, category, 0, stream, start, start + 1, {"device": 0, "stream": stream, "correlation": number}
+        )
 
     def call(name: str, start: float, number: int) -> Slice:
         return Slice(name, "cuda_runtime", 99, 99, start, start + 0.1, {"correlation": number})
