@@ -1,5 +1,6 @@
 """The frameworks' own profilers, run over real work: what was launched is seen, on the queue where it ran."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def pairs_on_one_queue(timeline: Timeline) -> Iterator[tuple[Span, Span]]:
     for span in timeline.spans:
         queues[span.device, span.queue].append(span)
     for spans in queues.values():
-        yield from zip(spans, spans[1:], strict=False)
+        yield from itertools.pairwise(spans)
 
 
 def test_every_product_is_seen_where_it_ran_and_after_it_was_launched(profiled: Backend, tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_a_synchronous_engine_never_does_two_things_at_once(profiled: Backend, t
     xs = [matrix(profiled, device) for device in profiled.devices]
     found = see(profiled, tmp_path / "trace.json", products=lambda: [products(profiled, x) for x in xs])
     work = [span for span in found.spans if span.kind != "host"]
-    assert all(one.end <= following.start for one, following in zip(work, work[1:], strict=False))
+    assert all(one.end <= following.start for one, following in itertools.pairwise(work))
 
 
 def test_cases_have_windows_of_their_own_and_work_outside_of_them_is_left_out(
