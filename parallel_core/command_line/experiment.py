@@ -16,7 +16,7 @@ from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.explanation import explanation
 from parallel_core.result import Result
-from parallel_core.terminal.explanation import show_explanation
+from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.result import show
 
 __all__ = ["experiment"]
@@ -34,6 +34,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             device_kind: str,
             threads: int | None,
             workers: int,
+            variants: tuple[str, ...],
             json_path: Path | None,
             plot_path: Path | None,
             **own: Any,
@@ -45,7 +46,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
                 files.check_writable(plot_path)
             # Standard output belongs to the JSON where it goes there.
             console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
-            loaded = backends.load(backend, devices, device_kind, engine, threads, workers)
+            loaded = backends.load(backend, devices, device_kind, engine, threads, workers, variants)
             result = measure(loaded, **own)
             show(result, console)
             if json_path is not None:
@@ -64,6 +65,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             options.device_kind,
             options.threads,
             options.workers,
+            options.variants,
             options.json_file,
             options.plot_file,
             click.option(
@@ -86,5 +88,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
 def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Print an experiment's explanation and end there, where it is wanted."""
     if wanted and ctx.info_name:
-        show_explanation(explanation(EXPERIMENTS[ctx.info_name]), Console(highlight=False))
+        console = Console(highlight=False)
+        show_explanation(explanation(EXPERIMENTS[ctx.info_name]), console)
+        show_variants(console)
         ctx.exit()
