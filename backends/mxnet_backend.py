@@ -8,6 +8,7 @@ own array. The synchronous engine is MXNet's NaiveEngine, which runs every opera
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -73,7 +74,7 @@ class MXNetBackend:
             "OMP_NUM_THREADS": str(self.threads_per_device),
         }
         mx = import_framework("mxnet", self.settings, requirement="Python < 3.12 and numpy < 1.24")
-        from backends import mxnet_copies, mxnet_ops, mxnet_sharding
+        from backends import mxnet_ops, mxnet_sharding
 
         self._mx, self.ops, self._sharding = mx, mxnet_ops, mxnet_sharding
         self.version: str = mx.__version__
@@ -81,8 +82,10 @@ class MXNetBackend:
         self.devices = choose_devices(self.name, device_kind, devices, gpus, workers_per_device)
         check_device_kind(self.name, self.devices[0].kind, variants)
         self._cuda = self.devices[0].kind == "gpu"
-        by_the_source = self._cuda or COPY_ON_COMPUTE_QUEUE.name in self.variants
-        self._overwrite = mxnet_copies.copy_by_source if by_the_source else mxnet_copies.copy_by_destination
+        # Functions and not methods: a backend that held on to itself would outlive its last user.
+        self._overwrite: Callable[[Array, Array], Array] = partial(_overwrite, mx.nd._internal._slice_assign)
+        if self._cuda or COPY_ON_COMPUTE_QUEUE.name in self.variants:
+            self._overwrite = _overwrite_by_source
         self._failure: ComputationError | None = None
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
         if self._cuda:
@@ -214,6 +217,21 @@ class MXNetBackend:
     def _refuse(self) -> NoReturn:
         # MXNet reports an error to the first wait only; what is read later is garbage without a warning.
         raise ComputationError(f"mxnet refuses further work after a failure ({self._failure}): load the backend again")
+
+
+def _overwrite(assign: Callable[..., object], out: Array, x: Array) -> Array:
+    if x.ndim == 0 or x.size == 0 or x.dtype == np.bool_:
+        return _overwrite_by_source(out, x)
+    # An operator runs on the device of its first operand, so this one is the destination's work.
+    everything = (None,) * x.ndim
+    target = out.as_nd_ndarray()
+    assign(target, x.as_nd_ndarray(), begin=everything, end=everything, step=everything, out=target)
+    return out
+
+
+def _overwrite_by_source(out: Array, x: Array) -> Array:
+    # MXNet's own copy between CPUs runs on the source's worker, behind its computation; GPUs have workers for copies.
+    return x.copyto(out)
 
 
 def _bytes_of(x: Array) -> int:

@@ -84,7 +84,6 @@ class TorchBackend:
             pool = partial(PooledStream, workers=workers_per_device) if workers_per_device > 1 else WorkerStream
             self._compute = {d: pool(d, f"{d} compute", shares[d], limit_threads) for d in self.devices}
             self._copy = {d: WorkerStream(d, f"{d} copy", shares[d], limit_threads) for d in self.devices}
-            # On the destination's copy thread the source's threads, and so its cores, go on computing.
             self._queues_of_copies: Mapping[Device, WorkerStream | SourceQueue] = (
                 {d: SourceQueue(d, self._compute) for d in self.devices} if on_compute_queue else self._copy
             )
@@ -142,6 +141,7 @@ class TorchBackend:
         if self._failure:
             self._refuse()
         if self._threaded:
+            # On the destination's copy thread, by default: the source's threads, and so its cores, go on computing.
             if out is None:
                 return self._queues_of_copies[device].submit(_clone, x)
             return self._queues_of_copies[device].submit_consuming(_overwrite, out, x)

@@ -18,7 +18,7 @@ from tests.conftest import RunPython
 FRAMEWORKS = {"mxnet", "torch"}
 # Their public names are the backends' functions.
 OPS = {"backends.mxnet_ops", "backends.torch_ops", "backends.numpy_ops"}
-IMPORTING_A_FRAMEWORK = OPS | {"backends.mxnet_copies", "backends.mxnet_sharding"}
+IMPORTING_A_FRAMEWORK = OPS | {"backends.mxnet_sharding"}
 MODULES = sorted(
     module.name
     for package in (backends, parallel_core)

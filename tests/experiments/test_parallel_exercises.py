@@ -62,6 +62,7 @@ def test_workers_and_threads_that_a_backend_has_not_are_measured_elsewhere(
     # One device's products, of the same size, and no processes of its own.
     for asked in elsewhere:
         assert (asked["devices"], asked["size"], asked["workers-compared"]) == (1, 48, asked["workers"])
+        assert asked["variant"] == backend.variants
         assert (asked["backend"], asked["engine"]) == (backend.name, backend.engine)
     medians = {case.name: case.median for case in result.cases}
     assert result.metrics["threads_speedup"] == medians[here[0]] / medians[threaded]
