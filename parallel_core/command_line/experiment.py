@@ -18,7 +18,7 @@ from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.explanation import explanation
 from parallel_core.result import Result
-from parallel_core.terminal.explanation import show_explanation
+from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.result import show
 
 __all__ = ["experiment"]
@@ -36,6 +36,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             device_kind: str,
             threads: int | None,
             workers: int,
+            variants: tuple[str, ...],
             json_path: Path | None,
             plot_path: Path | None,
             trace_path: Path | None,
@@ -51,7 +52,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             check_profiling(trace_path or trace_if_possible, timeline_path)
             # Standard output belongs to the JSON where it goes there.
             console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
-            loaded = backends.load(backend, devices, device_kind, engine, threads, workers)
+            loaded = backends.load(backend, devices, device_kind, engine, threads, workers, variants)
             if trace_path is not None or timeline_path is not None:
                 check_profiler(loaded)
             result = measure(loaded, **own)
@@ -76,6 +77,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             options.device_kind,
             options.threads,
             options.workers,
+            options.variants,
             options.json_file,
             options.plot_file,
             options.trace_file,
@@ -101,5 +103,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
 def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Print an experiment's explanation and end there, where it is wanted."""
     if wanted and ctx.info_name:
-        show_explanation(explanation(EXPERIMENTS[ctx.info_name]), Console(highlight=False))
+        console = Console(highlight=False)
+        show_explanation(explanation(EXPERIMENTS[ctx.info_name]), console)
+        show_variants(console)
         ctx.exit()

@@ -25,6 +25,7 @@ __all__ = [
     "timeline_file",
     "trace_file",
     "trace_if_possible",
+    "variants",
     "workers",
 ]
 
@@ -123,6 +124,13 @@ device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="aut
 threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: its share of the cores.")
 workers = click.option(
     "--workers", type=POSITIVE, default=1, show_default=True, help="Workers per CPU device, each with these threads."
+)
+variants = click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    metavar="NAME",
+    help="How it schedules; --explain lists the names. Repeatable.",
 )
 json_file = click.option(
     "--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="- for standard output."

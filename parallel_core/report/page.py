@@ -115,8 +115,12 @@ def surroundings(comparison: Comparison) -> list[dict[str, str]]:
                     "cores of each": " | ".join(", ".join(map(str, cores)) for cores in backend["cores"]),
                     "who schedules": backend["scheduler"],
                     "settings": ", ".join(f"{name}={value}" for name, value in backend["settings"].items() if value),
+                    "variants": ", ".join(backend.get("variants", ())),
                 },
             )
+    if not any(one["variants"] for one in found.values()):
+        for one in found.values():
+            del one["variants"]
     return list(found.values())
 
 

@@ -116,6 +116,7 @@ def time_elsewhere(backend: Backend, sizes: Sequence[int], rounds: int) -> Resul
             "devices": 1,
             "device-kind": "cpu",
             "threads": len(backend.devices) * backend.threads_per_device,
+            "variant": backend.variants,
             "sizes": ",".join(map(str, sizes)),
             "rounds": rounds,
         },
