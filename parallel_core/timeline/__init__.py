@@ -1,0 +1,1 @@
+"""What is made of a profiler's timeline: figures, pictures, files."""
