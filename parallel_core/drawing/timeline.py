@@ -64,11 +64,11 @@ def timeline_figure(timeline: Timeline, cases: Sequence[str] | None = None) -> F
     for axes, one, case in zip(panels, shown, chosen, strict=False):
         draw_panel(axes, one, names, scale, longest / scale)
         title = ", ".join(filter(None, (f"{one.case}: {metric(one.seconds, 's')}", seen(timeline, case))))
-        axes.set_title(fill(title, TITLE_CHARACTERS), loc="left", fontsize=8.5)
+        axes.set_title(fill(title, TITLE_CHARACTERS), loc="left", fontsize=8.5, parse_math=False)
     panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out(len(chosen) - len(shown))}", fontsize=8.5)
     handles = legend([block for one in shown for lane in one.lanes for block in lane.blocks])
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
-    figure.suptitle(timeline.source, fontsize="medium")
+    figure.suptitle(timeline.source, fontsize="medium", parse_math=False)
     return figure
 
 
@@ -94,7 +94,7 @@ def left_out(count: int) -> str:
 def draw_panel(axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float, longest: float) -> None:
     """Draw a case's lanes, the first one on top; `longest` is the panels' width, in units of `scale` seconds."""
     axes.set(xlim=(0, longest), ylim=(len(names) - 0.5, -0.5))
-    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
     axes.tick_params(axis="x", labelsize=8)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", alpha=0.3)
@@ -132,7 +132,8 @@ def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) 
         name = block.label.partition(" (")[0]
         if room > CHARACTER * (len(name) + 1):
             at = (block.start + block.end) / 2 / scale
-            axes.text(at, place, name, ha="center", va="center", fontsize=6.5, color=ink(block), zorder=4, clip_on=True)
+            written = axes.text(at, place, name, ha="center", va="center", fontsize=6.5, color=ink(block), zorder=4)
+            written.set(clip_on=True, parse_math=False)
 
 
 def ink(block: Block) -> str:

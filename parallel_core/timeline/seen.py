@@ -11,19 +11,20 @@ Interval = tuple[float, float]
 
 
 def seen(timeline: Timeline, case: Window) -> str:
-    """Return `87% of communication under computation, 1.9 queues busy at once`; empty where nothing ran on devices."""
+    """Return `87% of communication under computation, 1.9 queues at once`; empty where nothing ran on devices."""
     spans = [span for span in timeline.of(case) if span.device != HOST_DEVICE and span.kind != "host"]
     if not spans:
         return ""
     hidden, at_once = shares(spans)
-    queues = f"{at_once:.1f} queues busy at once"
+    queues = f"{at_once:.1f} queues at once"
     return queues if hidden is None else f"{percent(hidden)} of communication under computation, {queues}"
 
 
 def shares(spans: Sequence[Span]) -> tuple[float | None, float]:
     """Return the share of communication's time that has computation beside it, and the mean number of busy queues.
 
-    The share is None where there is no communication, or no computation."""
+    The share is None where there is no communication, or no computation.
+    """
     computing = union((span.start, span.end) for span in spans if span.kind == "compute")
     communicating = union((span.start, span.end) for span in spans if span.kind in ("copy", "exchange"))
     either = union((span.start, span.end) for span in spans)
