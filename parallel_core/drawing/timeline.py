@@ -63,7 +63,7 @@ def timeline_figure(timeline: Timeline, cases: Sequence[str] | None = None) -> F
     scale, unit = next((size, name) for size, name in UNITS if longest >= size or name == UNITS[-1][1])
     for axes, one, case in zip(panels, shown, chosen, strict=False):
         draw_panel(axes, one, names, scale, longest / scale)
-        title = ", ".join(filter(None, (f"{one.case}: {metric(one.seconds, 's')}", seen(timeline, case))))
+        title = ", ".join((f"{one.case}: {metric(one.seconds, 's')}", *seen(timeline, case)))
         axes.set_title(fill(title, TITLE_CHARACTERS), loc="left", fontsize=8.5, parse_math=False)
     panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out(len(chosen) - len(shown))}", fontsize=8.5)
     handles = legend([block for one in shown for lane in one.lanes for block in lane.blocks])

@@ -15,7 +15,7 @@ from parallel_core.comparison.traces import TimelineOf
 from parallel_core.drawing.colours import KINDS, opacity
 from parallel_core.errors import RequestError
 from parallel_core.experiments.catalogue import EXPERIMENTS
-from parallel_core.report.charts import FRAME, ROW, framed
+from parallel_core.report.charts import framed
 from parallel_core.timeline.lanes import Block, CaseLanes, drawn_ends, few_lanes, windows
 from parallel_core.timeline.seen import seen
 from parallel_core.wording import percent
@@ -24,7 +24,7 @@ __all__ = ["Panel", "panels", "timelines"]
 
 MOST_BLOCKS = 2400
 """In all of an experiment's panels: each takes about a hundred bytes of the page."""
-TITLE, GAP = 1.5, 0.6
+TITLE = 2.2
 """What a panel takes beside its lanes, in rows of a bar chart."""
 MILLISECONDS = 1e3
 DECIMALS = 4
@@ -37,7 +37,7 @@ class Panel(NamedTuple):
 
     cell: Cell
     shown: CaseLanes
-    seen: str
+    seen: tuple[str, ...]
 
 
 def panels(comparison: Comparison, experiment: str, timeline_of: TimelineOf) -> tuple[list[Panel], dict[str, str]]:
@@ -69,8 +69,8 @@ def timelines(found: Sequence[Panel]) -> go.Figure | None:
     """Draw some panels below each other; None for none. A drag along the axis zooms all of them."""
     if not found:
         return None
-    heights = [TITLE + len(panel.shown.lanes) for panel in found]
-    rows = sum(heights) + GAP * len(found)
+    heights = [len(panel.shown.lanes) for panel in found]
+    rows = sum(heights) + TITLE * (len(found) - 1)
     drawn = make_subplots(
         rows=len(found),
         cols=1,
@@ -87,10 +87,11 @@ def timelines(found: Sequence[Panel]) -> go.Figure | None:
             if bars is not None:
                 drawn.add_trace(bars, row, 1)
                 named.add(kind)
-    framed(drawn, "", rows)
-    drawn.update_layout(barmode="overlay", bargap=0.2, dragmode="zoom", hoverlabel={"align": "left"})
+    framed(drawn, "", rows + TITLE)
+    label = {"align": "left", "bgcolor": "#444444", "bordercolor": "#888888"}
+    drawn.update_layout(barmode="overlay", bargap=0.2, dragmode="zoom", hoverlabel=label)
     drawn.update_xaxes(gridcolor="#8884", title="", range=[0, longest * MILLISECONDS], autorange=False)
-    drawn.update_xaxes(title={"text": "milliseconds since the first launch"}, row=len(found))
+    drawn.update_xaxes(title={"text": "ms since the first launch"}, row=len(found))
     for row, panel in enumerate(found, start=1):
         names = [escape(lane.name) for lane in panel.shown.lanes]
         drawn.update_yaxes(
@@ -106,16 +107,18 @@ def timelines(found: Sequence[Panel]) -> go.Figure | None:
             row=row,
         )
     # Left, where they do not lie over the legend, and above the first panel's title.
-    drawn.update_annotations(x=0, xanchor="left", font={"size": 13})
-    return drawn.update_layout(legend={"y": 1 + TITLE * ROW / (FRAME + ROW * rows), "traceorder": "normal"})
+    drawn.update_annotations(x=0, xanchor="left", align="left", font={"size": 12})
+    return drawn.update_layout(legend={"y": 1 + TITLE / rows})
 
 
 def title(panel: Panel) -> str:
     """Say which framework and engine a panel shows, and what is seen there."""
     case = panel.shown.case
     usual = EXPERIMENTS[panel.cell.experiment].case
-    told = [metric(panel.shown.seconds, "s"), panel.seen, "" if case == usual else f"here of “{escape(case)}”"]
-    return f"<b>{escape(panel.cell.side)}</b>: {', '.join(filter(None, told))}"
+    named = "" if case == usual else f" of “{escape(case)}”"
+    told = (f"<b>{escape(panel.cell.side)}</b>: {metric(panel.shown.seconds, 's')}{named}", *panel.seen[:1])
+    # A line of its own: a narrow screen has no room for more.
+    return "<br>".join((", ".join(told), *panel.seen[1:]))
 
 
 def bars_of(panel: Panel, kind: Kind, longest: float, *, in_legend: bool) -> go.Bar | None:

@@ -10,14 +10,14 @@ __all__ = ["seen"]
 Interval = tuple[float, float]
 
 
-def seen(timeline: Timeline, case: Window) -> str:
-    """Return `87% of communication under computation, 1.9 queues at once`; empty where nothing ran on devices."""
+def seen(timeline: Timeline, case: Window) -> tuple[str, ...]:
+    """Return `1.9 queues at once` and `87% of communication under computation`, those of them that can be said."""
     spans = [span for span in timeline.of(case) if span.device != HOST_DEVICE and span.kind != "host"]
     if not spans:
-        return ""
+        return ()
     hidden, at_once = shares(spans)
-    queues = f"{at_once:.1f} queues at once"
-    return queues if hidden is None else f"{percent(hidden)} of communication under computation, {queues}"
+    queues = f"{at_once:.1f} {'queue' if f'{at_once:.1f}' == '1.0' else 'queues'} at once"
+    return (queues,) if hidden is None else (queues, f"{percent(hidden)} of communication under computation")
 
 
 def shares(spans: Sequence[Span]) -> tuple[float | None, float]:
