@@ -1,1 +1,1 @@
-"""What is made of a profiler's timeline: figures, pictures, files."""
+"""What is computed from a timeline: how busy each queue was, what overlapped, what all waited for; and by the clock."""

@@ -1,86 +1,125 @@
-"""Timelines made up from numbers, as the frameworks' profilers would show them, for tests of what is drawn of them."""
+"""Timelines made up from numbers: products on cpu:1, copies of their results on cpu:2, and the host that launches."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from backends.profiling import HOST_DEVICE, Span, Timeline, Window
+from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
 
-CASES = ("run", "copy", "run and copy together")
-PRODUCT, COPY, LAUNCH = 6e-3, 5e-3, 30e-6
-
-
-def mxnet_async(products: int = 10) -> Timeline:
-    """Make products on cpu:1, whose results are copied by cpu:2's only queue while the next ones run."""
-    return joined("mxnet 1.9.1, async engine", [overlapped(products, "cpu:2", "compute", case) for case in CASES])
+FIRST, SECOND = "cpu:1", "cpu:2"
 
 
-def torch_async(products: int = 10) -> Timeline:
-    """Make the same with a queue for copies on the first device."""
-    return joined("torch 2.13.0, async engine", [overlapped(products, "cpu:1", "copy", case) for case in CASES])
+@dataclass
+class Host:
+    """A host that launches operations on queues and waits for them: a model of an asynchronous engine."""
+
+    now: float = 0.0
+    launching: float = 20e-6
+    linked: bool = True
+    synchronous: bool = False
+    spans: list[Span] = field(default_factory=list)
+    free: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def launch(
+        self,
+        name: str,
+        kind: Kind,
+        device: str,
+        seconds: float,
+        *,
+        after: float = 0.0,
+        queue: str = "compute",
+        call: str | None = None,
+    ) -> float:
+        """Launch an operation that needs what is there at `after`; return when it ends."""
+        launched = self.now
+        start = max(launched + self.launching, self.free.get((device, queue), 0.0), after)
+        end = start + seconds
+        self.free[device, queue] = end
+        self.now = end if self.synchronous else launched + self.launching
+        self.spans.append(Span(call or f"launch {name}", "host", HOST_DEVICE, "Python", launched, self.now))
+        self.spans.append(Span(name, kind, device, queue, start, end, launched if self.linked else None))
+        return end
+
+    def wait(self, name: str = "waitall") -> None:
+        """Wait until all is done."""
+        start = self.now
+        self.now = max([start, *self.free.values()]) + 5e-6
+        self.spans.append(Span(name, "host", HOST_DEVICE, "Python", start, self.now))
 
 
-def torch_sync(products: int = 10) -> Timeline:
-    """Make the same on the calling thread alone."""
-    return joined("torch 2.13.0, sync engine", [one_by_one(products, case) for case in CASES])
+def overlap_timeline(
+    *,
+    products: int = 50,
+    product: float = 4e-3,
+    copy: float = 4e-3,
+    stretch: float = 1.0,
+    together: bool = True,
+    linked: bool = True,
+    synchronous: bool = False,
+) -> Timeline:
+    """Make the timeline of `overlap`: the products, the copies, and both.
+
+    Where both run `together`, copies have a device of their own, and all operations take `stretch` × as long; else
+    they queue behind the products. A synchronous host does everything itself, in its own time.
+    """
+    host = Host(linked=linked, synchronous=synchronous)
+    cases: list[Window] = []
+    queue = "calling thread" if synchronous else "compute"
+    source, destination = (("cpu", "cpu") if synchronous else (FIRST, SECOND)) if together else (FIRST, FIRST)
+
+    def multiply(factor: float = 1.0) -> float:
+        return host.launch("matmul", "compute", source, product * factor, queue=queue)
+
+    def copy_result(after: float = 0.0, factor: float = 1.0) -> float:
+        return host.launch("copy", "copy", destination, copy * factor, after=after, queue=queue, call="copy_to")
+
+    def both() -> None:
+        made = multiply(stretch)
+        for _ in range(products - 1):
+            following = multiply(stretch)
+            copy_result(made, stretch)
+            made = following
+        copy_result(made, stretch)
+
+    for name, work in {
+        "run": lambda: [multiply() for _ in range(products)],
+        "copy": lambda: [copy_result() for _ in range(products)],
+        "run and copy together": both,
+    }.items():
+        start = host.now
+        host.wait()
+        work()
+        host.wait()
+        cases.append(Window(name, start, host.now))
+        host.now += 1e-3
+    return Timeline("made up", sorted_by_start(host.spans), tuple(cases))
 
 
-def many_small(count: int = 100_000) -> Timeline:
-    """Make increments of 20 μs on two devices: dense on one, with long gaps on the other."""
-    spans = []
-    for number in range(count // 2):
-        at = 25e-6 * number
-        spans.append(Span("add", "compute", "cpu:1", "compute", at, at + 20e-6))
-        spans.append(Span("add", "compute", "cpu:2", "compute", at, at + 2e-6))
-    return Timeline("torch 2.13.0, async engine", tuple(spans), (Window("increments", 0.0, 25e-6 * count),))
+def parallel_timeline(*, devices: int = 2, products: int = 50, product: float = 4e-3, stretch: float = 1.0) -> Timeline:
+    """Make the timeline of `parallel`: products on each device alone, and on all, `stretch` × as long."""
+    host = Host()
+    cases: list[Window] = []
+    names = [f"cpu:{number}" for number in range(1, devices + 1)]
+    alone = [(f"on {name} alone", [name], 1.0) for name in names]
+    for case, used, factor in [*alone, ("on all together", names, stretch)]:
+        start = host.now
+        host.wait()
+        for name in used:
+            for _ in range(products):
+                host.launch("matmul", "compute", name, product * factor)
+        host.wait()
+        cases.append(Window(case, start, host.now))
+        host.now += 1e-3
+    return Timeline("made up", sorted_by_start(host.spans), tuple(cases))
 
 
-def overlapped(products: int, destination: str, queue: str, case: str) -> list[Span]:
-    spans = []
-    done = copied = 0.0
-    host = 0.0
-    for number in range(products):
-        if case != "copy":
-            spans.append(Span("launch matmul", "host", HOST_DEVICE, "Python", host, host + LAUNCH))
-            start = max(done, host + LAUNCH)
-            done = start + PRODUCT
-            spans.append(Span("matmul", "compute", "cpu:1", "compute", start, done, host, "_npi_matmul"))
-            host += LAUNCH
-        if case != "run":
-            spans.append(Span("copy_to", "host", HOST_DEVICE, "Python", host, host + LAUNCH))
-            start = max(copied, done, host + LAUNCH)
-            copied = start + COPY
-            spans.append(Span(f"copy {number}", "copy", destination, queue, start, copied, host, "CopyCPU2CPU"))
-            host += LAUNCH
-    spans.append(Span("waitall", "host", HOST_DEVICE, "Python", host, max(done, copied) + LAUNCH))
-    return spans
+def sorted_by_start(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Put spans in the order of their start, as a timeline holds them."""
+    return tuple(sorted(spans, key=lambda span: span.start))
 
 
-def one_by_one(products: int, case: str) -> list[Span]:
-    spans = []
-    at = 0.0
-    for _ in range(products):
-        if case != "copy":
-            spans.append(Span("matmul", "compute", "cpu", "calling thread", at, at + PRODUCT, None, "aten::mm"))
-            at += PRODUCT
-        if case != "run":
-            spans.append(Span("copy", "copy", "cpu", "calling thread", at, at + COPY, None, "aten::copy_"))
-            at += COPY
-    return spans
-
-
-def joined(source: str, cases: list[list[Span]]) -> Timeline:
-    """Put cases one after the other, half a second apart, as repetitions in one trace are."""
-    spans, found = [], []
-    begins = 0.5
-    for name, of_case in zip(CASES, cases, strict=True):
-        moved = list(later(of_case, begins))
-        end = max(span.end for span in moved) + 1e-6
-        found.append(Window(name, begins, end))
-        spans += moved
-        begins = end + 0.5
-    return Timeline(source, tuple(sorted(spans, key=lambda span: span.start)), tuple(found))
-
-
-def later(spans: list[Span], by: float) -> Iterator[Span]:
-    for span in spans:
-        launched = None if span.launched is None else span.launched + by
-        yield span._replace(start=span.start + by, end=span.end + by, launched=launched)
+def queue_of(
+    times: Sequence[tuple[float, float]], kind: Kind = "compute", device: str = FIRST, queue: str = "compute"
+) -> tuple[Span, ...]:
+    """Make the spans of one queue from their starts and ends."""
+    return tuple(Span(kind, kind, device, queue, start, end) for start, end in times)
