@@ -12,9 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from backends.profiling import Timeline
-from parallel_core.drawing.colours import COLOURS, KINDS, opacity
+from parallel_core.drawing.looks import LOOKS, opacity
 from parallel_core.errors import RequestError
-from parallel_core.timeline.lanes import Block, CaseLanes, Lane, drawn_ends, lanes, windows
+from parallel_core.timeline.cases import cases_of
+from parallel_core.timeline.figures import figures_of
+from parallel_core.timeline.lanes import Block, CaseLanes, Lane, drawn_ends, lanes
 from parallel_core.timeline.seen import seen
 from parallel_core.wording import listed
 
@@ -48,14 +50,14 @@ def draw_timeline(timeline: Timeline, stream: BinaryIO, kind: str, cases: Sequen
 
 def timeline_figure(timeline: Timeline, cases: Sequence[str] | None = None) -> Figure:
     """Draw a timeline's cases below each other; arguments and errors as of `draw_timeline`."""
-    filled = [case for case in windows(timeline) if timeline.of(case)]
+    filled = [case for case in cases_of(timeline) if case.spans]
     if not filled:
         raise RequestError(f"the timeline of {timeline.source} has no spans to draw")
     for name in cases or ():
         if name not in [case.name for case in filled]:
             raise RequestError(f"no case {name!r} in the timeline (there are: {listed([one.name for one in filled])})")
     chosen = [case for case in filled if cases is None or case.name in cases]
-    shown = [lanes(timeline, case) for case in chosen[:MOST_PANELS]]
+    shown = [lanes(case) for case in chosen[:MOST_PANELS]]
     names = all_lanes(shown)
     figure = Figure(figsize=(WIDTH, FRAME + len(shown) * (PANEL + LANE * len(names))), layout="constrained")
     panels = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
@@ -63,7 +65,7 @@ def timeline_figure(timeline: Timeline, cases: Sequence[str] | None = None) -> F
     scale, unit = next((size, name) for size, name in UNITS if longest >= size or name == UNITS[-1][1])
     for axes, one, case in zip(panels, shown, chosen, strict=False):
         draw_panel(axes, one, names, scale, longest / scale)
-        title = ", ".join((f"{one.case}: {metric(one.seconds, 's')}", *seen(timeline, case)))
+        title = ", ".join((f"{one.case}: {metric(one.seconds, 's')}", *seen(figures_of(case))))
         axes.set_title(fill(title, TITLE_CHARACTERS), loc="left", fontsize=8.5, parse_math=False)
     panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out(len(chosen) - len(shown))}", fontsize=8.5)
     handles = legend([block for one in shown for lane in one.lanes for block in lane.blocks])
@@ -79,10 +81,16 @@ def all_lanes(shown: Sequence[CaseLanes]) -> list[str]:
 
 def legend(blocks: Sequence[Block]) -> list[Patch]:
     """Say what the colours of some blocks mean, and paleness where there are pale ones."""
-    used = {block.kind for block in blocks}
-    handles = [Patch(color=colour, label=name) for kind, (name, colour) in KINDS.items() if kind in used]
-    if any(block.busy_share < PALE for block in blocks):
-        handles.append(Patch(facecolor=to_rgba(COLOURS[0], opacity(0.2)), label="pale: many short ones, with gaps"))
+    handles = []
+    for look, (name, colour) in LOOKS.items():
+        alike = [block for block in blocks if block.look == look]
+        if alike:
+            strongest = max(alike, key=opacity)
+            handles.append(Patch(facecolor=to_rgba(colour, opacity(strongest)), label=name))
+    palest = min(blocks, key=lambda block: block.busy_share)
+    if palest.busy_share < PALE:
+        faint = to_rgba(LOOKS[palest.look][1], opacity(palest))
+        handles.append(Patch(facecolor=faint, label="pale: many short ones, with gaps"))
     return handles
 
 
@@ -122,7 +130,7 @@ def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) 
     axes.broken_barh(
         [(block.start / scale, (end - block.start) / scale) for block, end in zip(lane.blocks, ends, strict=True)],
         (place - 0.36, 0.72),
-        facecolors=[to_rgba(KINDS[block.kind][1], opacity(block.busy_share)) for block in lane.blocks],
+        facecolors=[to_rgba(LOOKS[block.look][1], opacity(block)) for block in lane.blocks],
         edgecolors=["white" if has_edge else "none" for has_edge in edged],
         linewidths=[0.5 if has_edge else 0 for has_edge in edged],
         zorder=2,
@@ -138,4 +146,4 @@ def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) 
 
 def ink(block: Block) -> str:
     """Return the colour of a block's label: what stands out on the block's own."""
-    return "white" if block.kind == "compute" and block.busy_share > PALE else "black"
+    return "white" if block.look == "compute" and block.busy_share > PALE else "black"

@@ -8,15 +8,17 @@ import plotly.graph_objects as go
 from humanize import metric
 from plotly.subplots import make_subplots
 
-from backends.profiling import Kind, Timeline, Window
+from backends.profiling import Timeline
 from parallel_core.comparison.cells import Cell, Comparison
 from parallel_core.comparison.summary import believed
 from parallel_core.comparison.traces import TimelineOf
-from parallel_core.drawing.colours import KINDS, opacity
+from parallel_core.drawing.looks import LOOKS, opacity
 from parallel_core.errors import RequestError
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.report.charts import framed
-from parallel_core.timeline.lanes import Block, CaseLanes, drawn_ends, few_lanes, windows
+from parallel_core.timeline.cases import CaseSpans, cases_of
+from parallel_core.timeline.figures import figures_of
+from parallel_core.timeline.lanes import Block, CaseLanes, Look, drawn_ends, few_lanes
 from parallel_core.timeline.seen import seen
 from parallel_core.wording import percent
 
@@ -28,6 +30,8 @@ TITLE = 2.2
 """What a panel takes beside its lanes, in rows of a bar chart."""
 MILLISECONDS = 1e3
 DECIMALS = 4
+CHARACTER = 6
+"""About what a character of a lane's name takes, in pixels."""
 LEAST_PARTS = 1000
 """A block is drawn at least one part in so many wide, where there is room: about a pixel."""
 
@@ -55,13 +59,13 @@ def panels(comparison: Comparison, experiment: str, timeline_of: TimelineOf) -> 
         if case is None:
             without[cell.side] = "; ".join(timeline.notes) or "its trace is empty"
             continue
-        found.append(Panel(cell, few_lanes(timeline, case, MOST_BLOCKS // len(cells)), seen(timeline, case)))
+        found.append(Panel(cell, few_lanes(case, MOST_BLOCKS // len(cells)), seen(figures_of(case))))
     return found, without
 
 
-def shown_case(timeline: Timeline, wanted: str) -> Window | None:
+def shown_case(timeline: Timeline, wanted: str) -> CaseSpans | None:
     """Return the case of that name, or the first one in which something ran; None where nothing did."""
-    filled = [case for case in windows(timeline) if timeline.of(case)]
+    filled = [case for case in cases_of(timeline) if case.spans]
     return next((case for case in filled if case.name == wanted), next(iter(filled), None))
 
 
@@ -80,13 +84,13 @@ def timelines(found: Sequence[Panel]) -> go.Figure | None:
         subplot_titles=[title(panel) for panel in found],
     )
     longest = max(panel.shown.seconds for panel in found)
-    named: set[Kind] = set()
+    named: set[Look] = set()
     for row, panel in enumerate(found, start=1):
-        for kind in KINDS:
-            bars = bars_of(panel, kind, longest, in_legend=kind not in named)
+        for look in LOOKS:
+            bars = bars_of(panel, look, longest, in_legend=look not in named)
             if bars is not None:
                 drawn.add_trace(bars, row, 1)
-                named.add(kind)
+                named.add(look)
     framed(drawn, "", rows + TITLE)
     label = {"align": "left", "bgcolor": "#444444", "bordercolor": "#888888"}
     drawn.update_layout(barmode="overlay", bargap=0.2, dragmode="zoom", hoverlabel=label)
@@ -106,8 +110,9 @@ def timelines(found: Sequence[Panel]) -> go.Figure | None:
             zeroline=False,
             row=row,
         )
-    # Left, where they do not lie over the legend, and above the first panel's title.
-    drawn.update_annotations(x=0, xanchor="left", align="left", font={"size": 12})
+    # Titles begin where the lanes' names do: on a narrow screen they need the width.
+    widest = max(len(lane.name) for panel in found for lane in panel.shown.lanes)
+    drawn.update_annotations(x=0, xanchor="left", xshift=-CHARACTER * widest, align="left", font={"size": 12})
     return drawn.update_layout(legend={"y": 1 + TITLE / rows})
 
 
@@ -121,15 +126,15 @@ def title(panel: Panel) -> str:
     return "<br>".join((", ".join(told), *panel.seen[1:]))
 
 
-def bars_of(panel: Panel, kind: Kind, longest: float, *, in_legend: bool) -> go.Bar | None:
-    """Make the bars of a kind in all lanes of a panel; None where there are none."""
-    name, colour = KINDS[kind]
+def bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.Bar | None:
+    """Make the bars of a look in all lanes of a panel; None where there are none."""
+    name, colour = LOOKS[look]
     places: list[int] = []
     blocks: list[Block] = []
     ends: list[float] = []
     for place, lane in enumerate(panel.shown.lanes):
         for block, end in zip(lane.blocks, drawn_ends(lane.blocks, longest / LEAST_PARTS), strict=True):
-            if block.kind == kind:
+            if block.look == look:
                 places.append(place)
                 blocks.append(block)
                 ends.append(end)
@@ -141,11 +146,11 @@ def bars_of(panel: Panel, kind: Kind, longest: float, *, in_legend: bool) -> go.
         x=[round((end - block.start) * MILLISECONDS, DECIMALS) for block, end in zip(blocks, ends, strict=True)],
         orientation="h",
         name=name,
-        legendgroup=kind,
+        legendgroup=look,
         showlegend=in_legend,
         marker={
             "color": colour,
-            "opacity": [round(opacity(block.busy_share), 2) for block in blocks],
+            "opacity": [round(opacity(block), 2) for block in blocks],
             "line": {"width": 0},
         },
         hovertext=[told_of(block) for block in blocks],

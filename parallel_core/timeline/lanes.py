@@ -8,11 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
+from backends.profiling import HOST_DEVICE, Kind, Span
+from parallel_core.timeline.cases import CaseSpans, is_wait
 
-__all__ = ["PARTS", "Block", "CaseLanes", "Lane", "Launch", "drawn_ends", "few_lanes", "lanes", "windows"]
+__all__ = ["PARTS", "Block", "CaseLanes", "Lane", "Launch", "Look", "drawn_ends", "few_lanes", "lanes"]
 
 PARTS = 1500
 """So many parts of a case's time can be told apart."""
@@ -24,15 +25,21 @@ MOST_NAMES = 2
 QUEUES = ("python", "calling", "compute", "copy")
 """The order of a device's queues, by their first word; others follow."""
 
+Look: TypeAlias = Kind | Literal["wait"]
+"""What a block looks like: its kind, or that the host only waits in it."""
+
 Item = TypeVar("Item")
 
 
 class Block(NamedTuple):
-    """Spans of one kind that are drawn as one: mostly a single span. Times are in seconds from the case's beginning."""
+    """Spans that look alike and are drawn as one: mostly a single span.
+
+    Times are in seconds from the case's beginning.
+    """
 
     start: float
     end: float
-    kind: Kind
+    look: Look
     label: str
     """What a reader knows: `matmul`, or `412 × add`."""
     spans: int
@@ -87,39 +94,25 @@ class CaseLanes:
         return sum(len(lane.blocks) for lane in self.lanes)
 
 
-def windows(timeline: Timeline) -> tuple[Window, ...]:
-    """Return a timeline's cases, or one that holds everything where none are known."""
-    if timeline.cases or not timeline.spans:
-        return timeline.cases
-    return (Window("the whole trace", timeline.spans[0].start, inf),)
-
-
-def lanes(timeline: Timeline, case: Window, parts: int = PARTS) -> CaseLanes:
+def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
     """Return what a picture shows of a case; what is shorter than one of `parts` parts of its time is merged."""
-    spans = timeline.of(case)
-    if not spans:
-        return CaseLanes(case.name, 0.0, ())
     by_lane: dict[tuple[str, str], list[Span]] = defaultdict(list)
-    for span in spans:
+    for span in case.spans:
         by_lane[span.device, span.queue].append(span)
-    # What was launched before the window is no part of the case's time.
-    origin = min((span.launched for span in spans if span.launched is not None), default=inf)
-    origin = min(max(origin, case.start), spans[0].start)
-    seconds = max(span.end for span in spans) - origin
     found = tuple(
-        Lane(device, queue, merged(by_lane[device, queue], origin, seconds / parts))
+        Lane(device, queue, merged(by_lane[device, queue], case.start, case.seconds / parts))
         for device, queue in sorted(by_lane, key=lane_order)
     )
-    return CaseLanes(case.name, seconds, found, launches(spans, origin))
+    return CaseLanes(case.name, case.seconds, found, launches(case.spans, case.start))
 
 
-def few_lanes(timeline: Timeline, case: Window, most: int) -> CaseLanes:
+def few_lanes(case: CaseSpans, most: int) -> CaseLanes:
     """Return a case's lanes with at most about `most` blocks in all, as finely divided as that allows."""
     parts = PARTS
-    found = lanes(timeline, case, parts)
+    found = lanes(case, parts)
     while found.count > most and parts > LEAST_PARTS:
         parts //= 2
-        found = lanes(timeline, case, parts)
+        found = lanes(case, parts)
     return found
 
 
@@ -158,8 +151,8 @@ def launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:
 def merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Block, ...]:
     """Return a lane's blocks. Short spans are those below the resolution, and so are short gaps; both in seconds.
 
-    Neighbouring short spans of a kind, with short gaps between them, become one block. Where the kinds change faster
-    than the resolution, the blocks of a place have the lengths of the kinds' shares of it.
+    Neighbouring short spans that look alike, with short gaps between them, become one block. Where looks change faster
+    than the resolution, the blocks of a place have the lengths of their shares of it.
     """
 
     def is_close(piece: list[Span], span: Span) -> bool:
@@ -167,7 +160,7 @@ def merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Blo
         return both_short and span.start - piece[-1].end < resolution
 
     def is_alike(piece: list[Span], span: Span) -> bool:
-        return span.kind == piece[0].kind and span.end - piece[0].start <= WIDEST * resolution
+        return look(span) == look(piece[0]) and span.end - piece[0].start <= WIDEST * resolution
 
     def is_too_fine(place: list[list[Span]], piece: list[Span]) -> bool:
         return piece[-1].end - place[0][0].start < resolution
@@ -193,24 +186,27 @@ def gathered(items: Iterable[Item], belongs: Callable[[list[Item], Item], bool])
 
 
 def blocks_of(place: Sequence[Sequence[Span]], origin: float) -> Iterator[Block]:
-    """Make a block for each kind in a place, one after the other, of lengths in proportion to their busy seconds."""
-    by_kind: dict[Kind, list[Span]] = {}
+    """Make a block for each look in a place, one after the other, of lengths in proportion to their busy seconds."""
+    alike: dict[Look, list[Span]] = {}
     for piece in place:
-        by_kind.setdefault(piece[0].kind, []).extend(piece)
+        alike.setdefault(look(piece[0]), []).extend(piece)
     start, end = place[0][0].start, place[-1][-1].end
-    busy = {kind: sum(map(span_seconds, spans)) for kind, spans in by_kind.items()}
+    busy = {one: sum(map(span_seconds, spans)) for one, spans in alike.items()}
     whole = sum(busy.values())
     reached = 0.0
     at = start
-    for number, (kind, spans) in enumerate(by_kind.items(), start=1):
-        reached += busy[kind]
+    for number, (one, spans) in enumerate(alike.items(), start=1):
+        reached += busy[one]
         # The last one ends where the place does, whatever rounding says.
-        to = end if number == len(by_kind) or not whole else min(end, start + (end - start) * reached / whole)
+        to = end if number == len(alike) or not whole else min(end, start + (end - start) * reached / whole)
         waited = [span.start - span.launched for span in spans if span.launched is not None]
-        yield Block(
-            at - origin, to - origin, kind, label(spans), len(spans), busy[kind], max(waited) if waited else None
-        )
+        yield Block(at - origin, to - origin, one, label(spans), len(spans), busy[one], max(waited) if waited else None)
         at = to
+
+
+def look(span: Span) -> Look:
+    """Return what a span looks like."""
+    return "wait" if is_wait(span) else span.kind
 
 
 def span_seconds(span: Span) -> float:
