@@ -81,16 +81,15 @@ def all_lanes(shown: Sequence[CaseLanes]) -> list[str]:
 
 def legend(blocks: Sequence[Block]) -> list[Patch]:
     """Say what the colours of some blocks mean, and paleness where there are pale ones."""
-    handles = []
-    for look, (name, colour) in LOOKS.items():
-        alike = [block for block in blocks if block.look == look]
-        if alike:
-            strongest = max(alike, key=opacity)
-            handles.append(Patch(facecolor=to_rgba(colour, opacity(strongest)), label=name))
+    used = {block.look for block in blocks}
+    handles = [
+        Patch(facecolor=to_rgba(colour, strength), label=name)
+        for look, (name, colour, strength) in LOOKS.items()
+        if look in used
+    ]
     palest = min(blocks, key=lambda block: block.busy_share)
     if palest.busy_share < PALE:
-        faint = to_rgba(LOOKS[palest.look][1], opacity(palest))
-        handles.append(Patch(facecolor=faint, label="pale: many short ones, with gaps"))
+        handles.append(Patch(facecolor=shade(palest), label="pale: many short ones, with gaps"))
     return handles
 
 
@@ -130,7 +129,7 @@ def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) 
     axes.broken_barh(
         [(block.start / scale, (end - block.start) / scale) for block, end in zip(lane.blocks, ends, strict=True)],
         (place - 0.36, 0.72),
-        facecolors=[to_rgba(LOOKS[block.look][1], opacity(block)) for block in lane.blocks],
+        facecolors=[shade(block) for block in lane.blocks],
         edgecolors=["white" if has_edge else "none" for has_edge in edged],
         linewidths=[0.5 if has_edge else 0 for has_edge in edged],
         zorder=2,
@@ -142,6 +141,12 @@ def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) 
             at = (block.start + block.end) / 2 / scale
             written = axes.text(at, place, name, ha="center", va="center", fontsize=6.5, color=ink(block), zorder=4)
             written.set(clip_on=True, parse_math=False)
+
+
+def shade(block: Block) -> tuple[float, float, float, float]:
+    """Return a block's colour."""
+    _, colour, strength = LOOKS[block.look]
+    return to_rgba(colour, strength * opacity(block))
 
 
 def ink(block: Block) -> str:

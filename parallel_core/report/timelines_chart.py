@@ -128,7 +128,7 @@ def title(panel: Panel) -> str:
 
 def bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.Bar | None:
     """Make the bars of a look in all lanes of a panel; None where there are none."""
-    name, colour = LOOKS[look]
+    name, colour, strength = LOOKS[look]
     places: list[int] = []
     blocks: list[Block] = []
     ends: list[float] = []
@@ -149,7 +149,8 @@ def bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.
         legendgroup=look,
         showlegend=in_legend,
         marker={
-            "color": colour,
+            # Here, and not in `opacity`, the legend shows it too.
+            "color": f"{colour}{round(255 * strength):02x}",
             "opacity": [round(opacity(block), 2) for block in blocks],
             "line": {"width": 0},
         },
