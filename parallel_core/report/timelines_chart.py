@@ -24,8 +24,8 @@ from parallel_core.wording import percent
 
 __all__ = ["Panel", "panels", "timelines"]
 
-MOST_BLOCKS = 2400
-"""In all of an experiment's panels: each takes about a hundred bytes of the page."""
+MOST_BLOCKS = 1600
+"""In all of an experiment's panels: each takes 100 to 150 bytes of the page."""
 TITLE = 2.2
 """What a panel takes beside its lanes, in rows of a bar chart."""
 MILLISECONDS = 1e3
@@ -80,7 +80,7 @@ def timelines(found: Sequence[Panel]) -> go.Figure | None:
         cols=1,
         shared_xaxes="all",
         row_heights=heights,
-        vertical_spacing=TITLE / rows,
+        vertical_spacing=TITLE / rows if len(found) > 1 else 0,
         subplot_titles=[title(panel) for panel in found],
     )
     longest = max(panel.shown.seconds for panel in found)

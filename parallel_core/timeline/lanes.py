@@ -17,11 +17,13 @@ __all__ = ["PARTS", "Block", "CaseLanes", "Lane", "Launch", "Look", "drawn_ends"
 
 PARTS = 1500
 """So many parts of a case's time can be told apart."""
-LEAST_PARTS = 20
+LEAST_PARTS = 10
 WIDEST = 25
 """A block of many spans is at most so many parts wide, so that its busy share is that of its surroundings."""
 MOST_LAUNCHES = 40
 MOST_NAMES = 2
+LONGEST_NAME = 32
+"""Characters: kernels of GPUs have names of hundreds."""
 QUEUES = ("python", "calling", "compute", "copy")
 """The order of a device's queues, by their first word; others follow."""
 
@@ -111,7 +113,7 @@ def few_lanes(case: CaseSpans, most: int) -> CaseLanes:
     parts = PARTS
     found = lanes(case, parts)
     while found.count > most and parts > LEAST_PARTS:
-        parts //= 2
+        parts = max(LEAST_PARTS, int(parts * min(0.9, most / found.count)))
         found = lanes(case, parts)
     return found
 
@@ -218,6 +220,12 @@ def label(spans: Sequence[Span]) -> str:
     """Name what is drawn as one block; a single span's name in the framework's own words too, where they differ."""
     if len(spans) == 1:
         (span,) = spans
-        return f"{span.name} ({span.operator})" if span.operator not in ("", span.name) else span.name
-    names = [name for name, _ in Counter(span.name for span in spans).most_common(MOST_NAMES + 1)]
+        name = shortened(span.name)
+        return f"{name} ({shortened(span.operator)})" if span.operator not in ("", span.name) else name
+    names = [shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MOST_NAMES + 1)]
     return f"{len(spans)} × {', '.join(names[:MOST_NAMES])}{', …' if len(names) > MOST_NAMES else ''}"
+
+
+def shortened(name: str) -> str:
+    """Return a name, or its beginning where it is too long to be read."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
