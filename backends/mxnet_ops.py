@@ -86,7 +86,7 @@ def zeros_like(x: Array) -> Array:
 
 
 def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
-    def evaluate(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
+    def value_and_gradients(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
         if not all(x.size for x in rest):
             return zeros_like(parameters[0]).sum(), zeros_like(parameters)
         for parameter in parameters:
@@ -99,7 +99,7 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
         gradients = autograd.grad(value, list(parameters))
         return value.detach(), tuple(gradient.as_np_ndarray() for gradient in gradients)
 
-    return evaluate
+    return value_and_gradients
 
 
 def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:

@@ -118,14 +118,14 @@ def zeros_like(x: Any) -> Any:
 
 
 def value_and_grad(fn: Callable[..., Any]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
-    def evaluate(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
+    def value_and_gradients(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
         if not all(x.size for x in rest):
             return np.zeros((), parameters[0].dtype), zeros_like(parameters)
         tracked = tuple(map(track, parameters))
         value = fn(tracked, *rest)
         return value.value, gradients_of(value, tracked)
 
-    return evaluate
+    return value_and_gradients
 
 
 def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:

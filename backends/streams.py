@@ -15,7 +15,8 @@ order, and a `PooledStream` counts instead.
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, final
 
@@ -34,9 +35,10 @@ class WorkerStream:
 
     def __init__(self, device: Device, name: str, cores: set[int], prepare: Callable[[], None]) -> None:
         self.device = device
+        self.name = name
         self.error: BaseException | None = None
         self._tasks: SimpleQueue[Any] = SimpleQueue()
-        self._put = self._tasks.put
+        self._put: Callable[[Any], None] = self._tasks.put
         self._start_worker(name, cores, prepare)
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Promise:
@@ -58,6 +60,21 @@ class WorkerStream:
     def barrier(self) -> Callable[[], object]:
         """Return a function that blocks until all tasks that were submitted before are done; never blocks itself."""
         return self.submit(_nothing).result
+
+    @contextmanager
+    def submitting(self, changed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+        """Meanwhile, let `changed(fn)` run in the place of every `fn` that is submitted: for profilers."""
+        put = self._put
+
+        def put_changed(task: Any) -> None:
+            promise, fn, *rest = task
+            put((promise, changed(fn), *rest))
+
+        self._put = put_changed
+        try:
+            yield
+        finally:
+            self._put = put
 
     def _start_worker(self, name: str, cores: set[int], prepare: Callable[[], None]) -> None:
         # The thread must not keep its stream alive, or a dropped backend would leave its threads behind.

@@ -62,6 +62,7 @@ class TorchBackend:
         limit_threads = partial(_limit_threads, torch, self.threads_per_device)
         limit_threads()
         self.cores: Sequence[set[int]] = () if self._cuda else [set(core_numbers())] * devices
+        self.streams: tuple[WorkerStream, ...] = ()
         if self._cuda:
             torch.backends.cudnn.allow_tf32 = False
             self._cuda_copies = {device: torch.cuda.Stream(device.index) for device in self.devices}
@@ -77,6 +78,7 @@ class TorchBackend:
             pool = partial(PooledStream, workers=workers_per_device) if workers_per_device > 1 else WorkerStream
             self._compute = {d: pool(d, f"{d} compute", shares[d], limit_threads) for d in self.devices}
             self._copy = {d: WorkerStream(d, f"{d} copy", shares[d], limit_threads) for d in self.devices}
+            self.streams = (*self._compute.values(), *self._copy.values())
             self.scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
         else:
             self.scheduler = "none: eager PyTorch computes on the calling thread and has no queue on a CPU"
@@ -114,10 +116,9 @@ class TorchBackend:
         if self._failure:
             self._refuse()
         if self._threaded:
-            streams = (*self._compute.values(), *self._copy.values())
-            for wait_until_done in [stream.barrier() for stream in streams]:
+            for wait_until_done in [stream.barrier() for stream in self.streams]:
                 wait_until_done()
-            for stream in streams:
+            for stream in self.streams:
                 if stream.error is not None:
                     self._fail(stream.error, f"on {stream.device}")
         elif self._cuda:

@@ -76,7 +76,7 @@ def zeros_like(x: Tensor) -> Tensor:
 
 
 def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:
-    def evaluate(announce: Announce, parameters: tuple[Tensor, ...], *rest: Tensor) -> Any:
+    def value_and_gradients(announce: Announce, parameters: tuple[Tensor, ...], *rest: Tensor) -> Any:
         if not all(x.numel() for x in rest):
             return parameters[0].new_zeros(()), tuple(map(torch.zeros_like, parameters))
         # Leaves of this call's own: gradients accumulate in no shared `.grad`, so devices do not race.
@@ -89,7 +89,7 @@ def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tup
         torch.autograd.backward(value)
         return value.detach(), tuple(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in leaves)
 
-    return Announcing(evaluate)
+    return Announcing(value_and_gradients)
 
 
 def sgd(parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float) -> tuple[Tensor, ...]:

@@ -13,11 +13,12 @@ import numpy as np
 from humanize import metric
 
 from backends import Array, Backend
-from parallel_core.result import Case
+from parallel_core.result import Case, Timing
 
 __all__ = [
     "LEAST_NOISE",
     "Benchmark",
+    "Timing",
     "completion_times",
     "differ",
     "impossible",
@@ -30,9 +31,6 @@ __all__ = [
 
 LEAST_NOISE = 0.05
 """A share of a time below which a difference is not called impossible, however quiet the machine seemed."""
-
-Timing = tuple[float, float]
-"""Seconds until control returned, and until all was done."""
 
 
 @final
@@ -122,6 +120,7 @@ def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: 
             seconds=tuple(done for _, done in taken[warmups:]),
             dispatch_seconds=tuple(sent for sent, _ in taken[warmups:]),
             warmup_seconds=tuple(done for _, done in taken[:warmups]),
+            again=cases[name],
         )
         for name, taken in timings.items()
     )

@@ -2,15 +2,18 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from backends import Backend
 from parallel_core.machine import describe_machine
 from parallel_core.task_graph import Task
 
-__all__ = ["MACHINE_KEYS", "Case", "Result", "describe_backend"]
+__all__ = ["MACHINE_KEYS", "Case", "Result", "Timing", "describe_backend"]
+
+Timing: TypeAlias = tuple[float, float]
+"""Seconds until control returned, and until all was done."""
 
 SCHEMA = 1
 BACKEND_KEYS = ("name", "version", "engine", "devices", "threads_per_device", "cores", "scheduler", "settings")
@@ -34,7 +37,8 @@ class Case:
     `seconds` are times until all was done, `dispatch_seconds` until control returned to Python. `warmup_seconds` are
     of the first repetitions, which are not counted. `parts` names the cases whose work is all contained in this one:
     it cannot be faster than the slowest of them. `repeats` is how often it was done within one timing, where doing it
-    once is too short to be timed; all seconds are of once.
+    once is too short to be timed; all seconds are of once. `again` repeats the case one more time, in the process that
+    timed it, and returns the timing; where only a `share` of a case is repeated, the timing is of that share.
     """
 
     name: str
@@ -43,6 +47,8 @@ class Case:
     warmup_seconds: tuple[float, ...] = ()
     parts: tuple[str, ...] = ()
     repeats: int = 1
+    again: Callable[[], Timing] | None = field(default=None, compare=False, repr=False)
+    share: float = field(default=1.0, compare=False)
 
     @property
     def median(self) -> float:

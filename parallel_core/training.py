@@ -6,7 +6,7 @@ to verb, so that the schedule can be read off the text.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "split_batch",
     "train",
     "train_batch",
+    "train_epoch",
 ]
 
 EVALUATION_BATCH = 1000
@@ -71,7 +72,7 @@ class Epoch:
     dispatch_seconds: float
     images: int
     losses: tuple[float, ...]
-    accuracy: float
+    accuracy: float = math.nan
 
 
 def ignore(*_: object) -> None:
@@ -163,20 +164,32 @@ def train(
     whose loss on any device is NaN or infinite.
     """
     for number in range(1, settings.epochs + 1):
-        losses: list[float] = []
-        images = 0
-        dispatched = 0.0
-        backend.waitall()
-        start = perf_counter()
-        # Reading a loss waits for its step, so it is read when the next step is queued already: no device runs dry.
-        for step in one_behind(launch_steps(backend, params, data, settings, number)):
-            losses.append(read_loss(backend, step, number, len(losses) + 1))
-            images += step.images
-            dispatched += step.dispatch_seconds
-            on_batch(number, step.images)
-        backend.waitall()
-        seconds = perf_counter() - start
-        yield Epoch(number, seconds, dispatched, images, tuple(losses), evaluate(backend, params, data))
+        epoch = train_epoch(backend, params, data, settings, number, on_batch)
+        yield replace(epoch, accuracy=evaluate(backend, params, data))
+
+
+def train_epoch(
+    backend: Backend,
+    params: list[Array],
+    data: Dataset,
+    settings: Settings,
+    number: int,
+    on_batch: Callable[[int, int], object] = ignore,
+) -> Epoch:
+    """Train for one epoch, whose accuracy is then still to be found; see `train`."""
+    losses: list[float] = []
+    images = 0
+    dispatched = 0.0
+    backend.waitall()
+    start = perf_counter()
+    # Reading a loss waits for its step, so it is read when the next step is queued already: no device runs dry.
+    for step in one_behind(launch_steps(backend, params, data, settings, number)):
+        losses.append(read_loss(backend, step, number, len(losses) + 1))
+        images += step.images
+        dispatched += step.dispatch_seconds
+        on_batch(number, step.images)
+    backend.waitall()
+    return Epoch(number, perf_counter() - start, dispatched, images, tuple(losses))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,20 @@
 """What the frameworks' own profilers saw: how they are run, and their traces in one form for all frameworks."""
 
+from backends.profiling.marks import Mark, case_text
+from backends.profiling.running import check_profiler, profile
+from backends.profiling.slices import Trace, read_trace
 from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline, Window
 
-__all__ = ["HOST_DEVICE", "Kind", "Span", "Timeline", "Window"]
+__all__ = [
+    "HOST_DEVICE",
+    "Kind",
+    "Mark",
+    "Span",
+    "Timeline",
+    "Trace",
+    "Window",
+    "case_text",
+    "check_profiler",
+    "profile",
+    "read_trace",
+]

@@ -1,4 +1,4 @@
-"""The command line: `parallel-core list`, `run`, `compare`, `report` and `diff`."""
+"""The command line: `parallel-core list`, `run`, `trace`, `compare`, `report` and `diff`."""
 
 import click
 
@@ -7,6 +7,7 @@ from parallel_core.command_line.compare import compare
 from parallel_core.command_line.diff import diff
 from parallel_core.command_line.report import report
 from parallel_core.command_line.run import run
+from parallel_core.command_line.trace import trace
 from parallel_core.experiments import EXPERIMENTS
 
 __all__ = ["cli"]
@@ -31,6 +32,7 @@ def list_all() -> None:
 
 
 cli.add_command(run)
+cli.add_command(trace)
 cli.add_command(compare)
 cli.add_command(report)
 cli.add_command(diff)

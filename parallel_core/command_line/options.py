@@ -22,6 +22,9 @@ __all__ = [
     "plot_file",
     "rounds",
     "threads",
+    "timeline_file",
+    "trace_file",
+    "trace_if_possible",
     "workers",
 ]
 
@@ -130,5 +133,21 @@ plot_file = click.option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="A picture, by its ending PNG, SVG or PDF.",
+)
+trace_file = click.option(
+    "--trace",
+    "trace_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own profiler.",
+)
+# A comparison asks for it: what cannot be profiled must be measured all the same.
+trace_if_possible = click.option("--trace-if-possible", type=click.Path(path_type=Path), hidden=True)
+timeline_file = click.option(
+    "--timeline",
+    "timeline_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A picture of that repetition, a lane for each queue: PNG, SVG or PDF.",
 )
 rounds = click.option("--rounds", type=POSITIVE, default=5, show_default=True, help="How often everything is timed.")

@@ -135,7 +135,7 @@ def agreements_table(agreements: Sequence[Agreement]) -> Table:
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     made.add_column("case", overflow="fold")
     made.add_column("quantity", no_wrap=True)
-    for heading in ("by the trace", "by the clock", "noise", ""):
+    for heading in ("by trace", "by clock", "noise", ""):
         made.add_column(heading, justify="right")
     for one in agreements:
         made.add_row(

@@ -130,7 +130,9 @@ def agreements(result: Result, figures: Sequence[CaseFigures], profiled: Mapping
 
 def overhead(result: Result, profiled: Mapping[str, float]) -> Overhead | None:
     """Compare the seconds of profiled repetitions with the medians without, all by the clock; None for none."""
-    ratios = {case.name: profiled[case.name] / case.median for case in result.cases if case.name in profiled}
+    ratios = {
+        case.name: profiled[case.name] / (case.median * case.share) for case in result.cases if case.name in profiled
+    }
     if not ratios:
         return None
     typical = median(ratios.values())
@@ -175,28 +177,31 @@ def _of_metric(
 
 
 def _of_case(case: Case, found: CaseFigures, profiled: float | None) -> list[Agreement]:
-    seconds, noise = found.seconds / case.repeats, noise_of(case) * case.median
-    told = f"{metric(seconds, 's')} by the trace, {metric(case.median, 's')} by the clock"
+    seconds, by_clock = found.seconds / case.repeats, case.median * case.share
+    noise = noise_of(case) * by_clock
+    told = f"{metric(seconds, 's')} by the trace, {metric(by_clock, 's')} by the clock"
+    if case.share < 1:
+        told += f", which is {percent(case.share)} of what was timed"
     if profiled is not None and not 1 / OTHER_THING < seconds / profiled < OTHER_THING:
         # Something may still be running when the clock stops, and a trace may be incomplete.
         told += (
             f", which read {metric(profiled, 's')} for the repetition that was traced: the two do not measure the same "
             "thing, or the trace is not whole."
         )
-        return [Agreement(case.name, SECONDS, seconds, case.median, noise, told)]
-    if abs(seconds - case.median) <= noise:
-        told += f": they agree within the noise (± {percent(noise / case.median)})."
-    elif seconds > case.median:
+        return [Agreement(case.name, SECONDS, seconds, by_clock, noise, told)]
+    if abs(seconds - by_clock) <= noise:
+        told += f": they agree within the noise (± {percent(noise / by_clock)})."
+    elif seconds > by_clock:
         told += (
-            f": under the profiler it took {seconds / case.median:.2f} × as long, which is more than the noise "
-            f"(± {percent(noise / case.median)})."
+            f": under the profiler it took {seconds / by_clock:.2f} × as long, which is more than the noise "
+            f"(± {percent(noise / by_clock)})."
         )
     else:
         told += (
-            f": more apart than the noise (± {percent(noise / case.median)}). The trace does not show what Python did "
+            f": more apart than the noise (± {percent(noise / by_clock)}). The trace does not show what Python did "
             "before its first call and after its last, or it is not whole."
         )
-    return [Agreement(case.name, SECONDS, seconds, case.median, noise, told), *_of_dispatch(case, found)]
+    return [Agreement(case.name, SECONDS, seconds, by_clock, noise, told), *_of_dispatch(case, found)]
 
 
 def _of_dispatch(case: Case, found: CaseFigures) -> list[Agreement]:

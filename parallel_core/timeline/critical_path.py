@@ -108,7 +108,7 @@ class _Candidates:
         timed = case.operations & (case.ends > case.starts)
         operations = np.flatnonzero(timed)
         operations = operations[np.lexsort((case.starts[operations], case.ends[operations]))]
-        calling = ~case.operations & ~_waits_queues(case)
+        calling = ~case.operations
         asked_by = _asked_by(case, timed, calling & ~case.waits)
 
         # Lists, because taking one number out of an array takes ten times as long.
@@ -160,13 +160,6 @@ class _Candidates:
         return (previous if previous >= 0 else None), min(self.starts[place], time)
 
 
-def _waits_queues(case: CaseSpans) -> np.ndarray:
-    # MXNet shows a wait a second time, on a queue that serves nothing else.
-    only_waits = np.ones(len(case.queues), dtype=bool)
-    only_waits[case.queue_of[~case.waits]] = False
-    return only_waits[case.queue_of]
-
-
 def _previous_on_queue(case: CaseSpans, chosen: np.ndarray) -> np.ndarray:
     places = np.flatnonzero(chosen)
     places = places[np.argsort(case.queue_of[places], kind="stable")]
@@ -188,6 +181,6 @@ def _asked_by(case: CaseSpans, operations: np.ndarray, launches: np.ndarray) -> 
     ends = case.ends[calls[nearest]]
     # A call that was under way and did not do the operation itself cannot be shown to have asked for it.
     under_way = ~linked & (ends > begins) & (ends < case.ends[asked])
-    nearest = np.where(under_way, nearest - 1, nearest)
+    nearest = np.maximum(nearest - under_way, -1)
     found[asked] = np.where(nearest >= 0, calls[nearest], -1)
     return found

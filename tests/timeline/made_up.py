@@ -1,11 +1,20 @@
-"""Timelines made up from numbers: products on cpu:1, copies of their results on cpu:2, and the host that launches."""
+"""Timelines made up from numbers: products on cpu:1, copies of their results on cpu:2, and the host that launches.
+
+Results of `overlap`, made up as well, to be held against them.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
+from parallel_core.comparison.cells import Cell
+from parallel_core.result import Case, Result
+from parallel_core.timeline.clock import Agreement, agreements, saved_share
+from parallel_core.timeline.figures import CaseFigures, figures
+from tests.comparison import made_up as comparisons
 
 FIRST, SECOND = "cpu:1", "cpu:2"
+JOINT = "run and copy together"
 
 
 @dataclass
@@ -84,7 +93,7 @@ def overlap_timeline(
     for name, work in {
         "run": lambda: [multiply() for _ in range(products)],
         "copy": lambda: [copy_result() for _ in range(products)],
-        "run and copy together": both,
+        JOINT: both,
     }.items():
         start = host.now
         host.wait()
@@ -123,3 +132,24 @@ def queue_of(
 ) -> tuple[Span, ...]:
     """Make the spans of one queue from their starts and ends."""
     return tuple(Span(kind, kind, device, queue, start, end) for start, end in times)
+
+
+def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) -> Result:
+    """Make a result of `overlap` from three times whose repetitions differ by a spread."""
+    cases = tuple(
+        Case(name, (seconds, seconds * (1 - spread), seconds * (1 + spread)), (seconds / 100,) * 3, parts=parts)
+        for name, seconds, parts in (("run", run, ()), ("copy", copy, ()), (JOINT, both, ("run", "copy")))
+    )
+    made = comparisons.result(Cell("overlap", "mxnet", "async"), {"run": run})
+    return replace(made, cases=cases, metrics={"overlap_efficiency": saved_share((run, copy, both))})
+
+
+def clocked(found: Sequence[CaseFigures]) -> dict[str, float]:
+    """Let the clock read for each profiled case what its trace says."""
+    return {case.case: case.seconds for case in found}
+
+
+def held(result: Result, **changes: float | bool) -> tuple[Agreement, ...]:
+    """Hold a result of `overlap` against a timeline that is made with some changes."""
+    found = figures(overlap_timeline(**changes))  # type: ignore[arg-type]
+    return agreements(result, found, clocked(found))

@@ -1,0 +1,226 @@
+"""MXNet's own profiler. Read it beside `torch_profiler.py`: the same functions, in the same order.
+
+MXNet's engine writes down each operator that a worker runs, with the device's number and the thread. It does not say
+which call an operator comes from; where a device ran just as many operators as the verbs launched there, they are
+matched in their order. Of Python's calls only the marks that the verbs leave are in the trace.
+"""
+
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from backends.device import Device, core_numbers
+from backends.errors import BackendError
+from backends.nested import leaves
+from backends.profiling.marks import Mark, marking_verbs, verb_of
+from backends.profiling.rows import assemble, host_spans, numbered_queues, row_of, windows
+from backends.profiling.slices import Slice, Trace
+from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline, Window
+from backends.protocol import Array, Backend
+
+__all__ = ["check", "is_from_mxnet", "profile", "refuse_rowless", "timeline_of"]
+
+OPERATORS, MARKS = "operator", "event"
+HOUSEKEEPING = {"DeleteVariable", "ResourceParallelRandomSetSeed"}
+"""The engine's own work of some microseconds, which nobody asked for."""
+NAMES = {
+    "Convolution": "conv2d",
+    "Flatten": "flatten",
+    "Pooling": "avg_pool2d",
+    "SetValueOp": "fill",
+    "WaitForVar": "wait",
+    "broadcast_add": "add",
+    "dot": "matmul",
+    "multi_sgd_update": "sgd",
+    "mul_scalar": "multiply_scalar",
+    "parallel_core": "allreduce",
+}
+"""What this project, and PyTorch, call the same."""
+COPIES = re.compile(r"_slice_assign|_copyto|Copy[CG]PU2[CG]PU")
+UNLINKED = (
+    "MXNet's profiler does not say which call an operator comes from, and calls launched more than one on {}: "
+    "how long those waited is not known"
+)
+SUMS_UNSEEN = (
+    "MXNet sums short arrays by operators like any other: they count as computation, and only copying the sums back "
+    "as communication"
+)
+END = '"displayTimeUnit": "ms"\n}'
+
+
+def check(backend: Backend) -> None:
+    """Raise BackendError where MXNet's profiler has no row for one of the devices: it would abort the process."""
+    import mxnet as mx
+
+    refuse_rowless(backend.devices, mx.context.num_gpus())
+
+
+@contextmanager
+def profile(backend: Backend, path: Path) -> Iterator[Mark]:
+    """Run MXNet's profiler, which writes its trace to `path` at the end; yields what makes marks."""
+    import mxnet as mx
+
+    @contextmanager
+    def mark(text: str) -> Iterator[None]:
+        event = mx.profiler.Event(text)
+        event.start()
+        try:
+            yield
+        finally:
+            event.stop()
+
+    written = _configure(mx)
+    mx.profiler.set_state("run")
+    try:
+        with marking_verbs(backend, mark, partial(_device_of, mx.np.ndarray)):
+            yield mark
+    finally:
+        mx.profiler.set_state("stop")
+        mx.profiler.dump(True)
+        path.write_text(_last_document(written.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def is_from_mxnet(trace: Trace) -> bool:
+    """Tell whether MXNet's profiler wrote a trace."""
+    return any(_device_in(name) for name in trace.processes.values())
+
+
+def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
+    """Read what MXNet's profiler wrote. Operators of one device that another thread ran get a queue of their own."""
+    rows = _devices(trace.processes)
+    work = [
+        one
+        for one in trace.slices
+        if one.category == OPERATORS and one.process in rows and one.name not in HOUSEKEEPING
+    ]
+    marks = [one for one in trace.slices if one.category == MARKS]
+    queues = numbered_queues({row_of(one): _queue(rows[one.process]) for one in work})
+    cases = windows(marks)
+    host = host_spans(marks)
+    spans, unlinked = _link([_span(one, *queues[row_of(one)]) for one in work], host, cases)
+    notes = [*trace.problems]
+    if any(call.name == "allreduce" for call in host) and not any(span.kind == "exchange" for span in spans):
+        notes.append(SUMS_UNSEEN)
+    if unlinked:
+        notes.append(UNLINKED.format(", ".join(unlinked)))
+    return assemble(source, [*host, *spans], cases, notes)
+
+
+def refuse_rowless(devices: Sequence[Device], gpus: int) -> None:
+    """Raise BackendError where a device's number is beyond what MXNet's profiler holds."""
+    # It has a row for each core, for each GPU, and two more; a CPU device's number is its row, whatever the label says.
+    cores = len(core_numbers())
+    last = cores + 1 if gpus == 0 else cores - 1
+    beyond = [device for device in devices if device.kind == "cpu" and device.index > last]
+    if beyond:
+        raise BackendError(
+            f"mxnet's profiler would abort at {beyond[0]}: with {cores} {'core' if cores == 1 else 'cores'} it knows "
+            f"devices up to cpu:{last}, so profile with --devices {last} or fewer"
+        )
+
+
+def _configure(mx: Any) -> Path:
+    # A second configuration in one process is an error, so the file stays the same, and every dump is added to it.
+    global _written
+    if _written is None:
+        _written = Path(tempfile.mkdtemp(prefix="parallel-core-")) / "profile.json"
+        mx.profiler.set_config(
+            filename=str(_written),
+            profile_imperative=True,
+            profile_symbolic=True,
+            profile_api=False,
+            profile_memory=False,
+            aggregate_stats=False,
+        )
+    return _written
+
+
+_written: Path | None = None
+
+
+def _last_document(text: str) -> str:
+    # Only the first dump names the rows; those after it begin with a comma.
+    first, *others = text.rstrip().removesuffix(END).split(END)
+    if not others:
+        return first + END
+    rows = first[: first.index('"ph": "B"')].rpartition("{")[0]
+    return rows.rstrip() + "\n" + others[-1].lstrip(", \n") + END
+
+
+def _device_of(array: Any, verb: str, *args: Array) -> Device | None:
+    if verb == "copy_to":
+        return args[1]
+    if verb == "launch":
+        for leaf in leaves(args[1:]):
+            if isinstance(leaf, array):
+                return Device(leaf.ctx.device_type, leaf.ctx.device_id)
+    return None
+
+
+def _device_in(label: str) -> str | None:
+    found = re.fullmatch(r"([cg]pu)/(\d+)", label)
+    return f"{found[1]}:{found[2]}" if found else None
+
+
+def _devices(labels: Mapping[int | str, str]) -> dict[int | str, str]:
+    """Name the device of each row."""
+    found = {row: device for row, label in labels.items() if (device := _device_in(label))}
+    gpus = any(device.startswith("gpu") for device in found.values())
+    for row, label in labels.items():
+        # Without GPUs nothing is page-locked, and a row so labelled is that of the CPU device with its number.
+        if label in ("cpu pinned/", "cpu shared/"):
+            found[row] = HOST_DEVICE if gpus else f"cpu:{row}"
+    return found
+
+
+def _queue(device: str) -> tuple[str, str]:
+    # Nothing computes on cpu(0): its worker serves those who wait.
+    return (HOST_DEVICE, "waits") if device in ("cpu:0", HOST_DEVICE) else (device, "compute")
+
+
+def _span(one: Slice, device: str, queue: str) -> Span:
+    return Span(_readable(one.name), _kind(one.name, device), device, queue, one.start, one.end, operator=one.name)
+
+
+def _kind(operator: str, device: str) -> Kind:
+    if device == HOST_DEVICE:
+        return "host"
+    if operator == "parallel_core":
+        return "exchange"
+    return "copy" if COPIES.match(operator) else "compute"
+
+
+def _readable(operator: str) -> str:
+    if COPIES.match(operator):
+        return "copy"
+    plain = re.sub(r"_(npi|npx|np)_", "_", operator).strip("_")
+    forward = plain.removeprefix("backward_")
+    return NAMES.get(forward, forward) + ("" if forward == plain else " backward")
+
+
+def _link(spans: list[Span], host: list[Span], cases: Sequence[Window]) -> tuple[list[Span], list[str]]:
+    """Say of each operator when it was launched, where that follows from the order; and name the other devices."""
+    linked = {id(span): span for span in spans}
+    unlinked = set()
+    for case in cases:
+        calls, work = defaultdict(list), defaultdict(list)
+        for call in host:
+            read = verb_of(call.operator)
+            if read and read.device and case.start <= call.start < case.end:
+                calls[read.device].append(call)
+        for span in spans:
+            if span.device in calls and case.start <= span.start < case.end:
+                work[span.device].append(span)
+        for device, launches in calls.items():
+            pairs = list(zip(launches, sorted(work[device], key=lambda span: span.start), strict=False))
+            if len(launches) != len(work[device]) or any(span.start < call.start for call, span in pairs):
+                unlinked.add(device)
+                continue
+            for call, span in pairs:
+                linked[id(span)] = span._replace(launched=call.start)
+    return list(linked.values()), sorted(unlinked)

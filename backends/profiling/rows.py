@@ -1,0 +1,93 @@
+"""What both readers of traces do alike: outermost slices, cases from their marks, a queue for each thread."""
+
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from backends.profiling.marks import case_of, verb_of
+from backends.profiling.slices import Slice
+from backends.profiling.timeline import HOST_DEVICE, Span, Timeline, Window
+
+__all__ = ["Row", "assemble", "enclosing", "host_spans", "numbered_queues", "outermost", "row_of", "windows"]
+
+Row: TypeAlias = "tuple[int | str, int | str]"
+"""A thread in a trace: its process and its number there."""
+
+
+def row_of(one: Slice) -> Row:
+    """Return the thread that a slice ran on."""
+    return one.process, one.thread
+
+
+def outermost(slices: Iterable[Slice]) -> list[Slice]:
+    """Return the slices that lie in no other one of the same thread, by thread and start."""
+    found: list[Slice] = []
+    ends: dict[Row, float] = {}
+    for one in sorted(slices, key=lambda one: (one.start, -one.end)):
+        row = row_of(one)
+        if one.start >= ends.get(row, one.start):
+            found.append(one)
+            ends[row] = one.end
+    return found
+
+
+def enclosing(ordered: Sequence[Slice], one: Slice) -> Slice | None:
+    """Return which of some slices, in the order of their start and without overlap, holds another one's start."""
+    place = bisect_right(ordered, one.start, key=lambda candidate: candidate.start)
+    if place and one.start < ordered[place - 1].end:
+        return ordered[place - 1]
+    return None
+
+
+def windows(marks: Iterable[Slice]) -> tuple[Window, ...]:
+    """Return the cases that stand in a trace's marks, in the order of time."""
+    named = ((case_of(mark.name), mark) for mark in marks)
+    found = (Window(name, mark.start, mark.end) for name, mark in named if name is not None)
+    return tuple(sorted(found, key=lambda window: window.start))
+
+
+def numbered_queues(rows: Mapping[Row, tuple[str, str]]) -> dict[Row, tuple[str, str]]:
+    """Give each thread a queue of its own: where several serve one, the second is called `compute 2`, say."""
+    seen: dict[Hashable, int] = {}
+    found = {}
+    for row, (device, queue) in rows.items():
+        number = seen[device, queue] = seen.get((device, queue), 0) + 1
+        found[row] = (device, queue if number == 1 else f"{queue} {number}")
+    return found
+
+
+def host_spans(marks: Iterable[Slice]) -> list[Span]:
+    """Return what Python did, from the marks of the verbs: those that lie in no other one."""
+    calls = outermost(mark for mark in marks if verb_of(mark.name))
+    queues = numbered_queues({row_of(call): (HOST_DEVICE, "Python") for call in calls})
+    spans = []
+    for call in calls:
+        read = verb_of(call.name)
+        assert read is not None
+        spans.append(Span(read.name, "host", *queues[row_of(call)], call.start, call.end, operator=call.name))
+    return spans
+
+
+def assemble(source: str, spans: Iterable[Span], cases: tuple[Window, ...], notes: Sequence[str]) -> Timeline:
+    """Make a timeline that begins with its first case; where there are cases, what lies outside them is left out."""
+    ordered = sorted(spans, key=lambda span: span.start)
+    if not cases:
+        return Timeline(source, tuple(ordered), (), tuple(notes))
+    begin = cases[0].start
+    starts = [case.start for case in cases]
+
+    def is_within(span: Span) -> bool:
+        place = bisect_right(starts, span.start)
+        return place > 0 and span.start < cases[place - 1].end
+
+    moved = tuple(
+        span._replace(
+            start=span.start - begin,
+            end=span.end - begin,
+            launched=None if span.launched is None else span.launched - begin,
+        )
+        for span in ordered
+        if is_within(span)
+    )
+    shifted = tuple(Window(case.name, case.start - begin, case.end - begin) for case in cases)
+    return Timeline(source, moved, shifted, tuple(notes))

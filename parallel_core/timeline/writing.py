@@ -1,0 +1,27 @@
+"""Timelines as files that open in Perfetto."""
+
+import gzip
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+from backends.profiling import Timeline
+from backends.profiling.perfetto import write_timeline
+from parallel_core.files import write_whole
+
+__all__ = ["write_trace_file"]
+
+
+def write_trace_file(timeline: Timeline, path: Path) -> None:
+    """Write a Chrome trace, compressed where the path ends in `.gz`; `-` is standard output. Raises OSError."""
+    write_whole(path, lambda stream: _write(timeline, stream, path.suffix == ".gz"))
+
+
+def _write(timeline: Timeline, stream: BinaryIO, compressed: bool) -> None:
+    if not compressed:
+        write_timeline(timeline, stream)
+        return
+    plain = BytesIO()
+    write_timeline(timeline, plain)
+    # Without the time of day, the same timeline gives the same bytes.
+    stream.write(gzip.compress(plain.getvalue(), mtime=0))
