@@ -24,8 +24,8 @@ from parallel_core.wording import percent
 
 __all__ = ["Panel", "panels", "timelines"]
 
-MOST_BLOCKS = 1400
-"""In all of an experiment's panels: each takes 100 to 170 bytes of the page."""
+MOST_BLOCKS = 1200
+"""In all of an experiment's panels: each takes 100 to 200 bytes of the page."""
 TITLE = 2.2
 """What a panel takes beside its lanes, in rows of a bar chart."""
 MILLISECONDS = 1e3

@@ -217,11 +217,12 @@ def span_seconds(span: Span) -> float:
 
 
 def label(spans: Sequence[Span]) -> str:
-    """Name what is drawn as one block; a single span's name in the framework's own words too, where they differ."""
+    """Name what is drawn as one block; a single operation in the framework's own words too."""
     if len(spans) == 1:
         (span,) = spans
         name = shortened(span.name)
-        return f"{name} ({shortened(span.operator)})" if span.operator not in ("", span.name) else name
+        told = "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
+        return f"{name} ({told})" if told else name
     names = [shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MOST_NAMES + 1)]
     return f"{len(spans)} × {', '.join(names[:MOST_NAMES])}{', …' if len(names) > MOST_NAMES else ''}"
 
