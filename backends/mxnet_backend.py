@@ -8,6 +8,7 @@ own array. The synchronous engine is MXNet's NaiveEngine, which runs every opera
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -30,6 +31,7 @@ from backends.nested import leaves, map_leaves
 from backends.protocol import Array, Engine, HostArray
 from backends.shards import check_equal
 from backends.splitting import row_ranges
+from backends.variants import BULK_ON, COPY_ON_COMPUTE_QUEUE, TEMPORARY_SPACE_LOW, check_device_kind, choose_variants
 
 __all__ = ["MXNetBackend"]
 
@@ -54,9 +56,11 @@ class MXNetBackend:
         engine: Engine | None,
         threads_per_device: int | None,
         workers_per_device: int = 1,
+        variants: Sequence[str] = (),
     ) -> None:
         self.engine: Engine = engine or "async"
         check_workers(self.name, self.engine, workers_per_device)
+        self.variants = choose_variants(self.name, self.engine, variants)
         self.workers_per_device = workers_per_device
         self.threads_per_device = threads_per_device or threads_for(devices, workers_per_device)
         self.settings: Settings = {
@@ -64,9 +68,9 @@ class MXNetBackend:
             "MXNET_ENGINE_TYPE": "NaiveEngine" if self.engine == "sync" else None,
             "MXNET_CPU_WORKER_NTHREADS": str(workers_per_device),
             # Operators that share one of these pieces of scratch memory wait for each other, whatever their device.
-            "MXNET_CPU_TEMP_COPY": "256",
+            "MXNET_CPU_TEMP_COPY": "4" if TEMPORARY_SPACE_LOW.name in self.variants else "256",
             # In bulk, all of a backward pass is one operator: no gradient would be ready before the last one is.
-            "MXNET_EXEC_BULK_EXEC_TRAIN": "0",
+            "MXNET_EXEC_BULK_EXEC_TRAIN": "1" if BULK_ON.name in self.variants else "0",
             "OMP_NUM_THREADS": str(self.threads_per_device),
         }
         mx = import_framework("mxnet", self.settings, requirement="Python < 3.12 and numpy < 1.24")
@@ -76,7 +80,12 @@ class MXNetBackend:
         self.version: str = mx.__version__
         gpus: int = mx.context.num_gpus()
         self.devices = choose_devices(self.name, device_kind, devices, gpus, workers_per_device)
+        check_device_kind(self.name, self.devices[0].kind, variants)
         self._cuda = self.devices[0].kind == "gpu"
+        # Functions and not methods: a backend that held on to itself would outlive its last user.
+        self._overwrite: Callable[[Array, Array], Array] = partial(_overwrite, mx.nd._internal._slice_assign)
+        if self._cuda or COPY_ON_COMPUTE_QUEUE.name in self.variants:
+            self._overwrite = _overwrite_by_source
         self._failure: ComputationError | None = None
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
         if self._cuda:
@@ -181,18 +190,6 @@ class MXNetBackend:
     def _copy(self, x: Array, context: Any) -> Array:
         return self._overwrite(self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context), x)
 
-    def _overwrite(self, out: Array, x: Array) -> Array:
-        if self._cuda or x.ndim == 0 or x.size == 0 or x.dtype == np.bool_:
-            return x.copyto(out)
-        # MXNet's own copy between CPUs runs on the source's worker, behind its computation. An operator runs on the
-        # device of its first operand, so this one is the destination's work.
-        everything = (None,) * x.ndim
-        target = out.as_nd_ndarray()
-        self._mx.nd._internal._slice_assign(
-            target, x.as_nd_ndarray(), begin=everything, end=everything, step=everything, out=target
-        )
-        return out
-
     def _gather_and_broadcast(self, first: Array, *others: Array) -> tuple[Array, ...]:
         total = map_leaves(self._add_terms, first, *others)
         return (total, *(map_leaves(self._overwrite, x, total) for x in others))
@@ -220,6 +217,21 @@ class MXNetBackend:
     def _refuse(self) -> NoReturn:
         # MXNet reports an error to the first wait only; what is read later is garbage without a warning.
         raise ComputationError(f"mxnet refuses further work after a failure ({self._failure}): load the backend again")
+
+
+def _overwrite(assign: Callable[..., object], out: Array, x: Array) -> Array:
+    if x.ndim == 0 or x.size == 0 or x.dtype == np.bool_:
+        return _overwrite_by_source(out, x)
+    # An operator runs on the device of its first operand, so this one is the destination's work.
+    everything = (None,) * x.ndim
+    target = out.as_nd_ndarray()
+    assign(target, x.as_nd_ndarray(), begin=everything, end=everything, step=everything, out=target)
+    return out
+
+
+def _overwrite_by_source(out: Array, x: Array) -> Array:
+    # MXNet's own copy between CPUs runs on the source's worker, behind its computation; GPUs have workers for copies.
+    return x.copyto(out)
 
 
 def _bytes_of(x: Array) -> int:

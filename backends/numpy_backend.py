@@ -17,6 +17,7 @@ from backends.nested import leaves, map_leaves
 from backends.protocol import Array, Engine, HostArray, Ops
 from backends.shards import check_equal
 from backends.splitting import row_ranges
+from backends.variants import choose_variants
 
 __all__ = ["NumPyBackend"]
 
@@ -34,11 +35,13 @@ class NumPyBackend:
         engine: Engine | None,
         threads_per_device: int | None,
         workers_per_device: int = 1,
+        variants: Sequence[str] = (),
     ) -> None:
         if engine == "async":
             raise BackendError("numpy is the synchronous reference and has no async engine: use --engine sync")
         self.engine: Engine = "sync"
         check_workers(self.name, self.engine, workers_per_device)
+        self.variants = choose_variants(self.name, self.engine, variants)
         self.workers_per_device = workers_per_device
         self.threads_per_device = threads_per_device or threads_for(devices, workers_per_device)
         self.settings: Settings = {}

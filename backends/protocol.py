@@ -106,6 +106,8 @@ class Backend(Protocol):
     """Who queues the work, in a sentence that a reader of results can use."""
     settings: Settings
     """The environment variables that this backend set, or unset, before it imported its framework."""
+    variants: tuple[str, ...]
+    """The variants of how it schedules that differ from the defaults, by name."""
     ops: Ops
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:

@@ -1,6 +1,7 @@
 """Find backends by entry point, and load one: its module is imported only then."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import get_args
 
@@ -25,6 +26,7 @@ def load(
     engine: str | None = None,
     threads_per_device: int | None = None,
     workers_per_device: int = 1,
+    variants: Sequence[str] = (),
 ) -> Backend:
     """Import a framework and return its backend.
 
@@ -32,7 +34,7 @@ def load(
     of them). `engine` is `async` or `sync`; None takes the backend's own first choice (`async` for all but NumPy).
     `threads_per_device` is for CPU devices; None divides this process's cores among them. `workers_per_device` is how
     many operators a CPU device may run at the same time, each on as many threads; more than 1 needs a queue, and so the
-    `async` engine.
+    `async` engine. `variants` are names of `backends.variants.VARIANTS`, of each setting at most one.
     Raises BackendError, in one line, for anything that cannot be had.
     """
     registered = _registered()
@@ -51,9 +53,17 @@ def load(
     # For every framework alike, and before it allocates.
     keep_freed_memory()
     make: Callable[..., Backend] = registered[name].load()
-    # Backends of others may know nothing of workers, and need not while nobody asks for them.
+    # Backends of others may know nothing of workers or variants, and need not while nobody asks for them.
     workers = () if workers_per_device == 1 else (workers_per_device,)
-    return make(devices, device_kind, engine, threads_per_device, *workers)
+    named = {"variants": tuple(variants)} if variants else {}
+    if named and not _takes_variants(make):
+        raise BackendError(f"the backend {name!r} has no variants: leave out {', '.join(map(repr, variants))}")
+    return make(devices, device_kind, engine, threads_per_device, *workers, **named)
+
+
+def _takes_variants(make: Callable[..., Backend]) -> bool:
+    parameters = inspect.signature(make).parameters.values()
+    return any(one.name == "variants" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 def _registered() -> dict[str, EntryPoint]:

@@ -22,8 +22,10 @@ from backends.pooled_streams import PooledStream
 from backends.promises import Promise, promises, resolve
 from backends.protocol import Array, Engine, HostArray
 from backends.shards import check_equal, sum_shard
+from backends.source_queue import SourceQueue
 from backends.splitting import row_ranges
 from backends.streams import WorkerStream, submit_collective
+from backends.variants import COPY_ON_COMPUTE_QUEUE, check_device_kind, choose_variants
 
 __all__ = ["TorchBackend"]
 
@@ -44,9 +46,12 @@ class TorchBackend:
         engine: Engine | None,
         threads_per_device: int | None,
         workers_per_device: int = 1,
+        variants: Sequence[str] = (),
     ) -> None:
         self.engine: Engine = engine or "async"
         check_workers(self.name, self.engine, workers_per_device)
+        self.variants = choose_variants(self.name, self.engine, variants)
+        on_compute_queue = COPY_ON_COMPUTE_QUEUE.name in self.variants
         self.workers_per_device = workers_per_device
         self.threads_per_device = threads_per_device or threads_for(devices, workers_per_device)
         torch = import_framework("torch", {}, requirement="torch 2 or later")
@@ -56,6 +61,7 @@ class TorchBackend:
         self.version: str = torch.__version__
         gpus: int = torch.cuda.device_count()
         self.devices = choose_devices(self.name, device_kind, devices, gpus, workers_per_device)
+        check_device_kind(self.name, self.devices[0].kind, variants)
         self._cuda = self.devices[0].kind == "gpu"
         self.settings: Settings = self._settle_launch_blocking() if self._cuda else {}
         self._failure: ComputationError | None = None
@@ -65,7 +71,8 @@ class TorchBackend:
         self.streams: tuple[WorkerStream, ...] = ()
         if self._cuda:
             torch.backends.cudnn.allow_tf32 = False
-            self._cuda_copies = {device: torch.cuda.Stream(device.index) for device in self.devices}
+            stream = torch.cuda.current_stream if on_compute_queue else torch.cuda.Stream
+            self._cuda_copies = {device: stream(device.index) for device in self.devices}
             self._in_copy: deque[tuple[Any, Array]] = deque()
             self._touched_host: dict[int, Any] = {}
             self.scheduler = "CUDA streams: PyTorch itself enqueues on each GPU" + (
@@ -79,6 +86,9 @@ class TorchBackend:
             self._compute = {d: pool(d, f"{d} compute", shares[d], limit_threads) for d in self.devices}
             self._copy = {d: WorkerStream(d, f"{d} copy", shares[d], limit_threads) for d in self.devices}
             self.streams = (*self._compute.values(), *self._copy.values())
+            self._queues_of_copies: Mapping[Device, WorkerStream | SourceQueue] = (
+                {d: SourceQueue(d, self._compute) for d in self.devices} if on_compute_queue else self._copy
+            )
             self.scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
         else:
             self.scheduler = "none: eager PyTorch computes on the calling thread and has no queue on a CPU"
@@ -132,10 +142,10 @@ class TorchBackend:
         if self._failure:
             self._refuse()
         if self._threaded:
-            # On the destination's copy thread: the source's threads, and so its cores, go on computing.
+            # On the destination's copy thread, by default: the source's threads, and so its cores, go on computing.
             if out is None:
-                return self._copy[device].submit(_clone, x)
-            return self._copy[device].submit_consuming(_overwrite, out, x)
+                return self._queues_of_copies[device].submit(_clone, x)
+            return self._queues_of_copies[device].submit_consuming(_overwrite, out, x)
         try:
             if self._cuda:
                 return map_leaves(lambda leaf, *outs: self._copy_on_cuda(leaf, device, *outs), *_operands(x, out))

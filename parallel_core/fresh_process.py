@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from parallel_core.comparison.supervisor import Outcome
 from parallel_core.errors import MeasurementError, RequestError
@@ -17,13 +17,15 @@ REFUSED = 2
 """The exit status of a request that cannot be met."""
 
 
-def measure_elsewhere(experiment: str, options: Mapping[str, str | int]) -> Result:
+def measure_elsewhere(experiment: str, options: Mapping[str, str | int | Sequence[str]]) -> Result:
     """Run `parallel-core run EXPERIMENT --OPTION VALUE …` in a fresh process and return its result.
 
+    An option with a sequence of values is given once for each of them.
     Raises RequestError where it is refused (a framework that is not installed, say) and MeasurementError where it
     fails, both with its own reason. An invalid result is returned with its problems.
     """
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    given = [(name, [value] if isinstance(value, str | int) else value) for name, value in options.items()]
+    words = [word for name, values in given for value in values for word in (f"--{name}", str(value))]
     # -P: the current folder may hold another checkout than the one that is installed.
     outcome = ended([sys.executable, "-P", "-m", "parallel_core", "run", experiment, *words, "--json", "-"])
     if outcome.status in (0, 1) and not outcome.timed_out:

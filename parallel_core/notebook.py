@@ -9,7 +9,7 @@ from parallel_core.curves import labelled, write_point
 from parallel_core.drawing import can_draw, draw
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.result import Result
-from parallel_core.wording import figure, quantity
+from parallel_core.wording import engine_in_words, figure, quantity
 
 __all__ = ["as_html", "as_png"]
 
@@ -27,6 +27,7 @@ def as_html(result: Result) -> str:
         points=[write_point(value, swept.over) for value in result.series[swept.over]] if swept else (),
         with_times=swept is None or not swept.in_place_of_times,
         quantity=quantity,
+        engine_in_words=engine_in_words,
     )
 
 

@@ -71,7 +71,7 @@ class Recording:
         self.name, self.version, self.engine = backend.name, backend.version, backend.engine
         self.devices, self.cores = backend.devices, backend.cores
         self.threads_per_device, self.workers_per_device = backend.threads_per_device, backend.workers_per_device
-        self.scheduler, self.settings = backend.scheduler, backend.settings
+        self.scheduler, self.settings, self.variants = backend.scheduler, backend.settings, backend.variants
         self.ops: Ops = backend.ops
         self._one_by_one = one_by_one
         self._tasks: list[Task] = []

@@ -194,6 +194,7 @@ def describe_backend(backend: Backend) -> dict[str, Any]:
         "cores": [sorted(cores) for cores in backend.cores],
         "scheduler": backend.scheduler,
         "settings": dict(backend.settings),
+        "variants": list(backend.variants),
     }
 
 

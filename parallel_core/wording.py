@@ -1,14 +1,14 @@
 """How numbers are written, in the terminal and in the report alike."""
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from humanize import metric, naturalsize
 
 from parallel_core.comparison.interval import Interval
 
-__all__ = ["figure", "listed", "percent", "quantity", "with_bounds"]
+__all__ = ["engine_in_words", "figure", "listed", "percent", "quantity", "with_bounds"]
 
 
 def figure(value: float) -> str:
@@ -42,6 +42,12 @@ def with_bounds(interval: Interval) -> str:
 def listed(names: Sequence[str]) -> str:
     """Join names as a sentence does: a, b and c."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def engine_in_words(backend: Mapping[str, Any]) -> str:
+    """Write the engine of a result's backend, with what is not its default: `async engine with bulk-on`."""
+    variants = backend.get("variants", ())
+    return f"{backend['engine']} engine" + (f" with {listed(variants)}" if variants else "")
 
 
 def quantity(name: str, value: float) -> str:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -105,14 +106,21 @@ def run_python() -> RunPython:
     return run
 
 
+@cache
+def reason_against(framework: str) -> str:
+    """Try to import a framework in a fresh process, once for all tests; say why it cannot be, nothing if it can."""
+    command = [sys.executable, "-c", f"import {framework}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else ""
+
+
 @pytest.fixture
 def require(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Skip a test whose framework is not installed, or fail where it is required."""
 
     def check(name: str) -> None:
-        done = subprocess.run([sys.executable, "-c", f"import {name}"], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            reason = done.stderr.strip().splitlines()[-1]
+        reason = reason_against(name)
+        if reason:
             if name in str(request.config.getoption("--require")).split(","):
                 pytest.fail(f"{name} is required and cannot be imported: {reason}")
             pytest.skip(f"{name} cannot be imported: {reason}")

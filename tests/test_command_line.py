@@ -68,6 +68,16 @@ def test_each_engine_from_the_command_line(require: Callable[[str], None], backe
     assert (described["name"], described["engine"]) == (backend, engine)
 
 
+@pytest.mark.parametrize("backend", ["mxnet", "torch"])
+def test_a_variant_is_told_with_the_result(require: Callable[[str], None], backend: str) -> None:
+    require(backend)
+    variants = ["--variant", "copy-on-compute-queue"]
+    done = program(*SMALL[:3], backend, *SMALL[4:], *variants, "--json", "-", COLUMNS="200")
+    assert done.returncode in (0, 1), done.stderr
+    assert json.loads(done.stdout)["backend"]["variants"] == ["copy-on-compute-queue"]
+    assert ", async engine with copy-on-compute-queue, cpu:1" in done.stderr
+
+
 def test_training_on_synthetic_data_says_so_everywhere(tmp_path: Path) -> None:
     picture = tmp_path / "curve.png"
     code = (
@@ -99,6 +109,16 @@ def test_training_on_synthetic_data_says_so_everywhere(tmp_path: Path) -> None:
         (["run", "parallel"], "Missing option '--backend'"),
         ([*SMALL[:3], "nonsense"], "unknown backend 'nonsense' (known: mxnet, numpy, torch)"),
         ([*SMALL, "--engine", "async"], "numpy is the synchronous reference and has no async engine"),
+        ([*SMALL, "--variant", "bulk-on"], "numpy queues nothing, and so has no variants: leave out --variant bulk-on"),
+        (
+            [*SMALL[:3], "torch", "--variant", "fast"],
+            "unknown variant 'fast' (known for torch: copy-on-own-queue, copy-",
+        ),
+        ([*SMALL[:3], "torch", "--variant", "bulk-on"], "torch has no variant 'bulk-on', for PyTorch runs operators"),
+        (
+            [*SMALL[:3], "mxnet", "--engine", "sync", "--variant", "bulk-on"],
+            "mxnet's sync engine queues nothing, and so has no variants: use --engine async",
+        ),
         ([*SMALL, "--devices", "0"], "Invalid value for '--devices': 0 is not in the range x>=1"),
         ([*SMALL, "--devices", "1"], "the experiment 'parallel' compares devices: it needs at least 2"),
         ([*SMALL, "--devices", "two"], "Invalid value for '--devices'"),

@@ -15,6 +15,12 @@ def test_its_result_comes_back() -> None:
     assert result.parameters["size"] == 16
 
 
+def test_an_option_may_be_given_several_times_or_never() -> None:
+    with pytest.raises(RequestError, match=r"numpy queues nothing.* --variant bulk-on --variant copy-on-own-queue$"):
+        measure_elsewhere("parallel", {**SMALL, "variant": ("bulk-on", "copy-on-own-queue")})
+    assert measure_elsewhere("parallel", {**SMALL, "variant": ()}).backend["variants"] == []
+
+
 def test_a_refusal_is_passed_on() -> None:
     with pytest.raises(RequestError, match=r"^numpy is the synchronous reference"):
         measure_elsewhere("parallel", {**SMALL, "engine": "async"})

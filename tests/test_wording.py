@@ -2,7 +2,7 @@
 
 import pytest
 
-from parallel_core.wording import percent
+from parallel_core.wording import engine_in_words, percent
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,11 @@ def test_percent_has_a_sign_where_it_is_negative(share: float, written: str) -> 
 @pytest.mark.parametrize(("share", "written"), [(0.5, "+50%"), (-0.5, "−50%"), (-0.001, "+0%")])
 def test_a_difference_has_a_sign(share: float, written: str) -> None:
     assert percent(share, "+") == written
+
+
+@pytest.mark.parametrize(
+    ("variants", "written"),
+    [({}, ""), ({"variants": []}, ""), ({"variants": ["a"]}, " with a"), ({"variants": ["a", "b"]}, " with a and b")],
+)
+def test_an_engine_is_written_with_its_variants(variants: dict[str, list[str]], written: str) -> None:
+    assert engine_in_words({"engine": "async", **variants}) == f"async engine{written}"

@@ -22,6 +22,7 @@ from backends.profiling.rows import assemble, host_spans, numbered_queues, row_o
 from backends.profiling.slices import Slice, Trace
 from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline, Window
 from backends.protocol import Array, Backend
+from backends.variants import COPY_ON_COMPUTE_QUEUE
 
 __all__ = ["check", "is_from_mxnet", "profile", "refuse_rowless", "timeline_of"]
 
@@ -75,9 +76,10 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
             event.stop()
 
     written = _configure(mx)
+    device_of = partial(_device_of, mx.np.ndarray, COPY_ON_COMPUTE_QUEUE.name in backend.variants)
     mx.profiler.set_state("run")
     try:
-        with marking_verbs(backend, mark, partial(_device_of, mx.np.ndarray)):
+        with marking_verbs(backend, mark, device_of):
             yield mark
     finally:
         mx.profiler.set_state("stop")
@@ -152,11 +154,11 @@ def _last_document(text: str) -> str:
     return rows.rstrip() + "\n" + others[-1].lstrip(", \n") + END
 
 
-def _device_of(array: Any, verb: str, *args: Array) -> Device | None:
-    if verb == "copy_to":
+def _device_of(array: Any, copies_by_source: bool, verb: str, *args: Array) -> Device | None:
+    if verb == "copy_to" and not copies_by_source:
         return args[1]
-    if verb == "launch":
-        for leaf in leaves(args[1:]):
+    if verb in ("copy_to", "launch"):
+        for leaf in leaves(args):
             if isinstance(leaf, array):
                 return Device(leaf.ctx.device_type, leaf.ctx.device_id)
     return None

@@ -21,6 +21,7 @@ from parallel_core.comparison.folder import RESULT, new_folder, read_comparison,
 from parallel_core.comparison.rounds import Plan
 from parallel_core.comparison.rounds import compare as compare_cells
 from parallel_core.comparison.summary import judge
+from parallel_core.comparison.traces import new_traces
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.terminal.comparison import comparison_progress, show_comparison
@@ -86,6 +87,12 @@ class Interpreter(click.ParamType[tuple[str, str]]):
 @click.option(
     "--deadline", type=options.Number(), default=600, show_default=True, help="Seconds that one process may take."
 )
+@click.option(
+    "--traces/--no-traces",
+    "with_traces",
+    default=True,
+    help="Profile each cell in its last process, after what is timed, and show timelines. Default: with traces.",
+)
 @options.devices()
 @options.device_kind
 @options.threads
@@ -101,6 +108,7 @@ def compare(
     interpreters: tuple[tuple[str, str], ...],
     like: Path | None,
     deadline: float,
+    with_traces: bool,
     devices: int,
     device_kind: str,
     threads: int | None,
@@ -109,7 +117,8 @@ def compare(
     """Compare backends and engines: the chapters' demonstrations, or the experiments that are named.
 
     Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds. The folder gets
-    report.html, comparison.json, and pyperf/ with the raw times for pyperf's own tools.
+    report.html, comparison.json, pyperf/ with the raw times for pyperf's own tools, and traces/ with what the
+    frameworks' profilers saw.
     """
     plan = Plan(
         experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
@@ -128,6 +137,9 @@ def compare(
     if json_path is not None:
         files.check_writable(json_path)
     folder = new_folder(out)
+    if with_traces:
+        new_traces(folder)
+        plan = replace(plan, traces_in=folder)
     comparison = run_plan(plan, folder, Console(stderr=True, highlight=False))
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
     written = write_readable(comparison, folder)

@@ -10,13 +10,15 @@ import click
 from rich.console import Console
 
 import backends
+from backends.profiling import check_profiler
 from parallel_core import drawing, files
 from parallel_core.command_line import options
+from parallel_core.command_line.profiling import check_profiling, profile_and_show, why_not
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.explanation import explanation
 from parallel_core.result import Result
-from parallel_core.terminal.explanation import show_explanation
+from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.result import show
 
 __all__ = ["experiment"]
@@ -34,8 +36,12 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             device_kind: str,
             threads: int | None,
             workers: int,
+            variants: tuple[str, ...],
             json_path: Path | None,
             plot_path: Path | None,
+            trace_path: Path | None,
+            trace_if_possible: Path | None,
+            timeline_path: Path | None,
             **own: Any,
         ) -> None:
             if json_path is not None:
@@ -43,9 +49,12 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             if plot_path is not None:
                 drawing.check_drawing(plot_path)
                 files.check_writable(plot_path)
+            check_profiling(trace_path or trace_if_possible, timeline_path)
             # Standard output belongs to the JSON where it goes there.
             console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
-            loaded = backends.load(backend, devices, device_kind, engine, threads, workers)
+            loaded = backends.load(backend, devices, device_kind, engine, threads, workers, variants)
+            if trace_path is not None or timeline_path is not None:
+                check_profiler(loaded)
             result = measure(loaded, **own)
             show(result, console)
             if json_path is not None:
@@ -54,6 +63,10 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             if plot_path is not None:
                 kind = plot_path.suffix.removeprefix(".").lower()
                 files.write_whole(plot_path, lambda stream: drawing.draw(result, stream, kind))
+            if trace_if_possible is not None and (reason := why_not(loaded)):
+                console.print(f"no trace: {reason}", markup=False)
+            elif trace_path or trace_if_possible or timeline_path:
+                profile_and_show(loaded, result, console, trace_path or trace_if_possible, timeline_path)
             if result.problems:
                 raise MeasurementError(f"{name} on {backend} gave an invalid result: {result.problems[0]}")
 
@@ -64,8 +77,12 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             options.device_kind,
             options.threads,
             options.workers,
+            options.variants,
             options.json_file,
             options.plot_file,
+            options.trace_file,
+            options.trace_if_possible,
+            options.timeline_file,
             click.option(
                 "--explain",
                 is_flag=True,
@@ -86,5 +103,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
 def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Print an experiment's explanation and end there, where it is wanted."""
     if wanted and ctx.info_name:
-        show_explanation(explanation(EXPERIMENTS[ctx.info_name]), Console(highlight=False))
+        console = Console(highlight=False)
+        show_explanation(explanation(EXPERIMENTS[ctx.info_name]), console)
+        show_variants(console)
         ctx.exit()

@@ -22,6 +22,10 @@ __all__ = [
     "plot_file",
     "rounds",
     "threads",
+    "timeline_file",
+    "trace_file",
+    "trace_if_possible",
+    "variants",
     "workers",
 ]
 
@@ -121,6 +125,13 @@ threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device.
 workers = click.option(
     "--workers", type=POSITIVE, default=1, show_default=True, help="Workers per CPU device, each with these threads."
 )
+variants = click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    metavar="NAME",
+    help="How it schedules; --explain lists the names. Repeatable.",
+)
 json_file = click.option(
     "--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="- for standard output."
 )
@@ -130,5 +141,21 @@ plot_file = click.option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="A picture, by its ending PNG, SVG or PDF.",
+)
+trace_file = click.option(
+    "--trace",
+    "trace_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own profiler.",
+)
+# A comparison asks for it: what cannot be profiled must be measured all the same.
+trace_if_possible = click.option("--trace-if-possible", type=click.Path(path_type=Path), hidden=True)
+timeline_file = click.option(
+    "--timeline",
+    "timeline_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A picture of that repetition, a lane for each queue: PNG, SVG or PDF.",
 )
 rounds = click.option("--rounds", type=POSITIVE, default=5, show_default=True, help="How often everything is timed.")

@@ -121,7 +121,13 @@ def work(result: Result) -> Mapping[str, Any]:
     parameters = {name: value for name, value in result.parameters.items() if name not in HOW_OFTEN}
     data = {} if result.data is None else {"data": "synthetic" if result.data.startswith("synthetic") else "real"}
     backend = result.backend
-    return {**parameters, **data, "devices": backend["devices"], "threads": backend["threads_per_device"]}
+    return {
+        **parameters,
+        **data,
+        "devices": backend["devices"],
+        "threads": backend["threads_per_device"],
+        "variants": ", ".join(backend.get("variants", ())) or "none",
+    }
 
 
 def surroundings(old: Comparison, new: Comparison) -> tuple[str, ...]:

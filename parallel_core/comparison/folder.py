@@ -6,6 +6,7 @@ from pathlib import Path
 
 from parallel_core import files
 from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.traces import saved_timelines
 from parallel_core.errors import RequestError
 from parallel_core.experiments.catalogue import EXPERIMENTS
 
@@ -51,12 +52,15 @@ def write_comparison(comparison: Comparison, path: Path) -> None:
 
 
 def write_readable(comparison: Comparison, folder: Path) -> Path:
-    """Write the report and the pyperf suites; return the report's path. Raises OSError."""
+    """Write the report, with the timelines of the folder's traces, and the pyperf suites; return the report's path.
+
+    Raises OSError.
+    """
     # Their libraries take half a second to import, which `parallel-core run` need not wait for.
     from parallel_core.comparison.pyperf_suites import save_suites
     from parallel_core.report import render
 
-    page = render(comparison).encode(errors="replace")
+    page = render(comparison, saved_timelines(folder)).encode(errors="replace")
     files.write_whole(folder / REPORT, lambda stream: stream.write(page))
     save_suites(comparison, folder / SUITES)
     return folder / REPORT

@@ -4,6 +4,7 @@ import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import mean
 from time import monotonic
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from backends.device import available_cores, core_numbers
 from parallel_core.comparison.cells import Cell, Comparison, Failure, Measured
 from parallel_core.comparison.supervisor import Outcome, supervise
+from parallel_core.comparison.traces import trace_path
 from parallel_core.experiments.catalogue import Experiment, Mode
 from parallel_core.machine import describe_machine
 from parallel_core.result import Result
@@ -45,6 +47,8 @@ class Plan:
     """Seconds that a process may take."""
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Calibrated parameters by experiment, where they are given and not to be chosen."""
+    traces_in: Path | None = None
+    """The comparison's folder, where the cells are to be profiled too."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -76,8 +80,13 @@ class Plan:
         experiment = self.experiment(cell)
         return tuple(name for name in experiment.calibrated if name not in experiment.options.get(self.mode, {}))
 
-    def command(self, cell: Cell, calibrated: Mapping[str, Any]) -> list[str]:
-        """Return the command that runs a cell once and writes its result to standard output."""
+    def trace(self, cell: Cell, turn: int) -> Path | None:
+        """Return where a cell's process writes its trace: in the last round, and not in those that make up for it."""
+        return trace_path(self.traces_in, cell) if self.traces_in is not None and turn == self.rounds else None
+
+    def command(self, cell: Cell, calibrated: Mapping[str, Any], trace: Path | None = None) -> list[str]:
+        """Return the command that runs a cell once and writes its result to standard output, and a trace if asked."""
+        traced = {} if trace is None else {"trace-if-possible": trace}
         threads = {} if self.threads is None else {"threads": self.threads}
         options = {
             "backend": cell.backend,
@@ -87,6 +96,7 @@ class Plan:
             **threads,
             **self.experiment(cell).options.get(self.mode, {}),
             **calibrated,
+            **traced,
             "json": "-",
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
@@ -159,7 +169,7 @@ async def compare(
 async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: int) -> Result | Failure:
     """Run a cell's process once."""
     try:
-        outcome = await supervise(plan.command(cell, calibrated), plan.deadline, plan.cores)
+        outcome = await supervise(plan.command(cell, calibrated, plan.trace(cell, turn)), plan.deadline, plan.cores)
     except (FileNotFoundError, PermissionError) as error:
         return Failure(turn, f"{plan.interpreters[cell.backend]} cannot be started: {error.strerror}", refused=True)
     return understand(outcome, plan, cell, turn)

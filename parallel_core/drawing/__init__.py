@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from parallel_core.errors import RequestError
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.result import Result
+from parallel_core.wording import engine_in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +41,7 @@ def picture(result: Result) -> "Figure":
     from parallel_core.drawing.task_graph import task_graph
 
     backend = result.backend
-    side = f"{backend['name']} {backend['version']}, {backend['engine']} engine"
+    side = f"{backend['name']} {backend['version']}, {engine_in_words(backend)}"
     if result.tasks:
         return task_graph(result.tasks, f"{result.parameters['of']}, recorded on {side}")
     curves = EXPERIMENTS[result.experiment].curves

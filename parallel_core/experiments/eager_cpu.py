@@ -20,7 +20,7 @@ queue it is: the framework's own, or this program's threads. Times of different 
 meanwhile: `compare` sets them side by side in rounds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import get_args
@@ -82,6 +82,7 @@ def run(backend: Backend, size: int = 1000, against: str = OTHERS, rounds: int =
         notes=(
             f"Scheduler: {backend.scheduler}.",
             *about_contrasts({side: fraction(case) for side, case in cases.items()}),
+            *about_variants(backend.variants, tuple(cases)),
             *failures,
         ),
         problems=() if error < 1e-4 else (f"products differ from NumPy's by {error:.1e} of the largest element",),
@@ -135,3 +136,8 @@ def about_contrasts(fractions: Mapping[str, float]) -> tuple[str, ...]:
     }
     told = [f"{listed(sides)} {did}" for did, sides in kinds.items() if sides]
     return (f"The same products elsewhere: {'; '.join(told)}.",) if told else ()
+
+
+def about_variants(variants: Sequence[str], sides: Sequence[str]) -> tuple[str, ...]:
+    """Say that contrasts have no variants, where the backend itself has some."""
+    return (f"{listed(sides)} ran without {listed(variants)}.",) if variants and sides else ()

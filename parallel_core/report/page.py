@@ -15,10 +15,12 @@ from pygments.formatters import HtmlFormatter
 from parallel_core.comparison.answers import answer, answers
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.summary import Row, believed, rows
+from parallel_core.comparison.traces import TimelineOf
 from parallel_core.drawing import can_draw, draw
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.report import charts
 from parallel_core.report.curves_chart import curves
+from parallel_core.report.timelines_chart import panels, timelines
 from parallel_core.report.verbs import verbs
 from parallel_core.wording import with_bounds
 
@@ -30,8 +32,8 @@ MOST_WARNINGS = 6
 CHART_OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 
 
-def render(comparison: Comparison) -> str:
-    """Return the report as HTML."""
+def render(comparison: Comparison, timeline_of: TimelineOf | None = None) -> str:
+    """Return the report as HTML, with the cells' timelines where it is told how to read them."""
     environment = Environment(
         loader=PackageLoader("parallel_core.report", "."),
         autoescape=True,
@@ -49,7 +51,7 @@ def render(comparison: Comparison) -> str:
         memory=naturalsize(comparison.machine["memory_bytes"]),
         answer=answer(comparison),
         table=[row for experiment in comparison.experiments for row in rows(comparison, experiment)],
-        experiments=[section(comparison, experiment) for experiment in comparison.experiments],
+        experiments=[section(comparison, experiment, timeline_of) for experiment in comparison.experiments],
         dispatch=chart(charts.dispatch(comparison), "dispatch"),
         cost_model=chart(charts.cost_model(comparison), "cost-model"),
         learning=chart(charts.learning(comparison), "learning"),
@@ -69,13 +71,14 @@ def render(comparison: Comparison) -> str:
     )
 
 
-def section(comparison: Comparison, experiment: str) -> dict[str, Any]:
+def section(comparison: Comparison, experiment: str, timeline_of: TimelineOf | None) -> dict[str, Any]:
     """Return what the page shows of one experiment."""
     found = rows(comparison, experiment)
     swept = curves(comparison, experiment)
     described = EXPERIMENTS[experiment]
     enough = swept is not None and described.curves is not None and described.curves.in_place_of_times
     times = None if enough else charts.times(comparison, experiment)
+    profiled, unprofiled = panels(comparison, experiment, timeline_of) if timeline_of else ([], {})
     return {
         "described": described,
         "answers": answers(comparison, experiment),
@@ -83,6 +86,8 @@ def section(comparison: Comparison, experiment: str) -> dict[str, Any]:
         "against": [(row.measured.cell.side, told) for row in found for told in objections(row)],
         "figure": chart(charts.figures(comparison, experiment), f"figure-{experiment}"),
         "times": chart(times, f"times-{experiment}"),
+        "timelines": chart(timelines(profiled), f"timelines-{experiment}"),
+        "unprofiled": unprofiled,
         "curves": chart(swept, f"curves-{experiment}"),
         "graphs": graphs(comparison, experiment),
         "parameters": next((dict(row.measured.valid[0].parameters) for row in found if row.time), {}),
@@ -115,8 +120,12 @@ def surroundings(comparison: Comparison) -> list[dict[str, str]]:
                     "cores of each": " | ".join(", ".join(map(str, cores)) for cores in backend["cores"]),
                     "who schedules": backend["scheduler"],
                     "settings": ", ".join(f"{name}={value}" for name, value in backend["settings"].items() if value),
+                    "variants": ", ".join(backend.get("variants", ())),
                 },
             )
+    if not any(one["variants"] for one in found.values()):
+        for one in found.values():
+            del one["variants"]
     return list(found.values())
 
 

@@ -1,12 +1,14 @@
-"""What a person sees of an experiment that is asked to explain itself."""
+"""What a person sees of an experiment that is asked to explain itself, and of the variants that it can be run with."""
 
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
+from backends.variants import VARIANTS
 from parallel_core.explanation import Explanation
+from parallel_core.wording import listed
 
-__all__ = ["show_explanation"]
+__all__ = ["show_explanation", "show_variants"]
 
 
 def show_explanation(explanation: Explanation, console: Console) -> None:
@@ -16,3 +18,12 @@ def show_explanation(explanation: Explanation, console: Console) -> None:
         console.print(f"\n[bold]{heading}[/]")
         for paragraph in paragraphs:
             console.print(Padding(escape(paragraph), (0, 0, 0, 2)))
+
+
+def show_variants(console: Console) -> None:
+    """Print every variant: its name, whether it is the default, who has it, and what it does."""
+    console.print("\n[bold]Variants[/] (--variant NAME, on the async engine)")
+    for variant in VARIANTS:
+        default = ", the default" if variant.default else ""
+        console.print(Padding(f"[bold]{variant.name}[/] ({listed(variant.backends)}{default})", (0, 0, 0, 2)))
+        console.print(Padding(escape(variant.meaning), (0, 0, 0, 4)))

@@ -11,7 +11,7 @@ from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.result import Result
 from parallel_core.terminal.bandwidths import bandwidths
 from parallel_core.terminal.curves import curves_table
-from parallel_core.wording import quantity
+from parallel_core.wording import engine_in_words, quantity
 
 __all__ = ["show"]
 
@@ -23,7 +23,7 @@ def show(result: Result, console: Console) -> None:
     workers = backend.get("workers_per_device", 1)
     console.print(
         f"\n[bold]{result.experiment}[/] on [bold]{backend['name']} {backend['version']}[/], "
-        f"{backend['engine']} engine, {', '.join(backend['devices'])}, "
+        f"{engine_in_words(backend)}, {', '.join(backend['devices'])}, "
         f"{threads} {'thread' if threads == 1 else 'threads'} each"
         f"{'' if workers == 1 else f' for each of {workers} workers'}"
     )

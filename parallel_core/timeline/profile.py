@@ -37,6 +37,8 @@ def profile(backend: Backend, result: Result) -> Profile:
     if not cases:
         raise MeasurementError(f"no case of {result.experiment} can be repeated under a profiler")
     seconds = {}
+    # Taken before the profiler's marks stand around it: what is waited for here is no part of a case.
+    wait_unseen = backend.waitall
     with TemporaryDirectory(prefix="parallel-core-") as folder:
         path = Path(folder) / "trace.json"
         with uncollected(), run_profiler(backend, path) as mark:
@@ -44,10 +46,10 @@ def profile(backend: Backend, result: Result) -> Profile:
                 assert case.again is not None
                 # A thread's first events cost a profiler more than the rest.
                 case.again()
-                backend.waitall()
+                wait_unseen()
                 with mark(case_text(case.name)):
                     _, seconds[case.name] = case.again()
-                    backend.waitall()
+                    wait_unseen()
         timeline = read_timeline(path)
     return Profile(
         replace(

@@ -86,3 +86,19 @@ def test_losses_equal_numpy_s(gpus: Callable[[int], Backend], count: int) -> Non
 
     expected = losses(backends.load("numpy", devices=1, threads_per_device=1))
     np.testing.assert_allclose(losses(gpus(count)), expected, rtol=1e-4)
+
+
+def test_copies_on_the_compute_stream_give_the_same(engine: str) -> None:
+    if engine == "sync":
+        pytest.skip("its variants are none")
+    try:
+        backend = backends.load("torch", 1, "gpu", engine, 1, variants=["copy-on-compute-queue"])
+    except BackendError as error:
+        pytest.skip(str(error))
+    (device,) = backend.devices
+    x = np.full((2000, 2000), 1 / 2000, dtype=np.float32)
+    y = loaded = backend.asarray(x, device)
+    for _ in range(20):
+        y = backend.launch(backend.ops.matmul, y, loaded)
+    there = backend.copy_to(backend.copy_to(y, HOST), device)
+    np.testing.assert_allclose(backend.to_numpy(backend.launch(lambda z: z + z, there)), 2 * x, rtol=1e-3)

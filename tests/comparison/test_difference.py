@@ -56,6 +56,21 @@ def test_cells_that_cannot_be_compared_are_left_out_with_the_reason() -> None:
     )
 
 
+def test_variants_are_other_work_and_old_results_had_none() -> None:
+    old, new = measured(MXNET, ONE), measured(MXNET, times(1.1))
+
+    def with_variants(variants: list[str]) -> Comparison:
+        results = (replace(one, backend={**one.backend, "variants": variants}) for one in new.results)
+        return comparison(replace(new, results=tuple(results)))
+
+    assert difference(comparison(old), with_variants([])).changes
+    found = difference(comparison(old), with_variants(["bulk-on", "temporary-space-low"]))
+    assert found.changes == ()
+    assert found.left_out == (
+        f"{MXNET}: not the same work: variants was none and is bulk-on, temporary-space-low {HINT}",
+    )
+
+
 def test_how_often_something_was_timed_may_differ() -> None:
     again = measured(TORCH, ONE)
     results = tuple(replace(result, parameters={"size": 100, "rounds": 5}) for result in again.results)

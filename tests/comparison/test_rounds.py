@@ -1,6 +1,8 @@
 """The order of a comparison's processes, and how long they are expected to take."""
 
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +38,15 @@ def test_a_command_fixes_all_that_is_to_be_the_same() -> None:
     assert " ".join(command[5:]) == (
         "overlap --backend torch --engine async --devices 2 --device-kind cpu --rounds 5 --size 800 --copies 7 --json -"
     )
+
+
+def test_the_last_round_s_processes_are_asked_for_traces() -> None:
+    assert PLAN.trace(A, PLAN.rounds) is None
+    traced = replace(PLAN, traces_in=Path("out"))
+    wanted = Path("out/traces/parallel-mxnet-async.json.gz")
+    # A profile that kills its process must not kill those that make up for it.
+    assert [traced.trace(A, turn) for turn in range(4)] == [None, None, wanted, None]
+    assert " ".join(traced.command(A, {}, wanted)).endswith(f"--trace-if-possible {wanted} --json -")
 
 
 def test_one_process_an_experiment_chooses_the_sizes() -> None:

@@ -104,3 +104,10 @@ def test_the_others_are_sorted_by_what_they_did() -> None:
         "done when control returned."
     )
     assert eager_cpu.about_contrasts({}) == ()
+
+
+def test_variants_are_told_to_be_no_contrast_s() -> None:
+    assert eager_cpu.about_variants(("bulk-on",), ("torch async", "mxnet sync")) == (
+        "torch async and mxnet sync ran without bulk-on.",
+    )
+    assert eager_cpu.about_variants(("bulk-on",), ()) == eager_cpu.about_variants((), ("torch async",)) == ()

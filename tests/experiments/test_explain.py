@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
+from backends.variants import VARIANTS
 from parallel_core import RequestError, explain
 from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS, Experiment
@@ -25,6 +26,19 @@ def test_the_command_prints_them_and_needs_no_backend(experiment: Experiment) ->
     for heading in HEADINGS:
         assert f"\n{heading}\n" in done.output
     assert explanation(experiment).question.split()[-1] in done.output
+
+
+def test_the_command_lists_the_variants_behind_the_parts() -> None:
+    _, told = CliRunner().invoke(cli, ["run", "overlap", "--explain"]).output.split("\nVariants ")
+    words = " ".join(told.split())
+    for variant in VARIANTS:
+        assert f"  {variant.name} (mxnet" in told
+        assert variant.meaning in words
+    assert [f"bulk-{one}" for one in ("off (mxnet, the default)", "on (mxnet)")] == [
+        line.strip() for line in told.splitlines() if line.startswith("  bulk")
+    ]
+    assert "temporary-space-low (mxnet on CPUs)" in told
+    assert "copy-on-compute-queue (mxnet on CPUs and torch)" in told
 
 
 def test_a_docstring_of_another_form_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

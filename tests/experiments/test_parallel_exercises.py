@@ -176,6 +176,7 @@ def test_each_size_is_timed_in_three_ways(backend: Backend, elsewhere: Elsewhere
             "devices": 1,
             "device-kind": "cpu",
             "threads": 3,
+            "variant": (),
             "sizes": "8,16",
             "rounds": 2,
         }
@@ -189,6 +190,16 @@ def test_each_size_is_timed_in_three_ways(backend: Backend, elsewhere: Elsewhere
         assert result.series[f"speedup {way}"] == speedups
     assert result.metrics["largest_speedup"] == max(result.series["speedup all devices"])
     assert result.problems == ()
+
+
+def test_what_is_measured_elsewhere_has_the_same_variants(
+    backend: Backend, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "variants", ("bulk-on", "temporary-space-low"))
+    parallel_core.run_small_ops(backend, (8,), rounds=1)
+    parallel_core.run_independent_ops(backend, (1, 2), size=16, rounds=1)
+    assert len(elsewhere) > 1
+    assert {asked["variant"] for asked in elsewhere} == {backend.variants}
 
 
 def test_a_single_device_is_timed_alone(load: Callable[[int], Backend]) -> None:

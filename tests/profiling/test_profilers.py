@@ -1,5 +1,6 @@
 """The frameworks' own profilers, run over real work: what was launched is seen, on the queue where it ran."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def pairs_on_one_queue(timeline: Timeline) -> Iterator[tuple[Span, Span]]:
     for span in timeline.spans:
         queues[span.device, span.queue].append(span)
     for spans in queues.values():
-        yield from zip(spans, spans[1:], strict=False)
+        yield from itertools.pairwise(spans)
 
 
 def test_every_product_is_seen_where_it_ran_and_after_it_was_launched(profiled: Backend, tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_a_synchronous_engine_never_does_two_things_at_once(profiled: Backend, t
     xs = [matrix(profiled, device) for device in profiled.devices]
     found = see(profiled, tmp_path / "trace.json", products=lambda: [products(profiled, x) for x in xs])
     work = [span for span in found.spans if span.kind != "host"]
-    assert all(one.end <= following.start for one, following in zip(work, work[1:], strict=False))
+    assert all(one.end <= following.start for one, following in itertools.pairwise(work))
 
 
 def test_cases_have_windows_of_their_own_and_work_outside_of_them_is_left_out(
@@ -147,12 +148,12 @@ def test_cases_have_windows_of_their_own_and_work_outside_of_them_is_left_out(
     with profile(profiled, path) as mark:
         products(profiled, x)
         profiled.waitall()
-        for name in ("the book's way: 1 × \"α\\β\"", "second, 100 %"):
+        for name in ('the book\'s way: 1 × "α\\β"', "second, 100 %"):
             with mark(case_text(name)):
                 products(profiled, x)
                 profiled.waitall()
     found = READERS[profiled.name].timeline_of(read_trace(path))
-    assert [case.name for case in found.cases] == ["the book's way: 1 × \"α\\β\"", "second, 100 %"]
+    assert [case.name for case in found.cases] == ['the book\'s way: 1 × "α\\β"', "second, 100 %"]
     first, second = found.cases
     assert first.start == 0
     assert first.end <= second.start
@@ -242,7 +243,9 @@ def test_a_device_that_would_abort_mxnet_s_profiler_is_refused_in_one_line(
 
 def test_kernels_of_a_gpu_stand_on_its_streams_with_the_call_that_launched_them() -> None:
     def on_gpu(name: str, category: str, stream: int, start: float, number: int) -> Slice:
-        return Slice(name, category, 0, stream, start, start + 1, {"device": 0, "stream": stream, "correlation": number})
+        return Slice(
+            name, category, 0, stream, start, start + 1, {"device": 0, "stream": stream, "correlation": number}
+        )
 
     def call(name: str, start: float, number: int) -> Slice:
         return Slice(name, "cuda_runtime", 99, 99, start, start + 0.1, {"correlation": number})

@@ -239,3 +239,13 @@ def test_private_functions_stand_below_the_verb_that_calls_them() -> None:
     assert places[0] == 0
     assert min(places[1:]) > 0
     assert "def _refuse" not in source
+
+
+def test_variants_are_a_column_where_there_are_any() -> None:
+    plain = made_up()
+    assert "<th>variants</th>" not in render(plain)
+    first = plain.cells[0]
+    results = tuple(replace(one, backend={**one.backend, "variants": ["bulk-on"]}) for one in first.results)
+    page = render(replace(plain, cells=(replace(first, results=results), *plain.cells[1:])))
+    assert page.count("<th>variants</th>") == 1
+    assert page.count("<td>bulk-on</td>") == 1

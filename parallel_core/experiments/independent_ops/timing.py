@@ -55,6 +55,7 @@ def time_elsewhere(backend: Backend, workers: int, threads: int, size: int, roun
             "device-kind": "cpu",
             "threads": threads,
             "workers": workers,
+            "variant": backend.variants,
             "workers-compared": workers,
             "size": size,
             "rounds": rounds,

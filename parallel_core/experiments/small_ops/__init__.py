@@ -20,7 +20,7 @@ is done, launching is the limit. The largest of several noisy figures is too lar
 measured in another process, at another time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -86,14 +86,16 @@ def run(backend: Backend, sizes: Sequence[int] = SIZES, rounds: int = 5) -> Resu
 
 def time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
     """Time products of each size on the first device and, where there are several, spread over all."""
-    timings = {}
+    timings: dict[str, Callable[[], Timing]] = {}
+    made = {}
     for size in sizes:
         matrices = [normal_matrix(backend, size, device) for device in backend.devices]
         count = count_for(backend, size)
-        timings[f"{ONE}, size {size}"] = partial(time_each, backend, matrices[:1] * len(matrices), count)
-        if len(matrices) > 1:
-            timings[f"{ALL}, size {size}"] = partial(time_each, backend, matrices, count)
-    cases = interleave(timings, rounds)
+        places = {ONE: matrices[:1] * len(matrices)} | ({ALL: matrices} if len(matrices) > 1 else {})
+        for way, spread in places.items():
+            timings[name := f"{way}, size {size}"] = partial(time_each, backend, spread, count)
+            made[name] = count * len(matrices)
+    cases = [replace(case, repeats=made[case.name]) for case in interleave(timings, rounds)]
     return {way: [case for case in cases if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
 
 
@@ -114,6 +116,7 @@ def time_elsewhere(backend: Backend, sizes: Sequence[int], rounds: int) -> Resul
             "devices": 1,
             "device-kind": "cpu",
             "threads": len(backend.devices) * backend.threads_per_device,
+            "variant": backend.variants,
             "sizes": ",".join(map(str, sizes)),
             "rounds": rounds,
         },

@@ -1,0 +1,60 @@
+"""What `run --trace` and `run --timeline` do when the result is there: profile once more, show, write."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from backends import Backend, BackendError
+from backends.profiling import check_profiler
+from parallel_core import drawing, files
+from parallel_core.errors import RequestError
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.result import Result
+from parallel_core.terminal.timeline import show_agreements, show_figures
+from parallel_core.timeline.clock import agreements, overhead
+from parallel_core.timeline.figures import figures
+from parallel_core.timeline.profile import profile
+from parallel_core.timeline.writing import write_trace_file
+
+__all__ = ["check_profiling", "profile_and_show", "why_not"]
+
+
+def check_profiling(trace_path: Path | None, picture_path: Path | None) -> None:
+    """Raise RequestError where one of the files could not be written, before anything is run."""
+    if trace_path == files.STANDARD_OUTPUT:
+        raise RequestError("--trace needs a file: standard output shows what was measured")
+    if trace_path is not None:
+        files.check_writable(trace_path)
+    if picture_path is not None:
+        drawing.check_drawing(picture_path)
+        files.check_writable(picture_path)
+
+
+def why_not(backend: Backend) -> str:
+    """Say why a backend cannot be profiled; empty where it can."""
+    try:
+        check_profiler(backend)
+    except BackendError as error:
+        return str(error)
+    return ""
+
+
+def profile_and_show(
+    backend: Backend, result: Result, console: Console, trace_path: Path | None, picture_path: Path | None
+) -> None:
+    """Repeat a result's cases under the profiler, print what it saw beside the clock, and write what is asked for."""
+    found = profile(backend, result)
+    if trace_path is not None:
+        write_trace_file(found.timeline, trace_path)
+    if picture_path is not None:
+        from parallel_core.drawing.timeline import draw_timeline
+
+        kind = picture_path.suffix.removeprefix(".").lower()
+        files.write_whole(picture_path, lambda stream: draw_timeline(found.timeline, stream, kind))
+    seen = figures(found.timeline)
+    console.print(f"\nSeen by the profiler of {escape(found.timeline.source)}, in one more repetition", style="bold")
+    show_figures(seen, console, EXPERIMENTS[result.experiment].case)
+    show_agreements(agreements(result, seen, found.seconds), overhead(result, found.seconds), console)
+    for note in found.timeline.notes:
+        console.print(f"· {escape(note)}")

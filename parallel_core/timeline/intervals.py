@@ -1,0 +1,51 @@
+"""Arithmetic of time intervals: which times some spans cover, together, both, or not at all.
+
+An interval set is an array (n, 2) of float64, starts and ends: sorted, disjoint, not touching, none of them empty.
+Every function returns one; `union` makes one of any intervals.
+"""
+
+import numpy as np
+
+__all__ = ["clip", "gaps", "intersection", "total", "union"]
+
+
+def union(*intervals: np.ndarray) -> np.ndarray:
+    """Return the times that any of these intervals covers; they may overlap, touch, be empty and in any order."""
+    joined = np.concatenate([np.asarray(some, dtype=np.float64).reshape(-1, 2) for some in intervals])
+    joined = joined[joined[:, 1] > joined[:, 0]]
+    if len(joined) == 0:
+        return joined
+    joined = joined[np.argsort(joined[:, 0], kind="stable")]
+    covered_until = np.maximum.accumulate(joined[:, 1])
+    begins = np.concatenate(([True], joined[1:, 0] > covered_until[:-1]))
+    ends = np.concatenate((begins[1:], [True]))
+    return np.stack((joined[begins, 0], covered_until[ends]), axis=1)
+
+
+def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the times that two interval sets both cover."""
+    times = np.concatenate((one.ravel(), other.ravel()))
+    steps = np.tile(np.array([1, -1], dtype=np.int8), len(times) // 2)
+    # Of equal times, ends come first: what only touches is not covered by both.
+    order = np.lexsort((steps, times))
+    both = np.flatnonzero(np.cumsum(steps[order]) == 2)
+    times = times[order]
+    return np.stack((times[both], times[both + 1]), axis=1)
+
+
+def clip(intervals: np.ndarray, start: float, end: float) -> np.ndarray:
+    """Return what of an interval set lies from `start` to `end`."""
+    cut = np.clip(intervals, start, end)
+    return cut[cut[:, 1] > cut[:, 0]]
+
+
+def gaps(intervals: np.ndarray, start: float, end: float) -> np.ndarray:
+    """Return the times from `start` to `end` that an interval set leaves free."""
+    inside = clip(intervals, start, end)
+    bounds = np.concatenate(([start], inside.ravel(), [end])).reshape(-1, 2)
+    return bounds[bounds[:, 1] > bounds[:, 0]]
+
+
+def total(intervals: np.ndarray) -> float:
+    """Return how long an interval set is, all in all."""
+    return float(np.sum(intervals[:, 1] - intervals[:, 0]))

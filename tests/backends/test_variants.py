@@ -1,0 +1,317 @@
+"""Variants: which can be chosen, and what each does to the order in which a framework works."""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import backends
+from backends import Array, Backend, BackendError
+from backends.variants import VARIANTS, check_device_kind, choose_variants
+from tests.backends.test_loading import plug_in
+from tests.backends.test_scheduling_mxnet import QUEUE_HEAVY_PRODUCTS, TRAIN_ON_TWO_DEVICES, convolutions
+from tests.backends.test_workers import RANDOM_PROGRAMS
+from tests.conftest import RunPython
+
+ON_COMPUTE_QUEUE = "copy-on-compute-queue"
+
+
+@pytest.mark.parametrize(
+    ("framework", "engine", "names", "message"),
+    [
+        ("mxnet", "async", ["bulky"], "unknown variant 'bulky' .known for mxnet: bulk-off, bulk-on, temporary-space-h"),
+        ("torch", "async", ["bulky"], "unknown variant 'bulky' .known for torch: copy-on-own-queue, copy-on-compute-q"),
+        ("torch", "async", ["bulk-on"], "torch has no variant 'bulk-on', for PyTorch runs operators one by one .known"),
+        ("torch", "async", ["temporary-space-low"], "only MXNet's CPU devices share scratch memory"),
+        ("mxnet", "async", ["bulk-off", "bulk-on"], "variants 'bulk-off' and 'bulk-on' exclude each other"),
+        ("mxnet", "sync", ["bulk-off"], "mxnet's sync engine queues nothing, and so has no variants"),
+        ("torch", "sync", [ON_COMPUTE_QUEUE], "torch's sync engine queues nothing, and so has no variants"),
+        ("numpy", "sync", ["bulk-on"], "numpy queues nothing, and so has no variants: leave out --variant bulk-on"),
+    ],
+)
+def test_variants_that_cannot_be_had_are_refused(framework: str, engine: str, names: list[str], message: str) -> None:
+    with pytest.raises(BackendError, match=message):
+        choose_variants(framework, engine, names)
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "message"),
+    [
+        ("mxnet", ON_COMPUTE_QUEUE, "MXNet's engine has workers of their own for the copies of every GPU"),
+        ("mxnet", "temporary-space-high", "no variant 'temporary-space-high' on GPUs, .* use --device-kind cpu"),
+    ],
+)
+def test_what_gpus_do_not_have_is_refused_there_alone(framework: str, name: str, message: str) -> None:
+    check_device_kind(framework, "cpu", [name])
+    with pytest.raises(BackendError, match=message):
+        check_device_kind(framework, "gpu", [name])
+
+
+def test_gpus_have_the_others() -> None:
+    check_device_kind("torch", "gpu", ["copy-on-own-queue", ON_COMPUTE_QUEUE])
+    check_device_kind("mxnet", "gpu", ["copy-on-own-queue", "bulk-on", "bulk-off"])
+
+
+@given(st.lists(st.sampled_from([variant.name for variant in VARIANTS]), max_size=8))
+def test_what_differs_from_the_defaults_is_kept_in_one_order(names: list[str]) -> None:
+    chosen = [variant for variant in VARIANTS if variant.name in names]
+    if len({variant.setting for variant in chosen}) < len(chosen):
+        with pytest.raises(BackendError, match="exclude each other"):
+            choose_variants("mxnet", "async", names)
+    else:
+        expected = tuple(variant.name for variant in chosen if not variant.default)
+        assert choose_variants("mxnet", "async", names) == expected
+
+
+def test_every_setting_has_a_default_that_comes_first() -> None:
+    defaults = Counter(variant.setting for variant in VARIANTS if variant.default)
+    assert set(defaults) == {variant.setting for variant in VARIANTS}
+    assert set(defaults.values()) == {1}
+    assert [variant.default for variant in VARIANTS] == [True, False] * len(defaults)
+
+
+def test_a_backend_without_variants_has_none(backend: Backend) -> None:
+    assert backend.variants == ()
+
+
+def test_an_engine_has_variants_where_it_has_queues(require: Callable[[str], None], engine: str) -> None:
+    require("torch")
+    if engine == "async":
+        assert backends.load("torch", 2, "cpu", engine, 1, 1, [ON_COMPUTE_QUEUE]).variants == (ON_COMPUTE_QUEUE,)
+        assert backends.load("torch", 2, "cpu", engine, 1, 1, ["copy-on-own-queue"]).variants == ()
+    else:
+        with pytest.raises(BackendError, match="torch's sync engine queues nothing"):
+            backends.load("torch", 2, "cpu", engine, 1, 1, ["copy-on-own-queue"])
+
+
+def test_a_plug_in_that_knows_nothing_of_variants_is_not_given_any(run_python: RunPython, tmp_path: Path) -> None:
+    plug_in(tmp_path, "plug-in", "old = plug_in:old\nnew = plug_in:new")
+    (tmp_path / "plug_in.py").write_text(
+        "def old(*arguments):\n    return arguments\ndef new(*arguments, variants):\n    return variants\n"
+    )
+    done = run_python(
+        """
+import backends
+print(backends.load("old"), backends.load("new", variants=["mine"]))
+try:
+    backends.load("old", variants=["mine"])
+except backends.BackendError as error:
+    print(error)
+""",
+        PYTHONPATH=str(tmp_path),
+    )
+    assert done.stdout.splitlines() == [
+        "(2, 'auto', None, None) ('mine',)",
+        "the backend 'old' has no variants: leave out 'mine'",
+    ]
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Hold work back until it is set; a test that would wait for ever finds it set after a while, and fails."""
+    event = threading.Event()
+    timer = threading.Timer(20, event.set)
+    timer.start()
+    yield event
+    timer.cancel()
+    event.set()
+
+
+@pytest.fixture(params=[1, 2])
+def on_compute_queue(request: pytest.FixtureRequest, require: Callable[[str], None]) -> Backend:
+    """PyTorch with its copies on the compute queue of their source, which one worker or two serve."""
+    require("torch")
+    return backends.load("torch", 2, "cpu", "async", 1, request.param, [ON_COMPUTE_QUEUE])
+
+
+def ones(backend: Backend, device: int) -> Array:
+    return backend.asarray(np.ones(2, dtype=np.float32), backend.devices[device])
+
+
+def occupy(backend: Backend, device: int, gate: threading.Event) -> None:
+    """Give every worker of a device something to do until the gate is opened."""
+    for _ in range(backend.workers_per_device):
+        backend.launch(lambda _: gate.wait(), ones(backend, device))
+
+
+@pytest.mark.parametrize("into", ["buffer", "new memory"])
+def test_a_copy_stands_behind_the_computation_of_its_source(
+    on_compute_queue: Backend, gate: threading.Event, into: str
+) -> None:
+    x, out = ones(on_compute_queue, 0), ones(on_compute_queue, 1) if into == "buffer" else None
+    occupy(on_compute_queue, 0, gate)
+    copy = on_compute_queue.copy_to(x, on_compute_queue.devices[1], out)
+    # Long enough for a copy that nothing holds back.
+    time.sleep(0.1)
+    assert "pending" in repr(copy)
+    gate.set()
+    assert on_compute_queue.to_numpy(copy).sum() == 2
+
+
+@pytest.mark.parametrize("into", ["buffer", "new memory"])
+def test_a_copy_does_not_stand_behind_the_computation_of_its_destination(
+    on_compute_queue: Backend, gate: threading.Event, into: str
+) -> None:
+    x, out = ones(on_compute_queue, 0), ones(on_compute_queue, 1) if into == "buffer" else None
+    occupy(on_compute_queue, 1, gate)
+    assert on_compute_queue.to_numpy(on_compute_queue.copy_to(x, on_compute_queue.devices[1], out)).sum() == 2
+    assert not gate.is_set()
+
+
+@pytest.mark.parametrize("item", [False, True])
+def test_what_is_launched_with_the_copy_is_the_destination_s_work(
+    on_compute_queue: Backend, gate: threading.Event, item: bool
+) -> None:
+    x = ones(on_compute_queue, 0)
+    copied = on_compute_queue.copy_to((x, x), on_compute_queue.devices[1])[0]
+    if not item:
+        copied = on_compute_queue.copy_to(x, on_compute_queue.devices[1])
+    on_compute_queue.wait(copied)
+    occupy(on_compute_queue, 0, gate)
+    assert on_compute_queue.to_numpy(on_compute_queue.launch(on_compute_queue.ops.add, copied, 1.0)).sum() == 4
+    assert not gate.is_set()
+
+
+def test_a_buffer_is_not_overwritten_before_its_readers_are_done(
+    on_compute_queue: Backend, gate: threading.Event
+) -> None:
+    x, buffer = (
+        on_compute_queue.launch(on_compute_queue.ops.add, ones(on_compute_queue, 0), 1.0),
+        ones(on_compute_queue, 1),
+    )
+    late = on_compute_queue.launch(lambda b: gate.wait() and b.clone(), buffer)
+    copy = on_compute_queue.copy_to(x, on_compute_queue.devices[1], buffer)
+    # Long enough for the copy to overwrite what is yet to be read, if nothing held it back.
+    time.sleep(0.1)
+    gate.set()
+    assert on_compute_queue.to_numpy(late).sum() == 2
+    assert on_compute_queue.to_numpy(copy).sum() == 4
+
+
+def test_a_source_is_not_overwritten_before_its_copy_is_made(on_compute_queue: Backend, gate: threading.Event) -> None:
+    first, second = on_compute_queue.devices
+    x, y = ones(on_compute_queue, 0), on_compute_queue.launch(lambda b: 2 * b, ones(on_compute_queue, 1))
+    occupy(on_compute_queue, 0, gate)
+    copy = on_compute_queue.copy_to(x, second)
+    overwritten = on_compute_queue.copy_to(y, first, x)
+    time.sleep(0.1)
+    gate.set()
+    assert on_compute_queue.to_numpy(copy).sum() == 2
+    assert on_compute_queue.to_numpy(overwritten).sum() == 4
+
+
+def test_an_allreduce_waits_for_copies_on_compute_queues(on_compute_queue: Backend, gate: threading.Event) -> None:
+    x, y = ones(on_compute_queue, 0), ones(on_compute_queue, 1)
+    occupy(on_compute_queue, 0, gate)
+    copy = on_compute_queue.copy_to(x, on_compute_queue.devices[1])
+    sums = on_compute_queue.allreduce([x, y])
+    time.sleep(0.1)
+    gate.set()
+    assert on_compute_queue.to_numpy(copy).sum() == 2
+    assert [on_compute_queue.to_numpy(total).sum() for total in sums] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "variants"),
+    [
+        ("torch", 1, [ON_COMPUTE_QUEUE]),
+        ("torch", 2, [ON_COMPUTE_QUEUE]),
+        ("mxnet", 1, [ON_COMPUTE_QUEUE, "bulk-on", "temporary-space-low"]),
+    ],
+)
+def test_random_programs_give_numpy_s_numbers(
+    require: Callable[[str], None], run_python: RunPython, name: str, workers: int, variants: list[str]
+) -> None:
+    require(name)
+    program = RANDOM_PROGRAMS.format(name=name).replace("1, 2)", f"1, {workers}, {variants})", 1)
+    assert run_python(program.replace("workers_per_device == 2", f"workers_per_device == {workers}")).stdout == (
+        "the same\n"
+    )
+
+
+WITH_VARIANT = 'backends.load("mxnet", 2, "cpu", "async", 1, 1, ["{variant}"])'
+
+
+def profile_of(program: str, variant: str, run_python: RunPython, path: Path) -> list[dict[str, object]]:
+    """Run a program whose profile goes to `path` with a variant; return the events that began or ended."""
+    plain = WITH_VARIANT.replace(', 1, ["{variant}"]', "")
+    assert plain in program
+    run_python(program.replace(plain, WITH_VARIANT.format(variant=variant)))
+    return [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] in "BE"]
+
+
+def test_mxnet_s_copies_stand_behind_the_computation_of_their_source(
+    require: Callable[[str], None], run_python: RunPython, tmp_path: Path
+) -> None:
+    # That they do not by default is shown in test_scheduling_mxnet.
+    require("mxnet")
+    path = tmp_path / "trace.json"
+    program = QUEUE_HEAVY_PRODUCTS.replace("TRACE", str(path))
+    copy = "backend.wait(backend.copy_to(small, second))"
+    events = profile_of(program.replace("WORK", copy), ON_COMPUTE_QUEUE, run_python, path)
+    assert sum(event["name"] == "_np_dot" and event["ph"] == "E" for event in events) == 20
+
+
+def backward_operators(events: list[dict[str, object]]) -> Counter[str]:
+    """Count the operators of backward passes, in bulk and by themselves."""
+    begun = [str(event["name"]) for event in events if event["ph"] == "B"]
+    return Counter(name.partition("_backward")[1] or name for name in begun if "_backward" in name or "Bulk" in name)
+
+
+STEPS_OF_ALL_DEVICES = 5 * 2
+
+
+def test_bulk_execution_makes_few_operators_of_a_backward_pass(
+    require: Callable[[str], None], run_python: RunPython, tmp_path: Path
+) -> None:
+    require("mxnet")
+    path = tmp_path / "trace.json"
+    events = profile_of(TRAIN_ON_TWO_DEVICES.replace("sys.argv[1]", repr(str(path))), "bulk-on", run_python, path)
+    # Up to 15 in each: no gradient of a bulk is ready before the last one is.
+    assert backward_operators(events) == {"ImperativeBulk": 2 * STEPS_OF_ALL_DEVICES}
+
+
+def test_two_devices_take_turns_where_scratch_memory_is_scarce(
+    require: Callable[[str], None], run_python: RunPython, tmp_path: Path
+) -> None:
+    # That they do not by default is shown in test_scheduling_mxnet.
+    require("mxnet")
+    path = tmp_path / "trace.json"
+    program = TRAIN_ON_TWO_DEVICES.replace("sys.argv[1]", repr(str(path)))
+    events = profile_of(program, "temporary-space-low", run_python, path)
+    first, second = convolutions(events).values()
+    assert len(first) == len(second) == 10
+    assert max(min(end, until) - max(start, since) for start, end in first for since, until in second) <= 0
+    # Not in bulk: that is another setting.
+    operators = backward_operators(events)
+    assert operators["_backward"] >= 15 * STEPS_OF_ALL_DEVICES
+    assert operators["ImperativeBulk"] == 0
+
+
+def test_a_process_keeps_the_variants_that_it_imported_mxnet_with(
+    require: Callable[[str], None], run_python: RunPython
+) -> None:
+    require("mxnet")
+    done = run_python(
+        """
+import backends
+backend = backends.load("mxnet", variants=["temporary-space-low", "bulk-on", "copy-on-own-queue"])
+print(*backend.variants)
+print(backend.settings["MXNET_CPU_TEMP_COPY"], backend.settings["MXNET_EXEC_BULK_EXEC_TRAIN"])
+try:
+    backends.load("mxnet")
+except backends.BackendError as error:
+    print(error)
+"""
+    )
+    told, settings, error = done.stdout.splitlines()
+    assert told == "bulk-on temporary-space-low"
+    assert settings == "4 1"
+    assert "already imported with MXNET_CPU_TEMP_COPY=4, and this backend needs 256: start a fresh process" in error
