@@ -110,13 +110,15 @@ def test_asynchronous_events_are_matched_by_category_identity_and_name(read: Rea
             one("b", "op", 1, id="0x2", tid=4),
             one("b", "op", 2, id=1, cat="other"),
             one("b", "op", 3, id2={"local": "0x1"}),
+            one("b", "op", 3, id2={"local": "0x2"}),
             one("e", "op", 4, id=1),
             one("e", "op", 5, id="0x2"),
             one("e", "op", 6, id=1, cat="other"),
             one("e", "op", 7, id2={"local": "0x1"}),
+            one("e", "op", 8, id2={"local": "0x2"}),
         ]
     )
-    assert spans(found) == [("op", 0, 4), ("op", 1, 5), ("op", 2, 6), ("op", 3, 7)]
+    assert spans(found) == [("op", 0, 4), ("op", 1, 5), ("op", 2, 6), ("op", 3, 7), ("op", 3, 8)]
     assert found.slices[1].thread == 4
 
 
@@ -254,6 +256,12 @@ def test_what_cannot_be_used_is_left_out_and_told(
         assert any(told in problem for problem in found.problems), found.problems
 
 
+def test_an_end_too_many_closes_nothing_else(read: Read) -> None:
+    found = read([one("B", "outer", 0), one("B", "op", 1), one("E", "op", 2), one("E", "op", 3), one("E", "outer", 5)])
+    assert spans(found) == [("outer", 0, 5), ("op", 1, 2)]
+    assert found.problems == ("1 event ended without a beginning, left out: the first is 'op'.",)
+
+
 def test_an_end_closes_what_was_left_open_inside(read: Read) -> None:
     found = read(
         [one("B", "outer", 0), one("B", "lost", 1), one("E", "outer", 5), one("B", "op", 6), one("E", "op", 7)]
@@ -302,8 +310,10 @@ def test_a_list_may_lack_its_bracket_and_have_a_comma_too_many(read: Read, end: 
     assert found.problems == ()
 
 
-def test_an_object_that_does_not_end_was_cut_off(read: Read) -> None:
-    found = read(f'{{"traceEvents": [{json.dumps(complete())}')
+@pytest.mark.parametrize("beginning", ['{"traceEvents": [{}', '{"traceEvents": [{}, {"ph": "X', '[{}, {"ph": "X"'])
+def test_what_ends_too_early_was_cut_off(read: Read, beginning: str) -> None:
+    found = read(beginning.replace("{}", json.dumps(complete())))
+    assert spans(found) == [("op", 0, 5)]
     assert found.problems == ("The file ends before its events do: it was cut off.",)
 
 
@@ -363,10 +373,14 @@ def event_lists(draw: st.DrawFn) -> list[Event]:
     return [complete("the earliest", base), *events]
 
 
+def in_an_object(events: list[Event]) -> Event:
+    return {"number": 1234567, "devices": [{"a": 1}], "traceEvents": events, "last": {"b": "}, {"}}
+
+
 documents = st.builds(
     lambda events, form, indent: json.dumps(form(events), indent=indent, ensure_ascii=False).encode(),
     event_lists(),
-    st.sampled_from([list, lambda events: {"schemaVersion": [{"a": 1}], "traceEvents": events, "last": {"b": "}, {"}}]),
+    st.sampled_from([list, in_an_object]),
     st.sampled_from([None, 1]),
 )
 
