@@ -53,8 +53,9 @@ def profile_and_show(
         kind = picture_path.suffix.removeprefix(".").lower()
         files.write_whole(picture_path, lambda stream: draw_timeline(found.timeline, stream, kind))
     seen = figures(found.timeline)
+    main = EXPERIMENTS[result.experiment].case
     console.print(f"\nSeen by the profiler of {escape(found.timeline.source)}, in one more repetition", style="bold")
-    show_figures(seen, console, EXPERIMENTS[result.experiment].case)
-    show_agreements(agreements(result, seen, found.seconds), overhead(result, found.seconds), console)
+    show_figures(seen, console, main)
+    show_agreements(agreements(result, seen, found.seconds), overhead(result, found.seconds), console, main)
     for note in found.timeline.notes:
         console.print(f"· {escape(note)}")

@@ -1,6 +1,5 @@
 """What a person sees of a timeline: its figures in tables and lines, and the clock's beside them."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from humanize import metric
@@ -18,7 +17,7 @@ __all__ = ["show_agreements", "show_figures"]
 LONGEST_PARTS = 3
 """So many parts of a critical path are named; the others are added up."""
 FEW = 3
-"""So many cases are all shown in full where no main one is named, and so many disagreements of one kind explained."""
+"""So many cases are all shown in full where no main one is named."""
 LEAST_SHARE = 0.005
 """Smaller shares of a critical path would be written as 0%."""
 EVERY_CASE = (SECONDS, DISPATCH)
@@ -109,23 +108,25 @@ def lines(found: CaseFigures) -> Iterator[str]:
         )
 
 
-def show_agreements(agreements: Sequence[Agreement], overhead: Overhead | None, console: Console) -> None:
+def show_agreements(
+    agreements: Sequence[Agreement], overhead: Overhead | None, console: Console, main: str | None = None
+) -> None:
     """Print the same quantities by the trace and by the clock, why they differ where they do, and the overhead.
 
-    Times of cases and shares of dispatch that agree are counted, not listed: some experiments have twenty cases.
+    Times of cases and shares of dispatch are of the case called `main`; of the others those that agree are counted.
     """
-    shown = [one for one in agreements if not one.agree or one.quantity not in EVERY_CASE]
+    shown = [one for one in agreements if one.quantity not in EVERY_CASE or one.case == main]
     if shown:
         console.print(agreements_table(shown))
-    apart = Counter(one.quantity for one in shown if not one.agree)
     for one in shown:
-        if not one.agree and apart[one.quantity] <= FEW:
+        if not one.agree:
             console.print(f"! “{escape(one.case)}”: {escape(one.sentence)}", style="yellow")
-    for name, count in apart.items():
-        if count > FEW:
-            console.print(f"! {name}: trace and clock differ by more than the noise in {count} cases", style="yellow")
-    if others := len(agreements) - len(shown):
-        console.print(f"times of cases and shares of dispatch that agree within the noise: {others}", style="dim")
+    if others := [one for one in agreements if one not in shown]:
+        agreeing = sum(one.agree for one in others)
+        console.print(
+            f"Of the other cases' times and shares of dispatch {agreeing} of {len(others)} agree within the noise.",
+            style="dim",
+        )
     if overhead is not None:
         console.print(overhead.sentence, style="dim")
 
