@@ -100,7 +100,7 @@ def _rows(spans: Iterable[Span]) -> dict[Queue, _Row]:
     # The shorter name first: cpu:2 stands before cpu:10.
     devices = sorted({device for device, _ in queues}, key=lambda name: (name != HOST_DEVICE, len(name), name))
     pids = {device: FIRST_DEVICE + place for place, device in enumerate(devices)}
-    in_order = sorted(queues, key=lambda queue: (pids[queue[0]], len(queue[1]), queue[1]))
+    in_order = sorted(queues, key=lambda queue: (pids[queue[0]], queue[1]))
     return {queue: _Row(pids[queue[0]], FIRST_DEVICE + len(pids) + place) for place, queue in enumerate(in_order)}
 
 

@@ -85,7 +85,7 @@ def _problems(beside: Surroundings, pairing: Pairing) -> tuple[str, ...]:
         (pairing.timeless, "without times, or with times that cannot be"),
     ):
         if names:
-            told.append(f"{_events(len(names))} {reason}, left out: the first is {names[0]!r}.")
+            told.append(f"{_events(len(names))} {reason}, left out: the first is {names[0][:60]!r}.")
     return tuple(told)
 
 

@@ -352,6 +352,14 @@ def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
         read_trace(tmp_path / "none.json")
 
 
+@pytest.mark.parametrize("block", range(1, 20))
+def test_a_number_on_the_edge_of_a_block_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(trace_text, "BLOCK", block)
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"number": 1234567, "traceEvents": [complete()]}))
+    assert read_trace(path).properties == {"number": 1234567}
+
+
 # Properties
 
 rows = st.sampled_from([1, 2, HASH, "Spans"])
