@@ -10,7 +10,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from backends.device import Device, core_numbers
 from backends.errors import BackendError
 from backends.nested import leaves
 from backends.profiling.marks import Mark, marking_verbs, verb_of
-from backends.profiling.rows import assemble, host_spans, numbered_queues, row_of, windows
+from backends.profiling.rows import assemble, host_spans, numbered_queues, outermost, row_of, windows
 from backends.profiling.slices import Slice, Trace
 from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline, Window
 from backends.protocol import Array, Backend
@@ -95,11 +95,12 @@ def is_from_mxnet(trace: Trace) -> bool:
 def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
     """Read what MXNet's profiler wrote. Operators of one device that another thread ran get a queue of their own."""
     rows = _devices(trace.processes)
-    work = [
+    # Some operators run others: a convolution may reorder its images first.
+    work = outermost(
         one
         for one in trace.slices
         if one.category == OPERATORS and one.process in rows and one.name not in HOUSEKEEPING
-    ]
+    )
     marks = [one for one in trace.slices if one.category == MARKS]
     queues = numbered_queues({row_of(one): _queue(rows[one.process]) for one in work})
     cases = windows(marks)
@@ -189,6 +190,7 @@ def _span(one: Slice, device: str, queue: str) -> Span:
     return Span(_readable(one.name), _kind(one.name, device), device, queue, one.start, one.end, operator=one.name)
 
 
+@cache
 def _kind(operator: str, device: str) -> Kind:
     if device == HOST_DEVICE:
         return "host"
@@ -197,6 +199,7 @@ def _kind(operator: str, device: str) -> Kind:
     return "copy" if COPIES.match(operator) else "compute"
 
 
+@cache
 def _readable(operator: str) -> str:
     if COPIES.match(operator):
         return "copy"

@@ -1,7 +1,8 @@
 """What both readers of traces do alike: outermost slices, cases from their marks, a queue for each thread."""
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TypeAlias
 
 from backends.profiling.marks import case_of, verb_of
@@ -20,23 +21,36 @@ def row_of(one: Slice) -> Row:
 
 
 def outermost(slices: Iterable[Slice]) -> list[Slice]:
-    """Return the slices that lie in no other one of the same thread, by thread and start."""
+    """Return which of some slices, in the order of their start, lie in no other one of the same thread."""
     found: list[Slice] = []
-    ends: dict[Row, float] = {}
-    for one in sorted(slices, key=lambda one: (one.start, -one.end)):
-        row = row_of(one)
-        if one.start >= ends.get(row, one.start):
+    last: dict[Row, int] = {}
+    for one in slices:
+        row = one.process, one.thread
+        place = last.get(row)
+        if place is None or one.start >= found[place].end:
+            last[row] = len(found)
             found.append(one)
-            ends[row] = one.end
+        elif one.start == found[place].start and one.end > found[place].end:
+            # Of those that begin together the longest holds the others.
+            found[place] = one
     return found
 
 
-def enclosing(ordered: Sequence[Slice], one: Slice) -> Slice | None:
-    """Return which of some slices, in the order of their start and without overlap, holds another one's start."""
-    place = bisect_right(ordered, one.start, key=lambda candidate: candidate.start)
-    if place and one.start < ordered[place - 1].end:
-        return ordered[place - 1]
-    return None
+def enclosing(slices: Iterable[Slice]) -> Callable[[Slice], Slice | None]:
+    """Make what finds the slice in which another one of the same thread begins, among some that do not overlap."""
+    rows: dict[Row, list[Slice]] = {}
+    for one in slices:
+        rows.setdefault(row_of(one), []).append(one)
+    starts = {row: [one.start for one in held] for row, held in rows.items()}
+
+    def find(one: Slice) -> Slice | None:
+        row = row_of(one)
+        if row not in rows:
+            return None
+        place = bisect_right(starts[row], one.start)
+        return rows[row][place - 1] if place and one.start < rows[row][place - 1].end else None
+
+    return find
 
 
 def windows(marks: Iterable[Slice]) -> tuple[Window, ...]:
@@ -70,7 +84,7 @@ def host_spans(marks: Iterable[Slice]) -> list[Span]:
 
 def assemble(source: str, spans: Iterable[Span], cases: tuple[Window, ...], notes: Sequence[str]) -> Timeline:
     """Make a timeline that begins with its first case; where there are cases, what lies outside them is left out."""
-    ordered = sorted(spans, key=lambda span: span.start)
+    ordered = sorted(spans, key=attrgetter("start"))
     if not cases:
         return Timeline(source, tuple(ordered), (), tuple(notes))
     begin = cases[0].start

@@ -7,15 +7,15 @@ call of a verb the work comes from. Eager PyTorch on a CPU has no devices: all t
 
 import os
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from backends.device import Device
 from backends.errors import BackendError
 from backends.profiling.marks import Mark, marking_verbs, marking_work, run_of, verb_of
-from backends.profiling.rows import Row, assemble, enclosing, host_spans, numbered_queues, outermost, row_of, windows
+from backends.profiling.rows import assemble, enclosing, host_spans, numbered_queues, outermost, row_of, windows
 from backends.profiling.slices import Slice, Trace
 from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline
 from backends.promises import promises
@@ -85,27 +85,27 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     marks = [one for one in trace.slices if one.category == MARKS]
     work = [one for one in trace.slices if one.category == OPERATORS]
     on_gpu = [one for one in trace.slices if one.category in ON_GPU]
-    runs: dict[Row, list[Slice]] = defaultdict(list)
-    for mark in marks:
-        if run_of(mark.name):
-            runs[row_of(mark)].append(mark)
+    runs = [one for one in marks if run_of(one.name)]
+    workers = {row_of(one) for one in runs}
     calls = {read.number: mark.start for mark in marks if (read := verb_of(mark.name))}
-    host = host_spans(marks)
-    eager = not runs and not on_gpu
     spans = [
-        *_on_workers(work, runs, calls),
-        *_on_calling_threads(work, marks, runs, eager),
+        *host_spans(marks),
+        *_on_workers([one for one in work if row_of(one) in workers], runs, calls),
+        *_on_calling_threads(
+            [one for one in work if row_of(one) not in workers], marks, eager=not workers and not on_gpu
+        ),
         *_on_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
     ]
-    return assemble(source, [*host, *spans], windows(marks), trace.problems)
+    return assemble(source, spans, windows(marks), trace.problems)
 
 
-def _on_workers(work: Sequence[Slice], runs: dict[Row, list[Slice]], calls: dict[int, float]) -> Iterator[Span]:
-    read = {row: run_of(marks[0].name) for row, marks in runs.items()}
-    queues = numbered_queues({row: (first.device, first.queue) for row, first in read.items() if first})
+def _on_workers(work: Sequence[Slice], runs: Sequence[Slice], calls: Mapping[int, float]) -> Iterator[Span]:
+    read = {row_of(mark): task for mark in runs if (task := run_of(mark.name))}
+    queues = numbered_queues({row: (task.device, task.queue) for row, task in read.items()})
+    run_around = enclosing(runs)
     told: set[int] = set()
-    for one in outermost(operator for operator in work if row_of(operator) in queues):
-        mark = enclosing(runs[row_of(one)], one)
+    for one in outermost(work):
+        mark = run_around(one)
         task = run_of(mark.name) if mark else None
         launched = None
         if task and task.number not in told:
@@ -115,18 +115,14 @@ def _on_workers(work: Sequence[Slice], runs: dict[Row, list[Slice]], calls: dict
         yield _span(one, *queues[row_of(one)], "exchange" if task and task.name in EXCHANGES else None, launched)
 
 
-def _on_calling_threads(
-    work: Sequence[Slice], marks: Sequence[Slice], runs: dict[Row, list[Slice]], eager: bool
-) -> Iterator[Span]:
-    calls: dict[Row, list[Slice]] = defaultdict(list)
-    for mark in outermost(mark for mark in marks if verb_of(mark.name)):
-        calls[row_of(mark)].append(mark)
-    operators = outermost(operator for operator in work if row_of(operator) not in runs)
+def _on_calling_threads(work: Sequence[Slice], marks: Sequence[Slice], eager: bool) -> Iterator[Span]:
+    call_around = enclosing(outermost(mark for mark in marks if verb_of(mark.name)))
+    operators = outermost(work)
     place = EAGER if eager else (HOST_DEVICE, "Python")
     queues = numbered_queues({row_of(one): place for one in operators})
     told = None
     for one in operators:
-        call = enclosing(calls[row_of(one)], one)
+        call = call_around(one)
         queue = queues[row_of(one)]
         if not eager:
             # What lies in a call is seen as that call.
@@ -163,6 +159,7 @@ def _span(one: Slice, device: str, queue: str, kind: Kind | None, launched: floa
     return Span(_readable(one.name), known, device, queue, one.start, one.end, launched, one.name)
 
 
+@cache
 def _readable(operator: str) -> str:
     if operator in COPIES:
         return "copy"

@@ -1,8 +1,7 @@
 """The frameworks' own profilers, run over real work: what was launched is seen, on the queue where it ran."""
 
 import itertools
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +11,9 @@ import pytest
 import backends
 from backends import Array, Backend, BackendError, ComputationError, Device
 from backends.profiling import Span, Timeline, case_text, mxnet_profiler, profile, read_trace, torch_profiler
+from backends.profiling.perfetto import overlapping
 from backends.profiling.slices import Slice, Trace
+from parallel_core.training import get_params, train_batch
 
 READERS: dict[str, ModuleType] = {"mxnet": mxnet_profiler, "torch": torch_profiler}
 COUNT = 5
@@ -47,14 +48,6 @@ def products(backend: Backend, x: Array) -> list[Array]:
 
 def named(timeline: Timeline, name: str) -> list[Span]:
     return [span for span in timeline.spans if span.name == name]
-
-
-def pairs_on_one_queue(timeline: Timeline) -> Iterator[tuple[Span, Span]]:
-    queues: dict[tuple[str, str], list[Span]] = defaultdict(list)
-    for span in timeline.spans:
-        queues[span.device, span.queue].append(span)
-    for spans in queues.values():
-        yield from itertools.pairwise(spans)
 
 
 def test_every_product_is_seen_where_it_ran_and_after_it_was_launched(profiled: Backend, tmp_path: Path) -> None:
@@ -116,19 +109,32 @@ def test_a_sum_over_devices_is_an_exchange(profiled: Backend, tmp_path: Path) ->
     assert len(named(found, "allreduce")) >= 1
 
 
-def test_operators_of_a_gradient_are_seen_and_no_two_overlap_on_a_queue(profiled: Backend, tmp_path: Path) -> None:
-    def loss(parameters: Array, x: Array) -> Array:
-        return profiled.ops.total(profiled.ops.relu(profiled.ops.matmul(x, parameters[0])))
+def test_operators_of_a_step_are_seen_and_no_two_overlap_on_a_queue(profiled: Backend, tmp_path: Path) -> None:
+    params = [get_params(profiled, device) for device in profiled.devices]
+    images, labels = np.ones((8, 1, 28, 28), dtype=np.float32), np.zeros(8, dtype=np.int32)
 
-    gradient = profiled.ops.value_and_grad(loss)
-    loaded = [(profiled.asarray((np.ones((9, 9), np.float32),), d), matrix(profiled, d, 9)) for d in profiled.devices]
-    found = see(
-        profiled, tmp_path / "trace.json", steps=lambda: [profiled.launch(gradient, p, x) for p, x in loaded * 3]
-    )
+    def steps() -> object:
+        nonlocal params
+        for _ in range(3):
+            params, losses = train_batch(profiled, params, images, labels, 0.1)
+        return losses
+
+    found = see(profiled, tmp_path / "trace.json", steps=steps)
     names = {span.name for span in found.spans}
-    assert {"matmul", "relu", "relu backward", "matmul backward", "launch value_and_gradients"} <= names
-    for one, following in pairs_on_one_queue(found):
-        assert one.end <= following.start + 1e-9
+    assert {"conv2d", "conv2d backward", "avg_pool2d", "relu backward", "matmul", "matmul backward"} <= names
+    assert {"launch value_and_gradients", "launch sgd", "allreduce"} <= names
+    assert overlapping(found) == []
+
+
+def test_an_operator_that_another_one_runs_is_a_part_of_it() -> None:
+    rows = {0: "cpu/0", 1: "cpu/1"}
+    outer, inner = (
+        Slice("Convolution", "operator", 1, 7, 0.0, 3.0, {}),
+        Slice("Reorder", "operator", 1, 7, 0.0, 1.0, {}),
+    )
+    after = Slice("Reorder", "operator", 1, 7, 3.0, 4.0, {})
+    for slices in ((outer, inner, after), (inner, outer, after)):
+        assert [span.name for span in mxnet_profiler.timeline_of(Trace(slices, rows)).spans] == ["conv2d", "Reorder"]
 
 
 def test_a_synchronous_engine_never_does_two_things_at_once(profiled: Backend, tmp_path: Path) -> None:
@@ -199,8 +205,7 @@ def test_several_workers_of_a_device_have_queues_of_their_own(
     x = matrix(backend, backend.devices[0], 400)
     found = see(backend, tmp_path / "trace.json", products=lambda: [products(backend, x) for _ in range(8)])
     assert {span.queue for span in named(found, "matmul")} == {"compute", "compute 2"}
-    for one, following in pairs_on_one_queue(found):
-        assert one.end <= following.start
+    assert overlapping(found) == []
 
 
 def test_a_backend_without_a_profiler_is_refused_in_one_line(tmp_path: Path) -> None:
