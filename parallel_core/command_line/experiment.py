@@ -13,7 +13,7 @@ import backends
 from backends.profiling import check_profiler
 from parallel_core import drawing, files
 from parallel_core.command_line import options
-from parallel_core.command_line.profiling import check_profiling, profile_and_show, why_not
+from parallel_core.command_line.profiling import check_profiling, profile_and_show, profile_if_possible
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.explanation import explanation
@@ -63,10 +63,10 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             if plot_path is not None:
                 kind = plot_path.suffix.removeprefix(".").lower()
                 files.write_whole(plot_path, lambda stream: drawing.draw(result, stream, kind))
-            if trace_if_possible is not None and (reason := why_not(loaded)):
-                console.print(f"no trace: {reason}", markup=False)
-            elif trace_path or trace_if_possible or timeline_path:
-                profile_and_show(loaded, result, console, trace_path or trace_if_possible, timeline_path)
+            if trace_path is not None or timeline_path is not None:
+                profile_and_show(loaded, result, console, trace_path, timeline_path)
+            elif trace_if_possible is not None:
+                profile_if_possible(loaded, result, console, trace_if_possible)
             if result.problems:
                 raise MeasurementError(f"{name} on {backend} gave an invalid result: {result.problems[0]}")
 

@@ -5,10 +5,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from backends import Backend, BackendError
+from backends import Backend, BackendError, ComputationError
 from backends.profiling import check_profiler
 from parallel_core import drawing, files
-from parallel_core.errors import RequestError
+from parallel_core.comparison.traces import reason_path
+from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.result import Result
 from parallel_core.terminal.timeline import show_agreements, show_figures
@@ -17,7 +18,7 @@ from parallel_core.timeline.figures import figures
 from parallel_core.timeline.profile import profile
 from parallel_core.timeline.writing import write_trace_file
 
-__all__ = ["check_profiling", "profile_and_show", "why_not"]
+__all__ = ["check_profiling", "profile_and_show", "profile_if_possible"]
 
 
 def check_profiling(trace_path: Path | None, picture_path: Path | None) -> None:
@@ -29,15 +30,6 @@ def check_profiling(trace_path: Path | None, picture_path: Path | None) -> None:
     if picture_path is not None:
         drawing.check_drawing(picture_path)
         files.check_writable(picture_path)
-
-
-def why_not(backend: Backend) -> str:
-    """Say why a backend cannot be profiled; empty where it can."""
-    try:
-        check_profiler(backend)
-    except BackendError as error:
-        return str(error)
-    return ""
 
 
 def profile_and_show(
@@ -59,3 +51,13 @@ def profile_and_show(
     show_agreements(agreements(result, seen, found.seconds), overhead(result, found.seconds), console, main)
     for note in found.timeline.notes:
         console.print(f"· {escape(note)}")
+
+
+def profile_if_possible(backend: Backend, result: Result, console: Console, trace_path: Path) -> None:
+    """Do the same for a comparison, whose measurement counts also where it cannot be profiled: say why instead."""
+    try:
+        check_profiler(backend)
+        profile_and_show(backend, result, console, trace_path, None)
+    except (BackendError, ComputationError, MeasurementError, RequestError, OSError) as error:
+        console.print(f"no trace: {error}", markup=False)
+        files.write_whole(reason_path(trace_path), lambda stream: stream.write(f"{error}\n".encode()))

@@ -9,7 +9,7 @@ from backends.profiling import Timeline
 from parallel_core.comparison.cells import Cell
 from parallel_core.errors import RequestError
 
-__all__ = ["TimelineOf", "new_traces", "saved_timelines", "trace_path"]
+__all__ = ["TimelineOf", "new_traces", "reason_path", "saved_timelines", "trace_path"]
 
 TRACES = "traces"
 
@@ -20,6 +20,11 @@ TimelineOf: TypeAlias = Callable[[Cell], Timeline]
 def trace_path(folder: Path, cell: Cell) -> Path:
     """Return where a comparison's folder keeps a cell's trace."""
     return folder / TRACES / f"{cell.experiment}-{cell.backend}-{cell.engine}.json.gz"
+
+
+def reason_path(trace: Path) -> Path:
+    """Return where it stands why there is no such trace."""
+    return trace.with_name(trace.name.partition(".")[0] + ".txt")
 
 
 def new_traces(folder: Path) -> None:
@@ -40,6 +45,10 @@ def saved_timeline(folder: Path, cell: Cell) -> Timeline:
     from parallel_core.timeline.reading import read_timeline
 
     path = trace_path(folder, cell)
-    if not path.exists():
-        raise RequestError("its process wrote no trace")
-    return read_timeline(path)
+    if path.exists():
+        return read_timeline(path)
+    try:
+        reason = reason_path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        reason = "its process wrote no trace"
+    raise RequestError(reason)
