@@ -56,6 +56,11 @@ class Case:
         return statistics.median(self.seconds)
 
     @property
+    def again_seconds(self) -> float:
+        """How long `again` takes, by what was timed, with all its repeats."""
+        return self.median * self.share * self.repeats
+
+    @property
     def dispatch_median(self) -> float:
         """The median time until control returned, in seconds."""
         return statistics.median(self.dispatch_seconds)
@@ -74,6 +79,7 @@ class Case:
             "warmup_seconds": list(self.warmup_seconds),
             "parts": list(self.parts),
             "repeats": self.repeats,
+            "share": self.share,
         }
 
     @classmethod
@@ -86,11 +92,12 @@ class Case:
             _floats(read.get("warmup_seconds", ())),
             tuple(str(part) for part in read.get("parts", ())),
             int(read.get("repeats", 1)),
+            share=float(read.get("share", 1)),
         )
         if not case.seconds or not all(0 < seconds < math.inf for seconds in (*case.seconds, *case.dispatch_seconds)):
             raise ValueError(f"case {case.name!r} has no times, or times that cannot be")
-        if case.repeats < 1:
-            raise ValueError(f"case {case.name!r} was done {case.repeats} times")
+        if case.repeats < 1 or not 0 < case.share <= 1:
+            raise ValueError(f"case {case.name!r} was done {case.repeats} times, and {case.share} of it again")
         return case
 
 

@@ -59,5 +59,6 @@ def profile_if_possible(backend: Backend, result: Result, console: Console, trac
         check_profiler(backend)
         profile_and_show(backend, result, console, trace_path, None)
     except (BackendError, ComputationError, MeasurementError, RequestError, OSError) as error:
+        reason = f"{error}\n".encode()
         console.print(f"no trace: {error}", markup=False)
-        files.write_whole(reason_path(trace_path), lambda stream: stream.write(f"{error}\n".encode()))
+        files.write_whole(reason_path(trace_path), lambda stream: stream.write(reason))

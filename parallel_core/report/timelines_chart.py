@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from statistics import median
 from typing import NamedTuple
 
 import plotly.graph_objects as go
@@ -30,6 +31,8 @@ TITLE = 2.2
 """What a panel takes beside its lanes, in rows of a bar chart."""
 MILLISECONDS = 1e3
 DECIMALS = 4
+BAR = 0.8
+"""Of a lane's height."""
 CHARACTER = 6
 """About what a character of a lane's name takes, in pixels."""
 LEAST_PARTS = 1000
@@ -42,14 +45,17 @@ class Panel(NamedTuple):
     cell: Cell
     shown: CaseLanes
     seen: tuple[str, ...]
+    timed: float | None
+    """Seconds of the same by the clock and without a profiler: the median of the cell's processes."""
 
 
 def panels(comparison: Comparison, experiment: str, timeline_of: TimelineOf) -> tuple[list[Panel], dict[str, str]]:
     """Return the panels of an experiment's cells, and for each cell without a timeline why it has none."""
     found: list[Panel] = []
     without: dict[str, str] = {}
-    cells = [measured.cell for measured in believed(comparison, experiment)]
-    for cell in cells:
+    measured = believed(comparison, experiment)
+    for one in measured:
+        cell = one.cell
         try:
             timeline = timeline_of(cell)
         except RequestError as error:
@@ -59,7 +65,9 @@ def panels(comparison: Comparison, experiment: str, timeline_of: TimelineOf) -> 
         if case is None:
             without[cell.side] = "; ".join(timeline.notes) or "its trace is empty"
             continue
-        found.append(Panel(cell, few_lanes(case, MOST_BLOCKS // len(cells)), seen(figures_of(case))))
+        timed = [same.again_seconds for same in one.cases(case.name)]
+        lanes = few_lanes(case, MOST_BLOCKS // len(measured))
+        found.append(Panel(cell, lanes, seen(figures_of(case)), median(timed) if timed else None))
     return found, without
 
 
@@ -93,7 +101,7 @@ def timelines(found: Sequence[Panel]) -> go.Figure | None:
                 named.add(look)
     framed(drawn, "", rows + TITLE)
     label = {"align": "left", "bgcolor": "#444444", "bordercolor": "#888888"}
-    drawn.update_layout(barmode="overlay", bargap=0.2, dragmode="zoom", hoverlabel=label)
+    drawn.update_layout(barmode="overlay", dragmode="zoom", hoverlabel=label)
     drawn.update_xaxes(gridcolor="#8884", title="", range=[0, longest * MILLISECONDS], autorange=False)
     drawn.update_xaxes(title={"text": "ms since the first launch"}, row=len(found))
     for row, panel in enumerate(found, start=1):
@@ -121,7 +129,8 @@ def title(panel: Panel) -> str:
     case = panel.shown.case
     usual = EXPERIMENTS[panel.cell.experiment].case
     named = "" if case == usual else f" of “{escape(case)}”"
-    told = (f"<b>{escape(panel.cell.side)}</b>: {metric(panel.shown.seconds, 's')}{named}", *panel.seen[:1])
+    timed = "" if panel.timed is None else f" (timed: {metric(panel.timed, 's')})"
+    told = (f"<b>{escape(panel.cell.side)}</b>: {metric(panel.shown.seconds, 's')}{named}{timed}", *panel.seen[:1])
     # A line of its own: a narrow screen has no room for more.
     return "<br>".join((", ".join(told), *panel.seen[1:]))
 
@@ -145,6 +154,8 @@ def bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.
         base=[round(block.start * MILLISECONDS, DECIMALS) for block in blocks],
         x=[round((end - block.start) * MILLISECONDS, DECIMALS) for block, end in zip(blocks, ends, strict=True)],
         orientation="h",
+        # Of bars that stand in some lanes only, the library would choose another.
+        width=BAR,
         name=name,
         legendgroup=look,
         showlegend=in_legend,
