@@ -32,6 +32,7 @@ HOUSEKEEPING = {"DeleteVariable", "ResourceParallelRandomSetSeed"}
 NAMES = {
     "Convolution": "conv2d",
     "Flatten": "flatten",
+    "ImperativeBulk": "bulk of operators",
     "Pooling": "avg_pool2d",
     "SetValueOp": "fill",
     "WaitForVar": "wait",

@@ -1,6 +1,6 @@
 """What a profiler saw, in words that are the same for every framework: spans on queues, and when they were launched."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 __all__ = ["HOST_DEVICE", "Kind", "Span", "Timeline", "Window"]
@@ -43,7 +43,7 @@ class Timeline:
 
     source: str
     """The framework, its version and engine; what a file says of its origin where it is another's."""
-    spans: tuple[Span, ...]
+    spans: tuple[Span, ...] = field(repr=False)
     cases: tuple[Window, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader must know: events that could not be used, links that the profiler does not give."""

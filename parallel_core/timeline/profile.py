@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from backends import Backend
 from backends.profiling import Timeline, case_text
 from backends.profiling import profile as run_profiler
+from parallel_core.drawing import can_draw
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments.catalogue import EXPERIMENTS
 from parallel_core.measurement import uncollected
 from parallel_core.result import Case, Result
 from parallel_core.timeline.reading import read_timeline
+from parallel_core.wording import engine_in_words
 
 __all__ = ["MOST_CASES", "Profile", "profile"]
 
@@ -26,6 +29,16 @@ class Profile:
 
     timeline: Timeline
     seconds: Mapping[str, float]
+
+    def _repr_png_(self) -> bytes | None:
+        # Notebooks ask for this method; drawing needs matplotlib, which is an extra.
+        if not can_draw():
+            return None
+        from parallel_core.drawing.timeline import draw_timeline
+
+        stream = BytesIO()
+        draw_timeline(self.timeline, stream, "png")
+        return stream.getvalue()
 
 
 def profile(backend: Backend, result: Result) -> Profile:
@@ -54,7 +67,7 @@ def profile(backend: Backend, result: Result) -> Profile:
     return Profile(
         replace(
             timeline,
-            source=f"{backend.name} {backend.version}, {backend.engine} engine",
+            source=f"{backend.name} {backend.version}, {engine_in_words(result.backend)}",
             notes=(*timeline.notes, *left_out),
         ),
         seconds,
