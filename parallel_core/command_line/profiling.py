@@ -45,10 +45,11 @@ def profile_and_show(
         kind = picture_path.suffix.removeprefix(".").lower()
         files.write_whole(picture_path, lambda stream: draw_timeline(found.timeline, stream, kind))
     seen = figures(found.timeline)
-    main = EXPERIMENTS[result.experiment].case
+    described = EXPERIMENTS[result.experiment]
     console.print(f"\nSeen by the profiler of {escape(found.timeline.source)}, in one more repetition", style="bold")
-    show_figures(seen, console, main)
-    show_agreements(agreements(result, seen, found.seconds), overhead(result, found.seconds), console, main)
+    show_figures(seen, console, described.case)
+    held = agreements(result, seen, found.seconds)
+    show_agreements(held, overhead(result, found.seconds), console, described.case, described.metric)
     for note in found.timeline.notes:
         console.print(f"· {escape(note)}")
 

@@ -109,13 +109,22 @@ def lines(found: CaseFigures) -> Iterator[str]:
 
 
 def show_agreements(
-    agreements: Sequence[Agreement], overhead: Overhead | None, console: Console, main: str | None = None
+    agreements: Sequence[Agreement],
+    overhead: Overhead | None,
+    console: Console,
+    main: str | None = None,
+    asked: str = SECONDS,
 ) -> None:
     """Print the same quantities by the trace and by the clock, why they differ where they do, and the overhead.
 
-    Times of cases and shares of dispatch are of the case called `main`; of the others those that agree are counted.
+    What every case has is shown of the case called `main` alone: its time, and the metric that the experiment `asked`
+    for. Of the rest those that agree are counted.
     """
-    shown = [one for one in agreements if one.quantity not in EVERY_CASE or one.case == main]
+    shown = [
+        one
+        for one in agreements
+        if one.quantity not in EVERY_CASE or (one.case == main and one.quantity in (SECONDS, asked))
+    ]
     if shown:
         console.print(agreements_table(shown))
     for one in shown:
@@ -124,7 +133,8 @@ def show_agreements(
     if others := [one for one in agreements if one not in shown]:
         agreeing = sum(one.agree for one in others)
         console.print(
-            f"Of the other cases' times and shares of dispatch {agreeing} of {len(others)} agree within the noise.",
+            f"Of the other times, and shares of them after which control returned, {agreeing} of {len(others)} agree "
+            "within the noise.",
             style="dim",
         )
     if overhead is not None:
