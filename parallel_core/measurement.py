@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from time import perf_counter
 from types import TracebackType
 from typing import Self, final
@@ -23,14 +24,18 @@ __all__ = [
     "differ",
     "impossible",
     "interleave",
+    "kept",
     "largest_of",
     "measure",
     "relative_error",
+    "repeatable",
     "uncollected",
 ]
 
 LEAST_NOISE = 0.05
 """A share of a time below which a difference is not called impossible, however quiet the machine seemed."""
+
+_repeatable: ContextVar[bool] = ContextVar("repeatable", default=False)
 
 
 @final
@@ -82,6 +87,21 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Meanwhile, let cases keep what repeats them (`Case.again`), and with it all arrays that it works on."""
+    before = _repeatable.set(True)
+    try:
+        yield
+    finally:
+        _repeatable.reset(before)
+
+
+def kept(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
+    """Return what repeats a case where cases are to keep it; else None, so that its arrays can go."""
+    return take if _repeatable.get() else None
+
+
 def measure(backend: Backend, fn: Callable[[], object]) -> Timing:
     """Run `fn` once on idle devices and return its timing. What `fn` returns is kept until all is done."""
     backend.waitall()
@@ -120,7 +140,7 @@ def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: 
             seconds=tuple(done for _, done in taken[warmups:]),
             dispatch_seconds=tuple(sent for sent, _ in taken[warmups:]),
             warmup_seconds=tuple(done for _, done in taken[:warmups]),
-            again=cases[name],
+            again=kept(cases[name]),
         )
         for name, taken in timings.items()
     )

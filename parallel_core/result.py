@@ -37,8 +37,9 @@ class Case:
     `seconds` are times until all was done, `dispatch_seconds` until control returned to Python. `warmup_seconds` are
     of the first repetitions, which are not counted. `parts` names the cases whose work is all contained in this one:
     it cannot be faster than the slowest of them. `repeats` is how often it was done within one timing, where doing it
-    once is too short to be timed; all seconds are of once. `again` repeats the case one more time, in the process that
-    timed it, and returns the timing; where only a `share` of a case is repeated, the timing is of that share.
+    once is too short to be timed; all seconds are of once. `again`, where `measurement.repeatable` keeps it, repeats
+    the case one more time, in the process that timed it, and returns the timing; where only a `share` of a case is
+    repeated, the timing is of that share.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """What the frameworks' own profilers saw: how they are run, and their traces in one form for all frameworks."""
 
 from backends.profiling.marks import Mark, case_text
-from backends.profiling.running import check_profiler, profile
+from backends.profiling.running import check_profiler, profile, understand
 from backends.profiling.slices import Trace, read_trace
-from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline, Window
+from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline, Window, queue_order
 
 __all__ = [
     "HOST_DEVICE",
@@ -16,5 +16,7 @@ __all__ = [
     "case_text",
     "check_profiler",
     "profile",
+    "queue_order",
     "read_trace",
+    "understand",
 ]

@@ -23,11 +23,13 @@ __all__ = ["Mark", "Marked", "case_of", "case_text", "marking_verbs", "marking_w
 Mark: TypeAlias = Callable[[str], AbstractContextManager[object]]
 """A framework's way of writing a named span of the calling thread into its profile."""
 FindDevice: TypeAlias = Callable[..., "Device | None"]
-"""A verb's arguments in, the device whose queue its work goes to out; None where that is nobody's or several's."""
+"""A verb's name and arguments in, the device whose queue its work goes to out; None where there is no single one."""
 
 # MXNet writes quotation marks into its JSON as they are, and PyTorch calls what is not ASCII "unknown".
 READABLE = " '()*+,-./:<=>?@[]_|"
 VERBS = ("launch", "wait", "waitall", "copy_to", "allreduce")
+
+_CALL = re.compile(rf"((?:{'|'.join(VERBS)})\b.*?)(?: on (\w+:\d+))? #(\d+)")
 
 _numbers = count(1)
 _calling = threading.local()
@@ -54,7 +56,7 @@ def case_of(text: str) -> str | None:
 
 def verb_of(text: str) -> Marked | None:
     """Read the mark of a verb's call; None for other marks. The queue is empty."""
-    found = re.fullmatch(r"(?P<name>(?:launch|wait|waitall|copy_to|allreduce)\b.*?)(?: on (\w+:\d+))? #(\d+)", text)
+    found = _CALL.fullmatch(text)
     return found and Marked(found[1], found[2] or "", "", int(found[3]))
 
 
@@ -91,11 +93,16 @@ def marking_work(streams: "tuple[WorkerStream, ...]", mark: Mark) -> Iterator[No
 def _under_mark(verb: Callable[..., Any], name: str, mark: Mark, device_of: FindDevice) -> Callable[..., Any]:
     @wraps(verb)
     def call(*args: Array, **named: Array) -> Any:
+        around = getattr(_calling, "number", 0)
         number = _calling.number = next(_numbers)
         told = f"{name} {_name_of(args[0])}" if name == "launch" else name
-        device = device_of(name, *args)
-        with mark(f"{told}{f' on {device}' if device else ''} #{number}"):
-            return verb(*args, **named)
+        device = device_of(name, *args, **named)
+        try:
+            with mark(f"{told}{f' on {device}' if device else ''} #{number}"):
+                return verb(*args, **named)
+        finally:
+            # Work that is submitted under no mark must not take the number of the last one.
+            _calling.number = around
 
     return call
 

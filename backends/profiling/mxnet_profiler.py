@@ -1,13 +1,13 @@
 """MXNet's own profiler. Read it beside `torch_profiler.py`: the same functions, in the same order.
 
-MXNet's engine writes down each operator that a worker runs, with the device's number and the thread. It does not say
-which call an operator comes from; where a device ran just as many operators as the verbs launched there, they are
-matched in their order. Of Python's calls only the marks that the verbs leave are in the trace.
+MXNet's engine writes down each operator that a worker runs, with the device's number and the thread, but not which call
+it comes from. Of Python's calls only the marks that the verbs leave are in the trace.
 """
 
+import atexit
 import re
+import shutil
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -17,14 +17,24 @@ from typing import Any
 from backends.device import Device, core_numbers
 from backends.errors import BackendError
 from backends.nested import leaves
-from backends.profiling.marks import Mark, marking_verbs, verb_of
-from backends.profiling.rows import assemble, host_spans, numbered_queues, outermost, row_of, windows
+from backends.profiling.marks import Mark, marking_verbs
+from backends.profiling.mxnet_links import link
+from backends.profiling.rows import (
+    assemble,
+    host_spans,
+    numbered_queues,
+    outermost,
+    python_queues,
+    row_of,
+    verbs_called,
+    windows,
+)
 from backends.profiling.slices import Slice, Trace
-from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline, Window
+from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline
 from backends.protocol import Array, Backend
 from backends.variants import COPY_ON_COMPUTE_QUEUE
 
-__all__ = ["check", "is_from_mxnet", "profile", "refuse_rowless", "timeline_of"]
+__all__ = ["check", "is_from", "profile", "refuse_rowless", "timeline_of"]
 
 OPERATORS, MARKS = "operator", "event"
 HOUSEKEEPING = {"DeleteVariable", "ResourceParallelRandomSetSeed"}
@@ -35,7 +45,6 @@ NAMES = {
     "ImperativeBulk": "bulk of operators",
     "Pooling": "avg_pool2d",
     "SetValueOp": "fill",
-    "WaitForVar": "wait",
     "broadcast_add": "add",
     "dot": "matmul",
     "multi_sgd_update": "sgd",
@@ -44,9 +53,11 @@ NAMES = {
 }
 """What this project, and PyTorch, call the same."""
 COPIES = re.compile(r"_slice_assign|_copyto|Copy[CG]PU2[CG]PU")
+OF_WAITS = {"WaitForVar", "parallel_core"}
+"""What cpu(0)'s worker does for those who wait: theirs, and our barriers."""
 UNLINKED = (
-    "MXNet's profiler does not say which call an operator comes from, and calls launched more than one on {}: "
-    "how long those waited is not known"
+    "MXNet's profiler does not say which call an operator comes from; they are matched by name and order, which cannot "
+    "be done for all calls on {}: one call may run several operators"
 )
 SUMS_UNSEEN = (
     "MXNet sums short arrays by operators like any other: they count as computation, and only copying the sums back "
@@ -88,7 +99,7 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
         path.write_text(_last_document(written.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def is_from_mxnet(trace: Trace) -> bool:
+def is_from(trace: Trace) -> bool:
     """Tell whether MXNet's profiler wrote a trace."""
     return any(_device_in(name) for name in trace.processes.values())
 
@@ -103,10 +114,15 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
         if one.category == OPERATORS and one.process in rows and one.name not in HOUSEKEEPING
     )
     marks = [one for one in trace.slices if one.category == MARKS]
-    queues = numbered_queues({row_of(one): _queue(rows[one.process]) for one in work})
+    waits = [one for one in work if rows[one.process] == "cpu:0" and one.name in OF_WAITS]
+    operators = [one for one in work if rows[one.process] != "cpu:0" or one.name not in OF_WAITS]
+    waiting = numbered_queues({row_of(one): (HOST_DEVICE, "waits") for one in waits})
+    queues = numbered_queues({row_of(one): (rows[one.process], "compute") for one in operators})
     cases = windows(marks)
-    host = host_spans(marks)
-    spans, unlinked = _link([_span(one, *queues[row_of(one)]) for one in work], host, cases)
+    calls = verbs_called(marks)
+    host = host_spans(calls, python_queues(calls))
+    spans, unlinked = link([_span(one, *queues[row_of(one)]) for one in operators], host, cases)
+    host += [Span("wait", "host", *waiting[row_of(one)], one.start, one.end, operator=one.name) for one in waits]
     notes = [*trace.problems]
     if any(call.name == "allreduce" for call in host) and not any(span.kind == "exchange" for span in spans):
         notes.append(SUMS_UNSEEN)
@@ -132,7 +148,9 @@ def _configure(mx: Any) -> Path:
     # A second configuration in one process is an error, so the file stays the same, and every dump is added to it.
     global _written
     if _written is None:
-        _written = Path(tempfile.mkdtemp(prefix="parallel-core-")) / "profile.json"
+        folder = tempfile.mkdtemp(prefix="parallel-core-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _written = Path(folder) / "profile.json"
         mx.profiler.set_config(
             filename=str(_written),
             profile_imperative=True,
@@ -152,15 +170,16 @@ def _last_document(text: str) -> str:
     first, *others = text.rstrip().removesuffix(END).split(END)
     if not others:
         return first + END
-    rows = first[: first.index('"ph": "B"')].rpartition("{")[0]
-    return rows.rstrip() + "\n" + others[-1].lstrip(", \n") + END
+    begin = first.find('"ph": "B"')
+    rows = first[:begin].rpartition("{")[0] if begin >= 0 else first.rpartition("]")[0].rstrip() + ",\n"
+    return rows + others[-1].lstrip(", \n") + END
 
 
-def _device_of(array: Any, copies_by_source: bool, verb: str, *args: Array) -> Device | None:
+def _device_of(array: Any, copies_by_source: bool, verb: str, *args: Array, **named: Any) -> Device | None:
     if verb == "copy_to" and not copies_by_source:
-        return args[1]
+        return named.get("device") or args[1]
     if verb in ("copy_to", "launch"):
-        for leaf in leaves(args):
+        for leaf in leaves((args, tuple(named.values()))):
             if isinstance(leaf, array):
                 return Device(leaf.ctx.device_type, leaf.ctx.device_id)
     return None
@@ -178,55 +197,25 @@ def _devices(labels: Mapping[int | str, str]) -> dict[int | str, str]:
     for row, label in labels.items():
         # Without GPUs nothing is page-locked, and a row so labelled is that of the CPU device with its number.
         if label in ("cpu pinned/", "cpu shared/"):
-            found[row] = HOST_DEVICE if gpus else f"cpu:{row}"
+            found[row] = "cpu:0" if gpus else f"cpu:{row}"
     return found
 
 
-def _queue(device: str) -> tuple[str, str]:
-    # Nothing computes on cpu(0): its worker serves those who wait.
-    return (HOST_DEVICE, "waits") if device in ("cpu:0", HOST_DEVICE) else (device, "compute")
-
-
 def _span(one: Slice, device: str, queue: str) -> Span:
-    return Span(_readable(one.name), _kind(one.name, device), device, queue, one.start, one.end, operator=one.name)
+    return Span(_readable(one.name), _kind(one.name), device, queue, one.start, one.end, operator=one.name)
 
 
 @cache
-def _kind(operator: str, device: str) -> Kind:
-    if device == HOST_DEVICE:
-        return "host"
+def _kind(operator: str) -> Kind:
     if operator == "parallel_core":
         return "exchange"
-    return "copy" if COPIES.match(operator) else "compute"
+    return "copy" if COPIES.fullmatch(operator) else "compute"
 
 
 @cache
 def _readable(operator: str) -> str:
-    if COPIES.match(operator):
+    if COPIES.fullmatch(operator):
         return "copy"
     plain = re.sub(r"_(npi|npx|np)_", "_", operator).strip("_")
     forward = plain.removeprefix("backward_")
     return NAMES.get(forward, forward) + ("" if forward == plain else " backward")
-
-
-def _link(spans: list[Span], host: list[Span], cases: Sequence[Window]) -> tuple[list[Span], list[str]]:
-    """Say of each operator when it was launched, where that follows from the order; and name the other devices."""
-    linked = {id(span): span for span in spans}
-    unlinked = set()
-    for case in cases:
-        calls, work = defaultdict(list), defaultdict(list)
-        for call in host:
-            read = verb_of(call.operator)
-            if read and read.device and case.start <= call.start < case.end:
-                calls[read.device].append(call)
-        for span in spans:
-            if span.device in calls and case.start <= span.start < case.end:
-                work[span.device].append(span)
-        for device, launches in calls.items():
-            pairs = list(zip(launches, sorted(work[device], key=lambda span: span.start), strict=False))
-            if len(launches) != len(work[device]) or any(span.start < call.start for call, span in pairs):
-                unlinked.add(device)
-                continue
-            for call, span in pairs:
-                linked[id(span)] = span._replace(launched=call.start)
-    return list(linked.values()), sorted(unlinked)

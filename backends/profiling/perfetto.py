@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias, get_args
 import msgspec
 
 from backends.profiling.slices import Slice, Trace
-from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline, Window
+from backends.profiling.timeline import Kind, Span, Timeline, Window, queue_order
 
 __all__ = ["OWN_KEY", "overlapping", "timeline_of", "write_timeline"]
 
@@ -97,10 +97,9 @@ def overlapping(timeline: Timeline) -> list[tuple[Span, Span]]:
 
 def _rows(spans: Iterable[Span]) -> dict[Queue, _Row]:
     queues = dict.fromkeys((span.device, span.queue) for span in spans)
-    # The shorter name first: cpu:2 stands before cpu:10.
-    devices = sorted({device for device, _ in queues}, key=lambda name: (name != HOST_DEVICE, len(name), name))
+    in_order = sorted(queues, key=lambda queue: queue_order(*queue))
+    devices = dict.fromkeys(device for device, _ in in_order)
     pids = {device: FIRST_DEVICE + place for place, device in enumerate(devices)}
-    in_order = sorted(queues, key=lambda queue: (pids[queue[0]], queue[1]))
     return {queue: _Row(pids[queue[0]], FIRST_DEVICE + len(pids) + place) for place, queue in enumerate(in_order)}
 
 

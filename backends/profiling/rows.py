@@ -9,7 +9,18 @@ from backends.profiling.marks import case_of, verb_of
 from backends.profiling.slices import Slice
 from backends.profiling.timeline import HOST_DEVICE, Span, Timeline, Window
 
-__all__ = ["Row", "assemble", "enclosing", "host_spans", "numbered_queues", "outermost", "row_of", "windows"]
+__all__ = [
+    "Row",
+    "assemble",
+    "enclosing",
+    "host_spans",
+    "numbered_queues",
+    "outermost",
+    "python_queues",
+    "row_of",
+    "verbs_called",
+    "windows",
+]
 
 Row: TypeAlias = "tuple[int | str, int | str]"
 """A thread in a trace: its process and its number there."""
@@ -53,6 +64,11 @@ def enclosing(slices: Iterable[Slice]) -> Callable[[Slice], Slice | None]:
     return find
 
 
+def verbs_called(marks: Iterable[Slice]) -> list[Slice]:
+    """Return the marks of verbs, but for those that another verb called."""
+    return outermost(mark for mark in marks if verb_of(mark.name))
+
+
 def windows(marks: Iterable[Slice]) -> tuple[Window, ...]:
     """Return the cases that stand in a trace's marks, in the order of time."""
     named = ((case_of(mark.name), mark) for mark in marks)
@@ -70,10 +86,13 @@ def numbered_queues(rows: Mapping[Row, tuple[str, str]]) -> dict[Row, tuple[str,
     return found
 
 
-def host_spans(marks: Iterable[Slice]) -> list[Span]:
-    """Return what Python did, from the marks of the verbs: those that lie in no other one."""
-    calls = outermost(mark for mark in marks if verb_of(mark.name))
-    queues = numbered_queues({row_of(call): (HOST_DEVICE, "Python") for call in calls})
+def python_queues(slices: Iterable[Slice]) -> dict[Row, tuple[str, str]]:
+    """Give each thread of Python's own a queue of the host, in the order of their first slices."""
+    return numbered_queues({row_of(one): (HOST_DEVICE, "Python") for one in slices})
+
+
+def host_spans(calls: Iterable[Slice], queues: Mapping[Row, tuple[str, str]]) -> list[Span]:
+    """Return what Python did, from the marks of the verbs' outermost calls."""
     spans = []
     for call in calls:
         read = verb_of(call.name)

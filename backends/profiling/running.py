@@ -7,9 +7,11 @@ from typing import Protocol
 
 from backends.errors import BackendError
 from backends.profiling.marks import Mark
+from backends.profiling.slices import Trace
+from backends.profiling.timeline import Timeline
 from backends.protocol import Backend
 
-__all__ = ["GROUP", "Profiler", "check_profiler", "profile"]
+__all__ = ["GROUP", "Profiler", "check_profiler", "profile", "understand"]
 
 GROUP = "parallel_core.profilers"
 
@@ -22,6 +24,12 @@ class Profiler(Protocol):
 
     def profile(self, backend: Backend, path: Path) -> AbstractContextManager[Mark]:
         """Run the profiler, which writes its trace to `path` when the context ends; give what makes marks."""
+
+    def is_from(self, trace: Trace) -> bool:
+        """Tell whether this profiler wrote a trace. Neither this nor reading one may need the framework."""
+
+    def timeline_of(self, trace: Trace) -> Timeline:
+        """Read a trace that this profiler wrote."""
 
 
 def check_profiler(backend: Backend) -> None:
@@ -37,6 +45,15 @@ def profile(backend: Backend, path: Path) -> AbstractContextManager[Mark]:
     """
     check_profiler(backend)
     return _find(backend.name).profile(backend, path)
+
+
+def understand(trace: Trace) -> Timeline:
+    """Read a trace that one of the profilers wrote; raises ValueError, in one line, for another's."""
+    names = sorted(entry_points(group=GROUP).names)
+    for profiler in map(_find, names):
+        if profiler.is_from(trace):
+            return profiler.timeline_of(trace)
+    raise ValueError(f"none of the profilers known here wrote it (known for {', '.join(names)})")
 
 
 def _find(name: str) -> Profiler:

@@ -3,13 +3,17 @@
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["HOST_DEVICE", "Kind", "Span", "Timeline", "Window"]
+__all__ = ["HOST_DEVICE", "Kind", "Span", "Timeline", "Window", "queue_order"]
 
 Kind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
 """What a span does: compute, copy from one device to another, sum over devices, or launch and wait in Python."""
 
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""
+
+
+QUEUES = ("python", "waits", "calling", "compute", "copy")
+"""The first words of queues' names, in the order in which they are listed; others come after them."""
 
 
 class Span(NamedTuple):
@@ -48,6 +52,9 @@ class Timeline:
     notes: tuple[str, ...] = ()
     """What a reader must know: events that could not be used, links that the profiler does not give."""
 
-    def of(self, case: Window) -> tuple[Span, ...]:
-        """Return the spans that begin within a case's window."""
-        return tuple(span for span in self.spans if case.start <= span.start < case.end)
+
+def queue_order(device: str, queue: str) -> tuple[object, ...]:
+    """Return what queues are sorted by: the host's first, cpu:2 before cpu:10, computation before copies."""
+    first = queue.lower().split(" ")[0]
+    rank = QUEUES.index(first) if first in QUEUES else len(QUEUES)
+    return device != HOST_DEVICE, len(device), device, rank, len(queue), queue

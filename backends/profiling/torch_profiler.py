@@ -10,19 +10,31 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 from backends.device import Device
 from backends.errors import BackendError
 from backends.profiling.marks import Mark, marking_verbs, marking_work, run_of, verb_of
-from backends.profiling.rows import assemble, enclosing, host_spans, numbered_queues, outermost, row_of, windows
+from backends.profiling.rows import (
+    Row,
+    assemble,
+    enclosing,
+    host_spans,
+    numbered_queues,
+    outermost,
+    python_queues,
+    row_of,
+    verbs_called,
+    windows,
+)
 from backends.profiling.slices import Slice, Trace
-from backends.profiling.timeline import HOST_DEVICE, Kind, Span, Timeline
+from backends.profiling.timeline import Kind, Span, Timeline
 from backends.promises import promises
 from backends.protocol import Array
 from backends.torch_backend import TorchBackend
 
-__all__ = ["check", "is_from_torch", "profile", "timeline_of"]
+__all__ = ["check", "is_from", "profile", "timeline_of"]
 
 OPERATORS, MARKS = "cpu_op", "user_annotation"
 ON_GPU = {"kernel", "gpu_memcpy", "gpu_memset"}
@@ -38,8 +50,10 @@ NAMES = {
 }
 """What this project, and MXNet, call the same."""
 COPIES = {"aten::copy_", "aten::clone", "aten::to", "aten::_to_copy"}
-"""Operators that copy, where no other one called them."""
-EXCHANGES = {"allreduce", "take_part"}
+TASKS: dict[str, Kind] = {"_clone": "copy", "_overwrite": "copy", "to_host": "copy", "take_part": "exchange"}
+"""What workers do in tasks that do not compute."""
+VERBS: dict[str, Kind] = {"copy_to": "copy", "launch to_host": "copy", "allreduce": "exchange"}
+"""What eager PyTorch does in calls that do not compute."""
 EAGER = ("cpu", "calling thread")
 
 
@@ -75,7 +89,7 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
     running.export_chrome_trace(str(path))
 
 
-def is_from_torch(trace: Trace) -> bool:
+def is_from(trace: Trace) -> bool:
     """Tell whether PyTorch's profiler wrote a trace."""
     return "schemaVersion" in trace.properties or any(one.category == OPERATORS for one in trace.slices)
 
@@ -83,59 +97,70 @@ def is_from_torch(trace: Trace) -> bool:
 def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     """Read what PyTorch's profiler wrote. Of operators that call others, the outer one counts."""
     marks = [one for one in trace.slices if one.category == MARKS]
-    work = [one for one in trace.slices if one.category == OPERATORS]
     on_gpu = [one for one in trace.slices if one.category in ON_GPU]
     runs = [one for one in marks if run_of(one.name)]
     workers = {row_of(one) for one in runs}
-    calls = {read.number: mark.start for mark in marks if (read := verb_of(mark.name))}
+    work: dict[bool, list[Slice]] = {True: [], False: []}
+    for one in outermost(one for one in trace.slices if one.category == OPERATORS):
+        work[row_of(one) in workers].append(one)
+    calls = verbs_called(marks)
+    if calls or on_gpu:
+        python = list(_of_python(work[False], calls, eager=not runs and not on_gpu))
+    else:
+        python = list(_of_threads(work[False]))
+    launched = {read.number: mark.start for mark in marks if (read := verb_of(mark.name))}
     spans = [
-        *host_spans(marks),
-        *_on_workers([one for one in work if row_of(one) in workers], runs, calls),
-        *_on_calling_threads(
-            [one for one in work if row_of(one) not in workers], marks, eager=not workers and not on_gpu
-        ),
-        *_on_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
+        *python,
+        *_of_workers(work[True], runs, launched),
+        *_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
     ]
     return assemble(source, spans, windows(marks), trace.problems)
 
 
-def _on_workers(work: Sequence[Slice], runs: Sequence[Slice], calls: Mapping[int, float]) -> Iterator[Span]:
+def _of_workers(work: Sequence[Slice], runs: Sequence[Slice], launched: Mapping[int, float]) -> Iterator[Span]:
     read = {row_of(mark): task for mark in runs if (task := run_of(mark.name))}
     queues = numbered_queues({row: (task.device, task.queue) for row, task in read.items()})
     run_around = enclosing(runs)
-    told: set[int] = set()
-    for one in outermost(work):
+    told: set[tuple[Row, float]] = set()
+    for one in work:
         mark = run_around(one)
         task = run_of(mark.name) if mark else None
-        launched = None
-        if task and task.number not in told:
-            # The first operator of a task waited for its turn; the others for the one before.
-            told.add(task.number)
-            launched = calls.get(task.number)
-        yield _span(one, *queues[row_of(one)], "exchange" if task and task.name in EXCHANGES else None, launched)
+        # The first operator of a task waited for its turn; the others for the one before.
+        first = mark is not None and (row_of(mark), mark.start) not in told
+        if mark:
+            told.add((row_of(mark), mark.start))
+        kind: Kind = "compute" if task is None else TASKS.get(task.name, "compute")
+        yield _span(one, kind, queues[row_of(one)], launched.get(task.number) if task and first else None)
 
 
-def _on_calling_threads(work: Sequence[Slice], marks: Sequence[Slice], eager: bool) -> Iterator[Span]:
-    call_around = enclosing(outermost(mark for mark in marks if verb_of(mark.name)))
-    operators = outermost(work)
-    place = EAGER if eager else (HOST_DEVICE, "Python")
-    queues = numbered_queues({row_of(one): place for one in operators})
+def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> Iterator[Span]:
+    call_around = enclosing(calls)
+    within = [(one, call_around(one)) for one in work]
+    beside = [one for one, call in within if call is None]
+    queues = python_queues(sorted((*calls, *beside), key=attrgetter("start")))
+    yield from host_spans(calls, queues)
+    yield from (_span(one, "host", queues[row_of(one)], None) for one in beside)
+    if not eager:
+        # What lies in a call is seen as that call.
+        return
+    eagerly = numbered_queues({row_of(one): EAGER for one, call in within if call})
     told = None
-    for one in operators:
-        call = call_around(one)
-        queue = queues[row_of(one)]
-        if not eager:
-            # What lies in a call is seen as that call.
-            if call is None:
-                yield _span(one, *queue, "host", None)
-            continue
-        verb = verb_of(call.name) if call else None
-        exchanging = verb is not None and verb.name == "allreduce"
-        yield _span(one, *queue, "exchange" if exchanging else None, call.start if call and call is not told else None)
-        told = call
+    for one, call in within:
+        read = verb_of(call.name) if call else None
+        if call and read:
+            kind = VERBS.get(read.name, "compute")
+            yield _span(one, kind, eagerly[row_of(one)], call.start if call is not told else None)
+            told = call
 
 
-def _on_gpus(work: Sequence[Slice], launches: Sequence[Slice]) -> Iterator[Span]:
+def _of_threads(work: Sequence[Slice]) -> Iterator[Span]:
+    # Without marks, what copies from one device to another is not known; this one copies into memory that was there.
+    queues = numbered_queues({row_of(one): ("cpu", "thread") for one in work})
+    for one in work:
+        yield _span(one, "copy" if one.name == "aten::copy_" else "compute", queues[row_of(one)], None)
+
+
+def _of_gpus(work: Sequence[Slice], launches: Sequence[Slice]) -> Iterator[Span]:
     begun = {one.args["correlation"]: one.start for one in launches if "correlation" in one.args}
     for one in work:
         device = f"gpu:{one.args.get('device', one.process)}"
@@ -145,18 +170,17 @@ def _on_gpus(work: Sequence[Slice], launches: Sequence[Slice]) -> Iterator[Span]
         yield Span(_readable(one.name), kind, device, queue, one.start, one.end, launched, one.name)
 
 
-def _device_of(verb: str, *args: Array) -> Device | None:
+def _device_of(verb: str, *args: Array, **named: Array) -> Device | None:
     if verb == "copy_to":
-        return args[1]
+        return named.get("device") or args[1]
     if verb == "launch":
         for promise in promises(*args[1:]):
             return promise.device
     return None
 
 
-def _span(one: Slice, device: str, queue: str, kind: Kind | None, launched: float | None) -> Span:
-    known = kind or ("copy" if one.name in COPIES else "compute")
-    return Span(_readable(one.name), known, device, queue, one.start, one.end, launched, one.name)
+def _span(one: Slice, kind: Kind, queue: tuple[str, str], launched: float | None) -> Span:
+    return Span(_readable(one.name), kind, *queue, one.start, one.end, launched, one.name)
 
 
 @cache

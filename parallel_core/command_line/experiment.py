@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from parallel_core.command_line.profiling import check_profiling, profile_and_sh
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.explanation import explanation
+from parallel_core.measurement import repeatable
 from parallel_core.result import Result
 from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.result import show
@@ -49,13 +51,15 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             if plot_path is not None:
                 drawing.check_drawing(plot_path)
                 files.check_writable(plot_path)
-            check_profiling(trace_path or trace_if_possible, timeline_path)
+            check_profiling(trace_path or trace_if_possible, timeline_path, json_path, plot_path)
             # Standard output belongs to the JSON where it goes there.
             console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
             loaded = backends.load(backend, devices, device_kind, engine, threads, workers, variants)
             if trace_path is not None or timeline_path is not None:
                 check_profiler(loaded)
-            result = measure(loaded, **own)
+            profiled = trace_path or trace_if_possible or timeline_path
+            with repeatable() if profiled else nullcontext():
+                result = measure(loaded, **own)
             show(result, console)
             if json_path is not None:
                 text = json.dumps(result.as_json(), indent=1, ensure_ascii=False) + "\n"

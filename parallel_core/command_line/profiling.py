@@ -5,24 +5,28 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from backends import Backend, BackendError, ComputationError
+from backends import Backend
 from backends.profiling import check_profiler
 from parallel_core import drawing, files
 from parallel_core.comparison.traces import reason_path
-from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.result import Result
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.timeline.clock import agreements, overhead
 from parallel_core.timeline.figures import figures
-from parallel_core.timeline.profile import profile
+from parallel_core.timeline.profile import profile, shown_case
 from parallel_core.timeline.writing import write_trace_file
 
 __all__ = ["check_profiling", "profile_and_show", "profile_if_possible"]
 
 
-def check_profiling(trace_path: Path | None, picture_path: Path | None) -> None:
-    """Raise RequestError where one of the files could not be written, before anything is run."""
+def check_profiling(trace_path: Path | None, picture_path: Path | None, *others: Path | None) -> None:
+    """Raise RequestError where one of the files could not be written, before anything is run, or two are the same."""
+    asked = [path.absolute() for path in (trace_path, picture_path, *others) if path and path != files.STANDARD_OUTPUT]
+    for path in asked:
+        if asked.count(path) > 1:
+            raise RequestError(f"two files would be written to {path}: give each its own")
     if trace_path == files.STANDARD_OUTPUT:
         raise RequestError("--trace needs a file: standard output shows what was measured")
     if trace_path is not None:
@@ -46,10 +50,11 @@ def profile_and_show(
         files.write_whole(picture_path, lambda stream: draw_timeline(found.timeline, stream, kind))
     seen = figures(found.timeline)
     described = EXPERIMENTS[result.experiment]
+    main = shown_case([one.case for one in seen], described.case)
     console.print(f"\nSeen by the profiler of {escape(found.timeline.source)}, in one more repetition", style="bold")
-    show_figures(seen, console, described.case)
+    show_figures(seen, console, main)
     held = agreements(result, seen, found.seconds)
-    show_agreements(held, overhead(result, found.seconds), console, described.case, described.metric)
+    show_agreements(held, overhead(result, found.seconds), console, main, described.metric)
     for note in found.timeline.notes:
         console.print(f"· {escape(note)}")
 
@@ -59,7 +64,7 @@ def profile_if_possible(backend: Backend, result: Result, console: Console, trac
     try:
         check_profiler(backend)
         profile_and_show(backend, result, console, trace_path, None)
-    except (BackendError, ComputationError, MeasurementError, RequestError, OSError) as error:
+    except Exception as error:
         reason = f"{error}\n".encode()
         console.print(f"no trace: {error}", markup=False)
         files.write_whole(reason_path(trace_path), lambda stream: stream.write(reason))

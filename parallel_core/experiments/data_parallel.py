@@ -25,7 +25,7 @@ from parallel_core.dataset import Dataset
 from parallel_core.exchange import Bucket, buckets_of, count_reduced_early
 from parallel_core.experiments.first_losses import error_against_numpy
 from parallel_core.lenet import shapes
-from parallel_core.measurement import largest_of, relative_error
+from parallel_core.measurement import kept, largest_of, relative_error
 from parallel_core.result import Case, Result, Timing, describe_backend
 from parallel_core.training import Epoch, Settings, batches, get_params, ignore, launch_gradients, train, train_epoch
 
@@ -90,7 +90,7 @@ def run(
                 "training, an epoch",
                 seconds=tuple(epoch.seconds for epoch in epochs),
                 dispatch_seconds=tuple(epoch.dispatch_seconds for epoch in epochs),
-                again=partial(time_steps, backend, params, data, replace(settings, limit=repeated)),
+                again=kept(partial(time_steps, backend, params, data, replace(settings, limit=repeated))),
                 share=repeated / len(epochs[0].losses),
             ),
         ),

@@ -20,6 +20,7 @@ from parallel_core.report.charts import framed
 from parallel_core.timeline.cases import CaseSpans, cases_of
 from parallel_core.timeline.figures import figures_of
 from parallel_core.timeline.lanes import Block, CaseLanes, Look, drawn_ends, few_lanes
+from parallel_core.timeline.profile import shown_case
 from parallel_core.timeline.seen import seen
 from parallel_core.wording import percent
 
@@ -61,7 +62,7 @@ def panels(comparison: Comparison, experiment: str, timeline_of: TimelineOf) -> 
         except RequestError as error:
             without[cell.side] = str(error)
             continue
-        case = shown_case(timeline, EXPERIMENTS[experiment].case)
+        case = case_of(timeline, EXPERIMENTS[experiment].case)
         if case is None:
             without[cell.side] = "; ".join(timeline.notes) or "its trace is empty"
             continue
@@ -71,10 +72,10 @@ def panels(comparison: Comparison, experiment: str, timeline_of: TimelineOf) -> 
     return found, without
 
 
-def shown_case(timeline: Timeline, wanted: str) -> CaseSpans | None:
-    """Return the case of that name, or the first one in which something ran; None where nothing did."""
-    filled = [case for case in cases_of(timeline) if case.spans]
-    return next((case for case in filled if case.name == wanted), next(iter(filled), None))
+def case_of(timeline: Timeline, usual: str) -> CaseSpans | None:
+    """Return the case of that name, or the last one in which something ran; None where nothing did."""
+    filled = {case.name: case for case in cases_of(timeline) if case.spans}
+    return filled[shown_case(list(filled), usual)] if filled else None
 
 
 def timelines(found: Sequence[Panel]) -> go.Figure | None:

@@ -15,7 +15,7 @@ KINDS: tuple[Kind, ...] = ("compute", "copy", "exchange", "host")
 RESOLUTION = 1e-6
 """Seconds: the frameworks' profilers write whole microseconds, so what is shorter may not be there."""
 
-WAITS = frozenset({"wait", "waitall", "to_numpy"})
+WAITS = frozenset({"wait", "waitall"})
 WAITS_QUEUE = "waits"
 
 

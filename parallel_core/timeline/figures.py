@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, Kind, Timeline
+from backends.profiling import HOST_DEVICE, Kind, Timeline, queue_order
 from parallel_core.timeline.cases import KINDS, RESOLUTION, CaseSpans, cases_of
 from parallel_core.timeline.critical_path import PathSummary, critical_path
 from parallel_core.timeline.intervals import gaps, intersection, total, union
@@ -163,7 +163,7 @@ def _queues(case: CaseSpans) -> tuple[QueueFigures, ...]:
                 longest_gap_seconds=float(idle.max(initial=0.0)),
             )
         )
-    return tuple(sorted(found, key=lambda row: (row.is_host, row.device, row.queue)))
+    return tuple(sorted(found, key=lambda row: (row.is_host, queue_order(row.device, row.queue))))
 
 
 def _kinds(case: CaseSpans) -> list[KindFigures]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from backends.profiling import HOST_DEVICE, Kind, Span
+from backends.profiling import HOST_DEVICE, Kind, Span, queue_order
 from parallel_core.timeline.cases import CaseSpans, is_wait
 
 __all__ = ["PARTS", "Block", "CaseLanes", "Lane", "Launch", "Look", "drawn_ends", "few_lanes", "lanes"]
@@ -24,9 +24,6 @@ MOST_LAUNCHES = 40
 MOST_NAMES = 2
 LONGEST_NAME = 32
 """Characters: kernels of GPUs have names of hundreds."""
-QUEUES = ("python", "calling", "compute", "copy")
-"""The order of a device's queues, by their first word; others follow."""
-
 Look: TypeAlias = Kind | Literal["wait"]
 """What a block looks like: its kind, or that the host only waits in it."""
 
@@ -103,7 +100,7 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
         by_lane[span.device, span.queue].append(span)
     found = tuple(
         Lane(device, queue, merged(by_lane[device, queue], case.start, case.seconds / parts))
-        for device, queue in sorted(by_lane, key=lane_order)
+        for device, queue in sorted(by_lane, key=lambda lane: queue_order(*lane))
     )
     return CaseLanes(case.name, case.seconds, found, launches(case.spans, case.start))
 
@@ -128,14 +125,6 @@ def drawn_ends(blocks: Sequence[Block], least: float) -> list[float]:
         max(block.end, min(block.start + least, block.end + (start - block.end) / 4))
         for block, start in zip(blocks, following, strict=True)
     ]
-
-
-def lane_order(lane: tuple[str, str]) -> tuple[object, ...]:
-    """Return what lanes are sorted by: the host comes first, and cpu:2 before cpu:10."""
-    device, queue = lane
-    kind = queue.lower().split(" ")[0]
-    rank = QUEUES.index(kind) if kind in QUEUES else len(QUEUES)
-    return device != HOST_DEVICE, len(device), device, rank, len(queue), queue
 
 
 def launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:

@@ -17,7 +17,7 @@ from parallel_core.result import Case, Result
 from parallel_core.timeline.reading import read_timeline
 from parallel_core.wording import engine_in_words
 
-__all__ = ["MOST_CASES", "Profile", "profile"]
+__all__ = ["MOST_CASES", "Profile", "profile", "shown_case"]
 
 MOST_CASES = 8
 """Where a result has more, those are repeated that a comparison shows, and their parts."""
@@ -42,13 +42,13 @@ class Profile:
 
 
 def profile(backend: Backend, result: Result) -> Profile:
-    """Repeat cases of a result that `backend` gave in this process.
+    """Repeat cases of a result that `backend` gave in this process, within `measurement.repeatable`.
 
     Raises MeasurementError where none of them can be repeated; BackendError where there is no profiler.
     """
     cases, left_out = chosen(result)
     if not cases:
-        raise MeasurementError(f"no case of {result.experiment} can be repeated under a profiler")
+        raise MeasurementError(f"no case of this result of {result.experiment} can be repeated under a profiler")
     seconds = {}
     # Taken before the profiler's marks stand around it: what is waited for here is no part of a case.
     wait_unseen = backend.waitall
@@ -82,5 +82,10 @@ def chosen(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
     described = EXPERIMENTS[result.experiment]
     shown = {described.case, described.queued_case}
     parts = {part for case in repeatable if case.name in shown for part in case.parts}
-    some = [case for case in repeatable if case.name in shown | parts] or repeatable[:MOST_CASES]
+    some = [case for case in repeatable if case.name in shown | parts] or repeatable[-MOST_CASES:]
     return some, (f"{len(some)} of {len(repeatable)} cases were repeated under the profiler",)
+
+
+def shown_case(names: Sequence[str], usual: str) -> str:
+    """Return which of some cases is shown in full: the usual one, or the last where that was not repeated."""
+    return usual if usual in names else names[-1]

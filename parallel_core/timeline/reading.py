@@ -1,10 +1,9 @@
 """Timelines from files: our own, and what the frameworks' profilers wrote without us."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from backends.profiling import Timeline, mxnet_profiler, perfetto, torch_profiler
+from backends.profiling import Timeline, perfetto, understand
 from backends.profiling.slices import Trace, read_trace
 from parallel_core.errors import RequestError
 from parallel_core.measurement import uncollected
@@ -30,7 +29,7 @@ def _read(path: Path) -> Timeline:
     except ValueError as error:
         raise RequestError(str(error)) from error
     try:
-        timeline = _reader(trace)(trace)
+        timeline = _understood(trace)
     except ValueError as error:
         raise RequestError(f"{path} cannot be used: {error}") from error
     if not timeline.spans:
@@ -38,11 +37,5 @@ def _read(path: Path) -> Timeline:
     return replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *trace.problems))))
 
 
-def _reader(trace: Trace) -> Callable[[Trace], Timeline]:
-    if perfetto.OWN_KEY in trace.properties:
-        return perfetto.timeline_of
-    if torch_profiler.is_from_torch(trace):
-        return torch_profiler.timeline_of
-    if mxnet_profiler.is_from_mxnet(trace):
-        return mxnet_profiler.timeline_of
-    raise ValueError("neither torch.profiler nor mx.profiler nor parallel-core wrote it")
+def _understood(trace: Trace) -> Timeline:
+    return perfetto.timeline_of(trace) if perfetto.OWN_KEY in trace.properties else understand(trace)

@@ -1,6 +1,7 @@
 """The frameworks' own profilers, run over real work: what was launched is seen, on the queue where it ran."""
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -97,6 +98,42 @@ def test_a_copy_the_book_s_way_stands_on_the_queue_that_computes(profiled: Backe
     assert {(s.device, s.queue) for s in named(found, "copy")} == {(s.device, s.queue) for s in named(found, "matmul")}
 
 
+def test_operations_that_begin_in_another_order_are_linked_with_their_own_calls(
+    profiled: Backend, tmp_path: Path
+) -> None:
+    first, second = profiled.devices
+    x, y, long = matrix(profiled, first), matrix(profiled, second), matrix(profiled, second, 900)
+
+    def run() -> Sequence[Array]:
+        # What waits for the other device is launched first, and begins last where a device has a queue of its own.
+        awaited = profiled.copy_to(profiled.launch(profiled.ops.matmul, long, long), first)
+        rest = [profiled.launch(profiled.ops.relu, x), profiled.launch(profiled.ops.total, x)]
+        return [awaited, profiled.launch(profiled.ops.add, y, 1.0), *rest]
+
+    found = see(profiled, tmp_path / "trace.json", run=run)
+    calls = {call.start: call.name for call in found.spans if call.name.startswith(("launch", "copy_to"))}
+    linked = {calls[span.launched]: span.name for span in found.spans if span.launched is not None}
+    assert {"launch matmul": "matmul", "launch relu": "relu", "launch total": "sum", "copy_to": "copy"}.items() <= (
+        linked.items()
+    )
+    assert linked["launch add"].startswith("add")
+    assert all(span.launched <= span.start for span in found.spans if span.launched is not None)
+
+
+def test_what_is_copied_on_a_device_in_a_computation_is_no_communication(profiled: Backend, tmp_path: Path) -> None:
+    x = matrix(profiled, profiled.devices[0], 9)
+    labels = profiled.asarray(np.zeros(9, dtype=np.int32), profiled.devices[0])
+    found = see(profiled, tmp_path / "trace.json", run=lambda: profiled.launch(profiled.ops.cross_entropy, x, labels))
+    assert {span.kind for span in found.spans if span.device != "host"} == {"compute"}
+
+
+def test_a_verb_called_with_names_is_marked_too(profiled: Backend, tmp_path: Path) -> None:
+    x = matrix(profiled, profiled.devices[0])
+    found = see(profiled, tmp_path / "trace.json", run=lambda: profiled.copy_to(x, device=profiled.devices[1]))
+    (copied,), (call,) = named(found, "copy"), named(found, "copy_to")
+    assert copied.launched == call.start
+
+
 def test_a_sum_over_devices_is_an_exchange(profiled: Backend, tmp_path: Path) -> None:
     # Long enough that both backends sum in shards, each device its own.
     vectors = [profiled.asarray(np.ones(2**20, dtype=np.float32), device) for device in profiled.devices]
@@ -124,6 +161,9 @@ def test_operators_of_a_step_are_seen_and_no_two_overlap_on_a_queue(profiled: Ba
     assert {"conv2d", "conv2d backward", "avg_pool2d", "relu backward", "matmul", "matmul backward"} <= names
     assert {"launch value_and_gradients", "launch sgd", "allreduce"} <= names
     assert overlapping(found) == []
+    # Of a call's many operators the first one of each device waited for its turn.
+    launched = [(span.launched, span.device) for span in found.spans if span.launched is not None]
+    assert len(set(launched)) == len(launched) > 0
 
 
 def test_an_operator_that_another_one_runs_is_a_part_of_it() -> None:
@@ -164,7 +204,7 @@ def test_cases_have_windows_of_their_own_and_work_outside_of_them_is_left_out(
     assert first.start == 0
     assert first.end <= second.start
     for case in found.cases:
-        assert len([span for span in found.of(case) if span.name == "matmul"]) == COUNT
+        assert len([span for span in named(found, "matmul") if case.start <= span.start < case.end]) == COUNT
     assert len(named(found, "matmul")) == 2 * COUNT
 
 
@@ -202,8 +242,14 @@ def test_several_workers_of_a_device_have_queues_of_their_own(
         pytest.skip("MXNet takes its workers when it is imported; a synchronous engine has none")
     require("torch")
     backend = backends.load("torch", 1, "cpu", engine, 1, workers_per_device=2)
-    x = matrix(backend, backend.devices[0], 400)
-    found = see(backend, tmp_path / "trace.json", products=lambda: [products(backend, x) for _ in range(8)])
+    x = matrix(backend, backend.devices[0])
+    both_at_work = threading.Barrier(2)
+
+    def product(matrix: Array) -> Array:
+        both_at_work.wait(timeout=60)
+        return backend.ops.matmul(matrix, matrix)
+
+    found = see(backend, tmp_path / "trace.json", products=lambda: [backend.launch(product, x) for _ in range(2)])
     assert {span.queue for span in named(found, "matmul")} == {"compute", "compute 2"}
     assert overlapping(found) == []
 
@@ -221,9 +267,9 @@ def mxnet_rows(*labels: str) -> dict[int | str, str]:
 @pytest.mark.parametrize(
     ("labels", "devices"),
     [
-        (("cpu/0", "cpu/1", "cpu pinned/", "cpu shared/"), ["host", "cpu:1", "cpu:2", "cpu:3"]),
-        (("cpu/0", "cpu/1", "cpu/2", "cpu pinned/", "cpu shared/"), ["host", "cpu:1", "cpu:2", "cpu:3", "cpu:4"]),
-        (("cpu/0", "cpu/1", "gpu/0", "gpu/1", "cpu pinned/"), ["host", "cpu:1", "gpu:0", "gpu:1", "host"]),
+        (("cpu/0", "cpu/1", "cpu pinned/", "cpu shared/"), ["cpu:0", "cpu:1", "cpu:2", "cpu:3"]),
+        (("cpu/0", "cpu/1", "cpu/2", "cpu pinned/", "cpu shared/"), ["cpu:0", "cpu:1", "cpu:2", "cpu:3", "cpu:4"]),
+        (("cpu/0", "cpu/1", "gpu/0", "gpu/1", "cpu pinned/"), ["cpu:0", "cpu:1", "gpu:0", "gpu:1", "cpu:0"]),
     ],
     ids=["two cores", "three cores", "GPUs"],
 )
@@ -231,6 +277,29 @@ def test_mxnet_s_rows_are_given_their_devices_whatever_their_labels(labels: Sequ
     slices = tuple(Slice("_np_dot", "operator", row, 7, row, row + 0.5, {}) for row in range(len(labels)))
     found = mxnet_profiler.timeline_of(Trace(slices, mxnet_rows(*labels)))
     assert [span.device for span in found.spans] == devices
+
+
+def test_an_own_program_s_work_on_cpu_0_is_work() -> None:
+    def ran(name: str, start: float) -> Slice:
+        return Slice(name, "operator", 0, 7, start, start + 0.5, {})
+
+    found = mxnet_profiler.timeline_of(Trace((ran("dot", 0), ran("WaitForVar", 1)), mxnet_rows("cpu/0")))
+    assert [(span.device, span.queue, span.kind) for span in found.spans] == [
+        ("cpu:0", "compute", "compute"),
+        ("host", "waits", "host"),
+    ]
+
+
+def test_threads_of_a_program_without_marks_are_called_threads() -> None:
+    def ran(name: str, thread: int) -> Slice:
+        return Slice(name, "cpu_op", 1, thread, float(thread), thread + 0.5, {})
+
+    found = torch_profiler.timeline_of(Trace((ran("aten::mm", 1), ran("aten::copy_", 2), ran("aten::to", 3))))
+    assert [(span.device, span.queue, span.kind) for span in found.spans] == [
+        ("cpu", "thread", "compute"),
+        ("cpu", "thread 2", "copy"),
+        ("cpu", "thread 3", "compute"),
+    ]
 
 
 @pytest.mark.parametrize("index", [1, 2, 3, 4, 9])

@@ -43,9 +43,9 @@ def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
     drawn = timelines(found)
     assert drawn is not None
     assert [annotation.text for annotation in drawn.layout.annotations] == [
-        "<b>mxnet async</b>: 305 ms, 1.8 queues at once<br>98% of communication under computation",
-        "<b>torch async</b>: 305 ms, 1.8 queues at once<br>98% of communication under computation",
-        "<b>torch sync</b>: 550 ms, 1.0 queue at once<br>0% of communication under computation",
+        "<b>mxnet async</b>: 305 ms (timed: 1.00 s), 1.8 queues at once<br>98% of communication under computation",
+        "<b>torch async</b>: 305 ms (timed: 1.00 s), 1.8 queues at once<br>98% of communication under computation",
+        "<b>torch sync</b>: 550 ms (timed: 1.00 s), 1.0 queue at once<br>0% of communication under computation",
     ]
     assert [axis.ticktext for axis in drawn.select_yaxes()] == [
         ("host Python", "cpu:1 compute", "cpu:2 compute"),

@@ -11,6 +11,7 @@ from backends.profiling.perfetto import overlapping
 from parallel_core.comparison.cells import Cell
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments.catalogue import EXPERIMENTS
+from parallel_core.measurement import repeatable
 from parallel_core.timeline.figures import figures
 from parallel_core.timeline.profile import MOST_CASES, profile
 from tests.comparison.made_up import result as made_up
@@ -40,7 +41,8 @@ def profiled(load_profiled: Callable[[int], Backend]) -> Backend:
 @pytest.mark.parametrize("experiment", sorted(set(RUNS) - {"learning-rates"}))
 def test_every_experiment_can_be_seen(load_profiled: Callable[[int], Backend], experiment: str) -> None:
     profiled = load_profiled(EXPERIMENTS[experiment].devices)
-    result = RUNS[experiment](profiled)
+    with repeatable():
+        result = RUNS[experiment](profiled)
     before = result.as_json()
     found = profile(profiled, result)
     assert result.as_json() == before
@@ -51,11 +53,12 @@ def test_every_experiment_can_be_seen(load_profiled: Callable[[int], Backend], e
     assert f"{profiled.name} {profiled.version}, {profiled.engine} engine" == found.timeline.source
     # What only loads arrays may run no operator.
     working = {seen.case for seen in figures(found.timeline) if any(queue.device != "host" for queue in seen.queues)}
-    assert set(names) - working <= {"get_params", "split_batch"}
+    assert set(names) - working <= {"get_params", "split_and_load"}
 
 
 def test_the_asynchronous_engine_is_seen_to_overlap_and_the_synchronous_one_never(profiled: Backend) -> None:
-    result = parallel_core.run_overlap(profiled, size=300, copies=2, rounds=1)
+    with repeatable():
+        result = parallel_core.run_overlap(profiled, size=300, copies=2, rounds=1)
     seen = {found.case: found for found in figures(profile(profiled, result).timeline)}
     together, book = seen["run and copy together"], seen["together the book's way"]
     assert book.hidden_share == 0
@@ -68,7 +71,8 @@ def test_the_asynchronous_engine_is_seen_to_overlap_and_the_synchronous_one_neve
 
 
 def test_a_training_s_profile_is_of_a_share_of_an_epoch(profiled: Backend) -> None:
-    result = RUNS["data-parallel"](profiled)
+    with repeatable():
+        result = RUNS["data-parallel"](profiled)
     (case,) = result.cases
     assert 0 < case.share <= 1
     steps = case.share * len(result.series["loss"]) / result.parameters["epochs"]
@@ -77,7 +81,8 @@ def test_a_training_s_profile_is_of_a_share_of_an_epoch(profiled: Backend) -> No
 
 
 def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Backend) -> None:
-    result = RUNS["barriers"](profiled)
+    with repeatable():
+        result = RUNS["barriers"](profiled)
     found = profile(profiled, result)
     described = EXPERIMENTS["barriers"]
     if described.case in {case.name for case in result.cases}:
@@ -88,5 +93,10 @@ def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Back
 
 def test_a_result_whose_cases_cannot_be_repeated_is_refused_in_one_line(profiled: Backend) -> None:
     result = made_up(Cell("parallel", profiled.name, profiled.engine), {"some case": 0.1})
-    with pytest.raises(MeasurementError, match=r"^no case of parallel can be repeated under a profiler$"):
+    with pytest.raises(MeasurementError, match=r"^no case of this result of parallel can be"):
         profile(profiled, result)
+
+
+def test_a_result_keeps_no_arrays_where_nobody_is_going_to_repeat_it(profiled: Backend) -> None:
+    for experiment in ("overlap", "data-parallel"):
+        assert {case.again for case in RUNS[experiment](profiled).cases} == {None}

@@ -63,7 +63,10 @@ def run(backend: Backend, size: int | None = None, deepest: int = 64, rounds: in
     places = {SAME: x}
     if len(backend.devices) > 1:
         places[OTHER] = normal_matrix(backend, size, backend.devices[1])
-    waits: dict[str, Callable[[Array], object]] = {WAIT: backend.wait, WAITALL: lambda _: backend.waitall()}
+    waits: dict[str, Callable[[Array], object]] = {
+        WAIT: lambda value: backend.wait(value),
+        WAITALL: lambda _: backend.waitall(),
+    }
     timings = {
         label(wait, count, place): partial(time_until, backend, do_wait, partial(launch, backend, x, other, count))
         for count in queued

@@ -64,7 +64,7 @@ def time_verbs(backend: Backend, rounds: int) -> tuple[Case, ...]:
     return interleave(
         {
             "get_params": partial(measure, backend, partial(get_params, backend, first)),
-            "copy_to": partial(measure, backend, partial(backend.copy_to, params, second)),
+            "copy_to": partial(measure, backend, lambda: backend.copy_to(params, second)),
             "split_and_load": partial(measure, backend, partial(backend.split_and_load, matrix(), (first, second))),
             "allreduce": partial(time_allreduce, backend),
         },
@@ -74,7 +74,8 @@ def time_verbs(backend: Backend, rounds: int) -> tuple[Case, ...]:
 
 def time_allreduce(backend: Backend) -> Timing:
     """Time the sum of 1s and 2s, which are consumed and so loaded anew each time."""
-    return measure(backend, partial(backend.allreduce, ones_and_twos(backend)))
+    values = ones_and_twos(backend)
+    return measure(backend, lambda: backend.allreduce(values))
 
 
 def explain(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
