@@ -73,7 +73,7 @@ COPY_ON_COMPUTE_QUEUE = Variant(
     default=False,
     found_on={"mxnet": ("cpu",), "torch": _ANY},
     meaning="A copy stands in the queue that computes its source, behind all that was launched there before: look for "
-    "copies between the computations, and none under them.",
+    "copies and computations on one queue, one after the other, and nothing under them.",
     elsewhere="MXNet's engine has workers of their own for the copies of every GPU",
 )
 

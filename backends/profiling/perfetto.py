@@ -6,7 +6,7 @@ them. An arrow leads from the call that launched an operation to the operation, 
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from backends.profiling.slices import Slice, Trace
 from backends.profiling.timeline import Kind, Span, Timeline, Window, queue_order
 
-__all__ = ["OWN_KEY", "overlapping", "timeline_of", "write_timeline"]
+__all__ = ["OWN_KEY", "timeline_of", "write_timeline"]
 
 OWN_KEY = "parallel_core"
 """What a trace of ours says of itself stands under this key."""
@@ -76,23 +76,6 @@ def timeline_of(trace: Trace) -> Timeline:
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"it is a damaged timeline of parallel-core ({error!r})") from error
-
-
-def overlapping(timeline: Timeline) -> list[tuple[Span, Span]]:
-    """List the pairs of spans that are on one queue at the same time: each with the one before it that ends last.
-
-    There are none in a timeline that is right; viewers cannot show them.
-    """
-    latest: dict[Queue, Span] = {}
-    found = []
-    for span in sorted(timeline.spans, key=attrgetter("start", "end")):
-        queue = span.device, span.queue
-        before = latest.get(queue)
-        if before is not None and span.start < before.end:
-            found.append((before, span))
-        if before is None or span.end > before.end:
-            latest[queue] = span
-    return found
 
 
 def _rows(spans: Iterable[Span]) -> dict[Queue, _Row]:

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
-from backends.profiling.perfetto import overlapping, timeline_of, write_timeline
+from backends.profiling.perfetto import timeline_of, write_timeline
 from backends.profiling.slices import read_trace
 from parallel_core.errors import RequestError
 from parallel_core.timeline.reading import read_timeline
 from parallel_core.timeline.writing import write_trace_file
+from tests.profiling.tracks import overlapping
 
 CALL = Span("launch matmul", "host", HOST_DEVICE, "Python", 1.0, 1.1)
 PRODUCT = Span("matmul", "compute", "cpu:1", "compute", 1.5, 2.0, 1.0, "dot")

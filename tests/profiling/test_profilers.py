@@ -12,9 +12,9 @@ import pytest
 import backends
 from backends import Array, Backend, BackendError, ComputationError, Device
 from backends.profiling import Span, Timeline, case_text, mxnet_profiler, profile, read_trace, torch_profiler
-from backends.profiling.perfetto import overlapping
 from backends.profiling.slices import Slice, Trace
 from parallel_core.training import get_params, train_batch
+from tests.profiling.tracks import overlapping
 
 READERS: dict[str, ModuleType] = {"mxnet": mxnet_profiler, "torch": torch_profiler}
 COUNT = 5

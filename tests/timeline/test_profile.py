@@ -7,7 +7,6 @@ import pytest
 import parallel_core
 from backends import Backend, BackendError
 from backends.profiling import check_profiler
-from backends.profiling.perfetto import overlapping
 from parallel_core.comparison.cells import Cell
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments.catalogue import EXPERIMENTS
@@ -16,6 +15,7 @@ from parallel_core.timeline.figures import figures
 from parallel_core.timeline.profile import MOST_CASES, profile
 from tests.comparison.made_up import result as made_up
 from tests.experiments.test_experiments import RUNS
+from tests.profiling.tracks import overlapping
 
 
 @pytest.fixture
