@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,17 +15,6 @@ from backends import Array, Backend
 def torch_backend(require: Callable[[str], None]) -> Backend:
     require("torch")
     return backends.load("torch", 2, "cpu", "async", 1)
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Hold work back until it is set; a test that would wait for ever finds it set after a while, and fails."""
-    event = threading.Event()
-    timer = threading.Timer(20, event.set)
-    timer.start()
-    yield event
-    timer.cancel()
-    event.set()
 
 
 def ones(backend: Backend, device: int) -> Array:

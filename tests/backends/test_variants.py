@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -111,17 +111,6 @@ except backends.BackendError as error:
         "(2, 'auto', None, None) ('mine',)",
         "the backend 'old' has no variants: leave out 'mine'",
     ]
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Hold work back until it is set; a test that would wait for ever finds it set after a while, and fails."""
-    event = threading.Event()
-    timer = threading.Timer(20, event.set)
-    timer.start()
-    yield event
-    timer.cancel()
-    event.set()
 
 
 @pytest.fixture(params=[1, 2])

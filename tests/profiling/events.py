@@ -1,0 +1,24 @@
+"""Events of Chrome traces, made up."""
+
+from collections.abc import Callable
+from typing import Any
+
+from backends.profiling import Trace
+
+EPOCH = 1_795_279_713_356_264
+HASH = 2**64 - 1
+
+Event = dict[str, Any]
+Read = Callable[..., Trace]
+
+
+def complete(name: str = "op", start: float = 0, duration: float = 5, **more: Any) -> Event:
+    return {"ph": "X", "name": name, "cat": "cpu_op", "pid": 1, "tid": 2, "ts": start, "dur": duration, **more}
+
+
+def one(phase: str, name: str, time: float, **more: Any) -> Event:
+    return {"ph": phase, "name": name, "cat": "operator", "pid": 1, "tid": HASH, "ts": time, **more}
+
+
+def spans(trace: Trace) -> list[tuple[str, float, float]]:
+    return [(found.name, round(found.start * 1e6, 6), round(found.end * 1e6, 6)) for found in trace.slices]
