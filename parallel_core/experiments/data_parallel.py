@@ -17,23 +17,21 @@ accuracy of 0.1 has learnt nothing yet, and is no fault.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from statistics import median
 
 from backends import Array, Backend
 from parallel_core.dataset import Dataset
 from parallel_core.exchange import Bucket, buckets_of, count_reduced_early
 from parallel_core.experiments.first_losses import error_against_numpy
+from parallel_core.experiments.repeated_steps import repeated_steps
 from parallel_core.lenet import shapes
-from parallel_core.measurement import kept, largest_of, relative_error
-from parallel_core.result import Case, Result, Timing, describe_backend
-from parallel_core.training import Epoch, Settings, batches, get_params, ignore, launch_gradients, train, train_epoch
+from parallel_core.measurement import largest_of, relative_error
+from parallel_core.result import Case, Result, describe_backend
+from parallel_core.training import Epoch, Settings, batches, get_params, ignore, launch_gradients, train
 
 __all__ = ["explain", "run"]
 
 STEPS_WATCHED = 5
-STEPS_REPEATED = 5
-"""Of an epoch's steps, which are all alike, so many are repeated where someone wants to see one more."""
 
 
 def run(
@@ -65,7 +63,7 @@ def run(
     difference = largest_of(differences)
     error = error_against_numpy(data, settings, epochs[0].losses)
     accuracies = tuple(epoch.accuracy for epoch in epochs)
-    repeated = min(STEPS_REPEATED, len(epochs[0].losses))
+    again, share = repeated_steps(backend, lambda: params, data, settings, epochs[0])
     metrics = {
         "images_per_second": median(epoch.images / epoch.seconds for epoch in epochs),
         "seconds_per_epoch": median(epoch.seconds for epoch in epochs),
@@ -90,8 +88,8 @@ def run(
                 "training, an epoch",
                 seconds=tuple(epoch.seconds for epoch in epochs),
                 dispatch_seconds=tuple(epoch.dispatch_seconds for epoch in epochs),
-                again=kept(partial(time_steps, backend, params, data, replace(settings, limit=repeated))),
-                share=repeated / len(epochs[0].losses),
+                again=again,
+                share=share,
             ),
         ),
         metrics=metrics,
@@ -115,12 +113,6 @@ def reduced_early(
         count_reduced_early(backend, [step[1] for step in launch_gradients(backend, params, *batch)], buckets)
         for batch in batches(data, few, epoch=0)
     )
-
-
-def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: Settings) -> Timing:
-    """Go on training for some steps and return their timing; `params` are kept up to date."""
-    epoch = train_epoch(backend, params, data, settings, number=settings.epochs + 1)
-    return epoch.dispatch_seconds, epoch.seconds
 
 
 def explain(epochs: list[Epoch], devices: int) -> str:

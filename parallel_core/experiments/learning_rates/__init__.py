@@ -88,7 +88,10 @@ def run(
     )
     one, scaled = curves[FIXED, 1], {count: curve for (kind, count), curve in curves.items() if kind == SCALED}
     fixed = {count: curve for (kind, count), curve in curves.items() if kind == FIXED and count > 1}
-    cases = tuple(case_of(case_name(*plan, total), trainings) for plan, trainings in trained.items())
+    cases = tuple(
+        case_of(case_name(*plan, total), trainings, backend, plan[1], data, initial_scale)
+        for plan, trainings in trained.items()
+    )
     error, difference = error_of_first(data, trained, initial_scale), device_difference(trained)
     problems = []
     if not error < 1e-4:

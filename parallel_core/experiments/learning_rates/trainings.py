@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from statistics import fmean
 
 import numpy as np
 
-from backends import Backend
+from backends import Array, Backend
 from parallel_core.dataset import Dataset
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments.first_losses import enlarged_start, error_against_numpy
+from parallel_core.experiments.repeated_steps import repeated_steps
 from parallel_core.experiments.scaled_batches import FIXED
 from parallel_core.measurement import largest_of, relative_error
 from parallel_core.result import Case
@@ -62,8 +64,7 @@ def train_once(
     on_batch: Callable[[int, int], object],
 ) -> Trained:
     """Train on the first devices and return what came of it; a loss that is not finite ends it early."""
-    start = enlarged_start(settings.seed, scale)
-    params = [backend.asarray(start, device) for device in backend.devices[:devices]]
+    params = placed(backend, devices, settings, scale)
     try:
         epochs = tuple(train(backend, params, data, settings, on_batch))
     except LossIsNotFiniteError:
@@ -72,17 +73,35 @@ def train_once(
     return Trained(settings, epochs[-1].accuracy, epochs)
 
 
+def placed(backend: Backend, devices: int, settings: Settings, scale: float) -> list[Array]:
+    """Load the start of a training on the first devices."""
+    start = enlarged_start(settings.seed, scale)
+    return [backend.asarray(start, device) for device in backend.devices[:devices]]
+
+
 def mean_accuracy(rounds: Iterable[Trained]) -> float:
     """Return the mean over the rounds."""
     return fmean(trained.accuracy for trained in rounds)
 
 
-def case_of(name: str, trainings: Iterable[Trained]) -> Case:
+def case_of(
+    name: str, trainings: Sequence[Trained], backend: Backend, devices: int, data: Dataset, scale: float
+) -> Case:
     """Make the case of all whole epochs; raises MeasurementError where there is none."""
     epochs = [epoch for trained in trainings for epoch in trained.epochs]
     if not epochs:
         raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")
-    return Case(name, tuple(epoch.seconds for epoch in epochs), tuple(epoch.dispatch_seconds for epoch in epochs))
+    settings = next(trained.settings for trained in trainings if trained.epochs)
+    again, share = repeated_steps(
+        backend, partial(placed, backend, devices, settings, scale), data, settings, epochs[0]
+    )
+    return Case(
+        name,
+        tuple(epoch.seconds for epoch in epochs),
+        tuple(epoch.dispatch_seconds for epoch in epochs),
+        again=again,
+        share=share,
+    )
 
 
 def device_difference(trained: Mapping[Plan, Sequence[Trained]]) -> float:
