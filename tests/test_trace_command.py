@@ -157,3 +157,15 @@ def test_a_picture_of_no_known_kind_is_refused_before_anything_is_read(tmp_path:
     done = trace(tmp_path / "none.json", "--timeline", tmp_path / "picture.txt")
     assert done.returncode == 2
     assert "names no kind of picture" in done.stderr
+
+
+def test_the_figures_in_json_have_standard_output_to_themselves(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    write_trace_file(OURS, path)
+    done = trace(path, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    (case,) = told["cases"]
+    assert (told["source"], case["case"]) == (OURS.source, "run and copy")
+    assert case["hidden_share"] == pytest.approx(0.8)
+    assert "critical path" in done.stderr

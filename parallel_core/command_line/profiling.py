@@ -16,7 +16,7 @@ from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.timeline.clock import agreements, overhead
 from parallel_core.timeline.figures import figures
 from parallel_core.timeline.profile import profile, shown_case
-from parallel_core.timeline.writing import write_trace_file
+from parallel_core.timeline.writing import write_picture_file, write_trace_file
 
 __all__ = ["check_profiling", "profile_and_show", "profile_if_possible"]
 
@@ -44,10 +44,7 @@ def profile_and_show(
     if trace_path is not None:
         write_trace_file(found.timeline, trace_path)
     if picture_path is not None:
-        from parallel_core.drawing.timeline import draw_timeline
-
-        kind = picture_path.suffix.removeprefix(".").lower()
-        files.write_whole(picture_path, lambda stream: draw_timeline(found.timeline, stream, kind))
+        write_picture_file(found.timeline, picture_path)
     seen = figures(found.timeline)
     described = EXPERIMENTS[result.experiment]
     main = shown_case([one.case for one in seen], described.case)

@@ -1,5 +1,6 @@
 """`parallel-core trace`: what overlapped and what waited, read from a profiler's file."""
 
+import json
 from pathlib import Path
 
 import click
@@ -7,11 +8,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from parallel_core import files
+from parallel_core.command_line import options
 from parallel_core.drawing import check_drawing
 from parallel_core.measurement import uncollected
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.timeline.figures import figures
 from parallel_core.timeline.reading import read_timeline
+from parallel_core.timeline.writing import write_picture_file
 
 __all__ = ["trace"]
 
@@ -25,7 +28,8 @@ __all__ = ["trace"]
     metavar="PICTURE",
     help="Draw it, a lane for each queue: by its ending PNG, SVG or PDF.",
 )
-def trace(file: Path, picture: Path | None) -> None:
+@options.json_file
+def trace(file: Path, picture: Path | None, json_path: Path | None) -> None:
     """Show how busy each queue was in FILE, what overlapped, and what all waited for.
 
     FILE is a Chrome trace, as .json or .json.gz, that `run --trace`, torch.profiler or mx.profiler has written: of
@@ -34,18 +38,21 @@ def trace(file: Path, picture: Path | None) -> None:
     if picture is not None:
         check_drawing(picture)
         files.check_writable(picture)
+    if json_path is not None:
+        files.check_writable(json_path)
     with uncollected():
         timeline = read_timeline(file)
         found = figures(timeline)
-    console = Console(highlight=False)
+    # Standard output belongs to the JSON where it goes there.
+    console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     console.print(f"{escape(timeline.source)}: {len(timeline.spans):,} spans", style="bold")
     show_figures(found, console)
     for note in timeline.notes:
         console.print(f"· {escape(note)}", style="dim")
     if picture is not None:
-        # Drawing needs matplotlib, which is an extra.
-        from parallel_core.drawing.timeline import draw_timeline
-
-        kind = picture.suffix.removeprefix(".").lower()
-        files.write_whole(picture, lambda stream: draw_timeline(timeline, stream, kind))
+        write_picture_file(timeline, picture)
         console.print(f"Timeline: {picture}", soft_wrap=True)
+    if json_path is not None:
+        told = {"source": timeline.source, "notes": timeline.notes, "cases": [case.as_json() for case in found]}
+        text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+        files.write_whole(json_path, lambda stream: stream.write(text.encode()))

@@ -18,11 +18,10 @@ from parallel_core.timeline.cases import cases_of
 from parallel_core.timeline.figures import figures_of
 from parallel_core.timeline.lanes import Block, CaseLanes, Lane, drawn_ends, lanes
 from parallel_core.timeline.seen import seen
-from parallel_core.wording import listed
 
 __all__ = ["MOST_PANELS", "draw_timeline", "timeline_figure"]
 
-MOST_PANELS = 6
+MOST_PANELS = 8
 # All lengths are inches.
 WIDTH, LANE, PANEL, FRAME = 7.0, 0.27, 0.36, 1.35
 CHARACTER = 0.055
@@ -37,37 +36,32 @@ PALE = 0.6
 UNITS = ((1.0, "seconds"), (1e-3, "milliseconds"), (1e-6, "microseconds"))
 
 
-def draw_timeline(timeline: Timeline, stream: BinaryIO, kind: str, cases: Sequence[str] | None = None) -> None:
+def draw_timeline(timeline: Timeline, stream: BinaryIO, kind: str) -> None:
     """Draw a timeline into a binary stream, as one of `drawing.FORMATS`; in SVG, text stays text.
 
-    `cases` names those that are drawn; None takes the first ones. Raises RequestError for a case that is not there,
-    and for a timeline without spans.
+    Its first cases are drawn, as many as are ever profiled together. Raises RequestError for one without spans.
     """
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "parallel-core"}):
-        drawn = timeline_figure(timeline, cases)
+        drawn = timeline_figure(timeline)
         drawn.savefig(stream, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
 
 
-def timeline_figure(timeline: Timeline, cases: Sequence[str] | None = None) -> Figure:
+def timeline_figure(timeline: Timeline) -> Figure:
     """Draw a timeline's cases below each other; arguments and errors as of `draw_timeline`."""
     filled = [case for case in cases_of(timeline) if case.spans]
     if not filled:
         raise RequestError(f"the timeline of {timeline.source} has no spans to draw")
-    for name in cases or ():
-        if name not in [case.name for case in filled]:
-            raise RequestError(f"no case {name!r} in the timeline (there are: {listed([one.name for one in filled])})")
-    chosen = [case for case in filled if cases is None or case.name in cases]
-    shown = [lanes(case) for case in chosen[:MOST_PANELS]]
+    shown = [lanes(case) for case in filled[:MOST_PANELS]]
     names = all_lanes(shown)
     figure = Figure(figsize=(WIDTH, FRAME + len(shown) * (PANEL + LANE * len(names))), layout="constrained")
     panels = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
     longest = max(one.seconds for one in shown)
     scale, unit = next((size, name) for size, name in UNITS if longest >= size or name == UNITS[-1][1])
-    for axes, one, case in zip(panels, shown, chosen, strict=False):
+    for axes, one, case in zip(panels, shown, filled, strict=False):
         draw_panel(axes, one, names, scale, longest / scale)
         title = ", ".join((f"{one.case}: {metric(one.seconds, 's')}", *seen(figures_of(case))))
         axes.set_title(fill(title, TITLE_CHARACTERS), loc="left", fontsize=8.5, parse_math=False)
-    panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out(len(chosen) - len(shown))}", fontsize=8.5)
+    panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out(len(filled) - len(shown))}", fontsize=8.5)
     handles = legend([block for one in shown for lane in one.lanes for block in lane.blocks])
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
     figure.suptitle(timeline.source, fontsize="medium", parse_math=False)
