@@ -60,7 +60,7 @@ def is_wildcard(address: str) -> bool:
     try:
         # The C library takes `0` and `0x0` for 0.0.0.0 as well.
         return not any(socket.inet_aton(bare))
-    except OSError:
+    except (OSError, ValueError):
         pass
     try:
         parsed = ipaddress.IPv6Address(bare)
@@ -90,7 +90,7 @@ def resolved(host: str) -> str:
         return "0.0.0.0"
     try:
         found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no host has such a name"
         raise RequestError(f"cannot find the IPv4 address of host {host!r}: {reason}") from error
     return str(found[0][4][0])
