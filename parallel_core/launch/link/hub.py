@@ -1,69 +1,57 @@
-"""The hub of the link, in the scheduler's launch: who has joined, who failed, and the word that ends everything.
+"""The hub of the link, in the scheduler's launch: who has joined, and the word that ends everything.
 
-Strangers do no harm: what does not say Hello soon, in one short line, is closed, and only so many may try at a time.
+It watches over the processes as the launcher does (`watch.py`), but somebody else started their agents. Strangers do no
+harm: what does not say Hello soon, in one short line, is hung up on, and only so many may try at a time.
 """
 
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from parallel_core.launch.causes import Verdict
 from parallel_core.launch.link.messages import (
     FROM_MEMBER,
     HELLO,
-    Advanced,
-    Done,
+    LONGEST_LINE,
     End,
     FromMember,
     Hello,
+    Leave,
     LinkError,
     Refused,
     Role,
     Start,
-    Trouble,
     Welcome,
     printable,
     receive,
     send,
 )
-from parallel_core.launch.link.sockets import LONGEST_LINE, notice_death
+from parallel_core.launch.link.sockets import notice_death
+from parallel_core.launch.process import Process
+from parallel_core.launch.reports import Ended
+from parallel_core.launch.watch import Watch
 
 __all__ = ["hold_together"]
 
 HELLO_SECONDS = 5.0
 MOST_STRANGERS = 64
-SETTLING_SECONDS = 2.0
-"""How long a better cause is waited for when a process only noticed that another one is gone."""
+SHORTEST_LOOK = 0.05
 PARTING_SECONDS = 10.0
 """How long the launches have to end their processes and hang up."""
+GONE = Leave("is gone, or cannot be reached any more")
 
 
 @dataclass(eq=False)
 class Member:
-    """A launch that has joined; `number` is its place among those of its role."""
+    """A launch that has joined; its process has a name when all have."""
 
     hello: Hello
-    number: int
     writer: asyncio.StreamWriter
-    progress: Advanced = field(default_factory=Advanced)
-    done: bool = False
-
-    def __str__(self) -> str:
-        who: str = self.hello.role
-        if who == "worker" and self.progress.rank is not None:
-            who = f"rank {self.progress.rank}"
-        elif who != "scheduler":
-            who = f"{who} {self.number}"
-        return f"{who} on {printable(self.hello.host)}"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How the job ended: well where there is no cause. `hung` are those whose stacks tell more."""
-
-    cause: str | None
-    hung: tuple[Member, ...] = ()
+    name: str = ""
+    ended_well: bool = False
 
 
 @dataclass
@@ -73,11 +61,11 @@ class Hub:
     wanted: dict[Role, int]
     members: list[Member] = field(default_factory=list)
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
-    heard: asyncio.Queue[tuple[Member, Hello | FromMember | None]] = field(default_factory=asyncio.Queue)
+    heard: asyncio.Queue[tuple[Member, Hello | FromMember]] = field(default_factory=asyncio.Queue)
     begun: bool = False
 
     def those(self, role: Role) -> list[Member]:
-        """Return the members of a role."""
+        """Return the members of a role, in the order in which they joined."""
         return [member for member in self.members if member.hello.role == role]
 
     def missing(self) -> Iterator[str]:
@@ -90,8 +78,8 @@ class Hub:
                 yield f"{missing} of {wanted} {role}s {'has' if missing == 1 else 'have'} not joined"
 
 
-async def hold_together(server: socket.socket, workers: int, servers: int, timeout: float) -> str | None:
-    """Hold a job's launches together until the job is over, and return the cause where it failed.
+async def hold_together(server: socket.socket, workers: int, servers: int, timeout: float) -> Verdict:
+    """Hold a job's launches together until the job is over, and return what has become of it.
 
     `server` listens already, and is closed at the end. `timeout`: within so many seconds all must join, and later none
     may pass without progress.
@@ -111,52 +99,51 @@ async def hold_together(server: socket.socket, workers: int, servers: int, timeo
         verdict = await _begin(hub, timeout) or await _judge(hub, timeout)
     finally:
         listener.close()
-        cause = verdict.cause and printable(verdict.cause)
         for member in hub.members:
-            send(member.writer, End(cause, stacks=member in verdict.hung))
+            send(member.writer, End(verdict.status, printable(verdict.message), verdict.hang))
         await _part(hub)
-    return verdict.cause
+    return verdict
 
 
 async def _attend(hub: Hub, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Hear a connection out: find whether it belongs to the job, and pass on what it says."""
     notice_death(writer)
-    try:
+    hello = None
+    with contextlib.suppress(LinkError, TimeoutError):
         async with asyncio.timeout(HELLO_SECONDS):
             hello = await receive(reader, HELLO)
-    except (LinkError, TimeoutError):
-        return
     if hello is None:
         return
     reason = _reason_against(hub, hello)
     if reason:
         send(writer, Refused(printable(reason)))
         return
-    taken = {member.number for member in hub.those(hello.role)}
-    number = min(set(range(hub.wanted[hello.role])) - taken)
-    member = Member(hello, number, writer)
+    member = Member(hello, writer)
     hub.members.append(member)
-    send(writer, Welcome(number))
+    send(writer, Welcome())
     hub.heard.put_nowait((member, hello))
     with contextlib.suppress(LinkError):
         while (message := await receive(reader, FROM_MEMBER)) is not None:
+            if not isinstance(message, Leave) and message.process != member.name:
+                break
             hub.heard.put_nowait((member, message))
     if not hub.begun:
         # Whoever leaves before the start may come again.
         hub.members.remove(member)
     hub.writers.discard(writer)
-    hub.heard.put_nowait((member, None))
+    hub.heard.put_nowait((member, GONE))
 
 
-def _reason_against(hub: Hub, hello: Hello) -> str | None:
+def _reason_against(hub: Hub, hello: Hello) -> str:
     asked = f"--processes {hello.workers} --servers {hello.servers}"
     wanted = f"--processes {hub.wanted['worker']} --servers {hub.wanted['server']}"
     if asked != wanted:
         return f"this launch has {asked}, and the scheduler's has {wanted}"
-    if len(hub.those(hello.role)) < hub.wanted[hello.role]:
-        return None
-    present = ", ".join(printable(member.hello.host) for member in hub.those(hello.role))
-    return f"the job has all {hello.role}s that it needs, on {present or 'no host'}"
+    present = hub.those(hello.role)
+    if len(present) < hub.wanted[hello.role]:
+        return ""
+    hosts = ", ".join(member.hello.host for member in present)
+    return f"the job has all {hello.role}s that it needs{' on ' * bool(present)}{hosts}"
 
 
 async def _begin(hub: Hub, timeout: float) -> Verdict | None:
@@ -168,47 +155,36 @@ async def _begin(hub: Hub, timeout: float) -> Verdict | None:
     except TimeoutError:
         return Verdict(f"{' and '.join(hub.missing())} within {timeout:g} s")
     hub.begun = True
+    slots = Counter(member.hello.host for member in hub.those("worker"))
+    places = list(slots)
+    ranks = sorted(hub.those("worker"), key=lambda member: places.index(member.hello.host))
+    for kind, members in (("rank", ranks), ("server", hub.those("server"))):
+        for number, member in enumerate(members):
+            member.name = f"{kind} {number}"
+    hub.those("scheduler")[0].name = "scheduler"
     for member in hub.members:
-        here = [other for other in hub.those(member.hello.role) if other.hello.host == member.hello.host]
-        here.sort(key=lambda other: other.number)
-        send(member.writer, Start(member.number, here.index(member), len(here)))
+        send(member.writer, Start(member.name, tuple(slots.values())))
     return None
 
 
 async def _judge(hub: Hub, timeout: float) -> Verdict:
-    """Listen to the launches until the job is over."""
-    workers = hub.those("worker")
+    """Watch over the processes until it is clear what has become of the job."""
     loop = asyncio.get_running_loop()
-    progress = loop.time()
-    suspicion, settled = "", float("inf")
-    while not all(worker.done for worker in workers):
+    processes = [Process(member.name, index, (), {}) for index, member in enumerate(hub.members)]
+    watch = Watch(processes, [member.hello.host for member in hub.members], timeout, loop.time())
+    while (verdict := watch.decide(loop.time())) is None:
         try:
-            async with asyncio.timeout_at(min(progress + timeout, settled)):
+            async with asyncio.timeout(max(SHORTEST_LOOK, watch.next_look() - loop.time())):
                 member, message = await hub.heard.get()
         except TimeoutError:
-            return Verdict(suspicion) if suspicion else _hung(hub, timeout)
-        match message:
-            case Advanced():
-                member.progress, progress = message, loop.time()
-            case Done():
-                member.done, progress = True, loop.time()
-            case Trouble(cause=cause, by_others=False):
-                return Verdict(f"{member} {printable(cause)}")
-            case Trouble(cause=cause):
-                # Who noticed first tells more than who noticed later, and less than whoever failed by himself.
-                suspicion, settled = suspicion or f"{member} {printable(cause)}", loop.time() + SETTLING_SECONDS
-            case None if member in hub.members and not member.done:
-                return Verdict(f"the launch of {member} is gone, or cannot be reached any more")
-    return Verdict(None)
-
-
-def _hung(hub: Hub, timeout: float) -> Verdict:
-    unfinished = [worker for worker in hub.those("worker") if not worker.done]
-    fewest = min(worker.progress.exchanges for worker in unfinished)
-    hung = tuple(worker for worker in unfinished if worker.progress.exchanges == fewest)
-    ended = [f"; {member} had ended" for member in hub.members if member.done and member.hello.role != "worker"]
-    names = " and ".join(map(str, hung))
-    return Verdict(f"{names} made no progress for {timeout:g} s, at exchange {fewest}{''.join(ended)}", hung)
+            continue
+        if message == Ended(member.name, 0):
+            member.ended_well = True
+        if isinstance(message, Leave) and member in hub.members and not member.ended_well:
+            return Verdict(f"the launch of {member.name} on {member.hello.host} {message.reason}")
+        if not isinstance(message, Hello | Leave):
+            watch.see(message, loop.time())
+    return verdict
 
 
 async def _part(hub: Hub) -> None:

@@ -3,42 +3,47 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.launch.link.messages import (
     FROM_HUB,
-    Advanced,
-    Done,
+    LONGEST_LINE,
     End,
     FromHub,
+    FromMember,
     Hello,
+    Leave,
     LinkError,
     Refused,
     Start,
-    Trouble,
     Welcome,
     printable,
     receive,
     send,
 )
-from parallel_core.launch.link.sockets import LONGEST_LINE, notice_death
+from parallel_core.launch.link.sockets import notice_death
 
 __all__ = ["Work", "take_part"]
 
 WELCOME_SECONDS = 5.0
 AGAIN_SECONDS = 0.2
-VERDICT_SECONDS = 10.0
-"""How long the hub has to name the cause when this launch's own process failed."""
 LEAVING_SECONDS = 5.0
-"""How long a process may take to end by itself once all workers are done."""
+"""How long a process may take to end by itself once all ranks have."""
+REFUSED = 2
 
 
 class Work(Protocol):
     """The process of a launch."""
 
-    async def run(self, start: Start, advanced: Callable[[Advanced], None]) -> Trouble | None:
-        """Run the process to its end, and say why it failed; when this is cancelled, nothing of it is left."""
+    def joined(self) -> None:
+        """Take note that this launch has a place in the job."""
+
+    async def run(self, start: Start, tell: Callable[[FromMember], None]) -> None:
+        """Run the process to its end and tell all of it; when this is cancelled, nothing of it is left.
+
+        Raises MeasurementError where the process is lost.
+        """
 
     async def print_stacks(self) -> None:
         """Print what the process's threads are doing, to standard error."""
@@ -48,35 +53,48 @@ async def take_part(address: str, port: int, hello: Hello, work: Work, timeout: 
     """Take part in the job whose hub listens there, until the job is over.
 
     `timeout`: seconds in which the hub must answer. Raises MeasurementError, which says who failed and why, where the
-    job did, and RequestError where the hub has no place for this launch.
+    job did, and RequestError where the hub has no place for this launch or the ranks refused the request.
     """
     async with _joined(address, port, hello, timeout) as (reader, writer):
-        word = await _word(reader)
-        if isinstance(word, End):
-            raise MeasurementError(_cause(word))
-        if not isinstance(word, Start):
-            raise MeasurementError(_gone(address, port))
-        process = asyncio.create_task(work.run(word, lambda message: send(writer, message)))
-        hearing = asyncio.create_task(_word(reader))
+        work.joined()
         try:
-            await asyncio.wait((process, hearing), return_when=asyncio.FIRST_COMPLETED)
-            own = process.result() if process.done() else None
-            if process.done():
-                send(writer, own or Done())
-            end = await _end(hearing, own)
-            if end is None:
-                raise MeasurementError(own.cause if own else _gone(address, port))
-            if end.cause is None:
-                await asyncio.wait((process,), timeout=LEAVING_SECONDS)
-                return
-            if end.stacks and not process.done():
-                await work.print_stacks()
-            raise MeasurementError(_cause(end))
-        except asyncio.CancelledError:
-            send(writer, Trouble("was interrupted"))
+            start = await _word(reader)
+            if isinstance(start, Start):
+                end = await _work(start, work, reader, writer)
+            else:
+                end = start if isinstance(start, End) else None
+        except MeasurementError as error:
+            send(writer, Leave(printable(str(error))))
             raise
-        finally:
-            await _stop(process, hearing)
+        except asyncio.CancelledError:
+            send(writer, Leave("was interrupted"))
+            raise
+    if end is None:
+        raise MeasurementError(f"the scheduler's launch at {address}:{port} is gone, or cannot be reached any more")
+    if end.status:
+        kind = RequestError if end.status == REFUSED else MeasurementError
+        raise kind(printable(end.cause))
+
+
+async def _work(start: Start, work: Work, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> End | None:
+    """Run the process until the word comes that ends the job, and return it; None where it does not come."""
+    process = asyncio.create_task(work.run(start, lambda message: send(writer, message)))
+    hearing = asyncio.create_task(_word(reader))
+    try:
+        await asyncio.wait((process, hearing), return_when=asyncio.FIRST_COMPLETED)
+        if process.done():
+            process.result()
+        word = await hearing
+        end = word if isinstance(word, End) else None
+        if end and end.status == 0:
+            await asyncio.wait((process,), timeout=LEAVING_SECONDS)
+        elif end and end.stacks and not process.done():
+            await work.print_stacks()
+        return end
+    finally:
+        process.cancel()
+        hearing.cancel()
+        await asyncio.gather(process, hearing, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
@@ -130,24 +148,3 @@ async def _word(reader: asyncio.StreamReader) -> FromHub | None:
         return await receive(reader, FROM_HUB)
     except LinkError:
         return None
-
-
-async def _end(hearing: "asyncio.Task[FromHub | None]", own: Trouble | None) -> End | None:
-    """Wait for the word that ends the job; None where it does not come."""
-    await asyncio.wait((hearing,), timeout=None if own is None else VERDICT_SECONDS)
-    word = hearing.result() if hearing.done() else None
-    return word if isinstance(word, End) else None
-
-
-async def _stop(*tasks: "asyncio.Task[Any]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _cause(end: End) -> str:
-    return printable(end.cause or "the job ended before it began")
-
-
-def _gone(address: str, port: int) -> str:
-    return f"the scheduler's launch at {address}:{port} is gone, or cannot be reached any more"

@@ -1,6 +1,7 @@
 """What launches tell each other: lines of JSON, one message each; nothing in them is run or unpickled.
 
-The scheduler's launch is the hub. A launch says Hello, is welcomed, and starts its process when all have joined.
+The scheduler's launch is the hub. A launch says Hello, is welcomed, starts its process when all have joined, and then
+passes on what its agent says of it (`reports.py`).
 """
 
 import asyncio
@@ -8,33 +9,37 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from parallel_core.launch.reports import Ended, Printed, Reported, Unstartable
+
 __all__ = [
     "FROM_HUB",
     "FROM_MEMBER",
     "HELLO",
     "LONGEST_CAUSE",
-    "Advanced",
-    "Done",
+    "LONGEST_LINE",
     "End",
     "FromHub",
     "FromMember",
     "Hello",
+    "Leave",
     "LinkError",
     "Refused",
     "Role",
     "Start",
-    "Trouble",
     "Welcome",
     "printable",
     "receive",
     "send",
 ]
 
+LONGEST_LINE = 1 << 14
+"""Bytes; who sends a longer line is hung up on."""
+LONGEST_CAUSE = 1000
+
 Role: TypeAlias = Literal["scheduler", "server", "worker"]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65535)]
-Host: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-LONGEST_CAUSE = 1000
-Cause: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_CAUSE)]
+Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Cause: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_CAUSE)]
 Received = TypeVar("Received")
 
 
@@ -46,15 +51,13 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
     """Somebody started a launch of this role on this host, for a job of so many workers and servers."""
 
     role: Role
-    host: Host
+    host: Name
     workers: Count
     servers: Count
 
 
 class Welcome(msgspec.Struct, tag=True, frozen=True):
-    """The launch has a place in the job: it is the index-th of its role. Not all have joined yet."""
-
-    index: Count
+    """The launch has a place in the job. Not all have joined yet."""
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
@@ -64,39 +67,30 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):
-    """All have joined. The launch's process is the local_rank-th of local_size with its role on its host."""
+    """All have joined. The launch's process is called so; `slots` are the numbers of ranks on the hosts, in order."""
 
-    index: Count
-    local_rank: Count
-    local_size: Count
-
-
-class Advanced(msgspec.Struct, tag=True, frozen=True):
-    """The launch's process has done something; a worker has launched so many exchanges, and may know its rank."""
-
-    exchanges: Annotated[int, msgspec.Meta(ge=0)] = 0
-    rank: Count | None = None
+    name: Name
+    slots: tuple[Count, ...]
 
 
-class Done(msgspec.Struct, tag=True, frozen=True):
-    """The launch's process ended well."""
+class Leave(msgspec.Struct, tag=True, frozen=True):
+    """The launch itself gives up, for this reason."""
 
-
-class Trouble(msgspec.Struct, tag=True, frozen=True):
-    """The launch's process failed. `by_others`: it only noticed that another one is gone."""
-
-    cause: Cause
-    by_others: bool = False
+    reason: Cause
 
 
 class End(msgspec.Struct, tag=True, frozen=True):
-    """The job is over: well where there is no cause. `stacks`: say what the process hangs in before it is ended."""
+    """The job is over, with this exit status for everyone; 0 has no cause.
 
-    cause: Cause | None
+    `stacks`: a rank is to say what it is doing before it is ended.
+    """
+
+    status: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    cause: Cause = ""
     stacks: bool = False
 
 
-FromMember: TypeAlias = Advanced | Done | Trouble
+FromMember: TypeAlias = Reported | Printed | Ended | Unstartable | Leave
 FromHub: TypeAlias = Welcome | Refused | Start | End
 
 HELLO: msgspec.json.Decoder[Hello] = msgspec.json.Decoder(Hello)
@@ -114,7 +108,7 @@ async def receive(reader: asyncio.StreamReader, decoder: msgspec.json.Decoder[Re
         return decoder.decode(line) if line.endswith(b"\n") else None
     except OSError:
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         # Both a line beyond the limit and one that is no message.
         raise LinkError(str(error)) from error
 

@@ -3,10 +3,8 @@
 import asyncio
 import socket
 
-__all__ = ["LONGEST_LINE", "notice_death"]
+__all__ = ["notice_death"]
 
-LONGEST_LINE = 8192
-"""Bytes; who sends a longer line is hung up on."""
 ASK_AFTER_SECONDS = 3
 ASK_TIMES = 4
 
