@@ -9,7 +9,7 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from parallel_core.launch.causes import Verdict
 from parallel_core.launch.link.messages import (
@@ -97,10 +97,12 @@ async def hold_together(server: socket.socket, workers: int, servers: int, timeo
     verdict = Verdict("the scheduler's launch was interrupted")
     try:
         verdict = await _begin(hub, timeout) or await _judge(hub, timeout)
+        # Processes and hosts have put words of their own into it.
+        verdict = replace(verdict, message=printable(verdict.message))
     finally:
         listener.close()
         for member in hub.members:
-            send(member.writer, End(verdict.status, printable(verdict.message), verdict.hang))
+            send(member.writer, End(verdict.status, verdict.message, verdict.hang))
         await _part(hub)
     return verdict
 
