@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+import traceback
 from typing import NoReturn
 
 import click
@@ -11,6 +12,7 @@ from backends import BackendError, ComputationError
 from parallel_core.command_line import cli
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.interrupt import INTERRUPTED, end_soon_on_interrupt
+from parallel_core.rank import in_a_job, leave
 
 __all__ = ["main"]
 
@@ -27,26 +29,42 @@ def main() -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         status = 2
-    except click.ClickException as error:
-        status = complain(error.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):
         leave_at_once()
-    except (ComputationError, MeasurementError, OSError, MemoryError) as error:
-        status = complain(str(error) or type(error).__name__, 1)
-    except (BackendError, RequestError) as error:
-        status = complain(str(error), 2)
+    except Exception as error:
+        message, status = told(error)
+        if in_a_job():
+            leave(error, message, status)
+        complain(message)
     sys.exit(status)
 
 
-def complain(message: str, status: int) -> int:
-    """Say what is wrong, in one line, and return the exit status."""
-    click.echo(f"parallel-core: {' '.join(message.split())}", err=True)
-    return status
+def told(error: Exception) -> tuple[str, int]:
+    """Return what to say of an error, in one line, and the exit status; raises an error that nobody expected."""
+    match error:
+        case click.ClickException():
+            message, status = error.format_message(), 2
+        case ComputationError() | MeasurementError() | OSError() | MemoryError():
+            message, status = str(error) or type(error).__name__, 1
+        case BackendError() | RequestError():
+            message, status = str(error), 2
+        case _ if in_a_job():
+            # Whoever shuts down the usual way would first wait for the other ranks.
+            traceback.print_exception(error)
+            message, status = f"{type(error).__name__}: {error}", 1
+        case _:
+            raise error
+    return " ".join(message.split()), status
+
+
+def complain(message: str) -> None:
+    """Say what is wrong, in one line."""
+    click.echo(f"parallel-core: {message}", err=True)
 
 
 def leave_at_once() -> NoReturn:
     """Leave without waiting for the frameworks, whose queues may take minutes to drain."""
-    complain("interrupted", INTERRUPTED)
+    complain("interrupted")
     sys.stdout.flush()
     os._exit(INTERRUPTED)
 

@@ -2,7 +2,8 @@
 
 Variables: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun, "Environment Variables");
 for MXNet DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER, DMLC_NUM_SERVER (MXNet, "Distributed
-Training"). A name of ours is PARALLEL_CORE_TIMEOUT, the seconds without progress after which a job is given up.
+Training"). Names of ours are PARALLEL_CORE_TIMEOUT, the seconds without progress after which a job is given up, and
+PARALLEL_CORE_BIND, the address at which rank 0 listens where that is not the one at which it is reached.
 """
 
 import math
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 
 from backends.errors import BackendError
 
-__all__ = ["TIMEOUT", "TIMEOUT_VARIABLE", "Rendezvous", "rendezvous"]
+__all__ = ["BIND_VARIABLE", "TIMEOUT", "TIMEOUT_VARIABLE", "Rendezvous", "rendezvous"]
 
 TIMEOUT = 30.0
 """Seconds without progress after which a job is given up, where nobody says otherwise."""
 TIMEOUT_VARIABLE = "PARALLEL_CORE_TIMEOUT"
+BIND_VARIABLE = "PARALLEL_CORE_BIND"
 MOST_PORT = 65535
 
 

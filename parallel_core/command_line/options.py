@@ -18,6 +18,7 @@ __all__ = [
     "Sizes",
     "device_kind",
     "devices",
+    "devices_of_a_process",
     "json_file",
     "plot_file",
     "rounds",
@@ -118,6 +119,15 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 def devices(default: int = 2) -> Callable[[Command], Command]:
     """Make the option for the number of devices."""
     return click.option("--devices", type=POSITIVE, default=default, show_default=True, help="Logical devices.")
+
+
+def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
+    """Make the option for the number of a process's devices, None where nobody says it; `alone` is said in its help."""
+    return click.option(
+        "--devices",
+        type=POSITIVE,
+        help=f"Logical devices of a process.  [default: {alone}; 1 where there are several processes]",
+    )
 
 
 device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="auto", show_default=True)

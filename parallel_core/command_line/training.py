@@ -13,6 +13,7 @@ from parallel_core.command_line.experiment import experiment
 from parallel_core.dataset import load_fashion_mnist
 from parallel_core.exchange import Exchange
 from parallel_core.experiments.learning_rates import DEFAULTS, INITIAL_SCALE, RATES, trainings_in
+from parallel_core.rank.training_progress import progress_of
 from parallel_core.result import Result
 from parallel_core.terminal.training_progress import training_progress
 from parallel_core.training import Settings
@@ -66,7 +67,7 @@ def run_data_parallel(
     data = load_fashion_mnist(data_dir)
     settings = Settings(epochs, batch_size, lr, limit, seed, exchange, width)
     images = min(len(data.train_labels), batch_size * (limit or len(data.train_labels)))
-    with training_progress(Console(stderr=True, highlight=False), epochs, images) as progress:
+    with progress_of(backend, epochs, images) as progress:
         return experiments.run_data_parallel(backend, data, settings, progress.on_batch, progress.on_epoch)
 
 

@@ -18,8 +18,8 @@ __all__ = [
     "Progress",
     "Report",
     "Reported",
-    "Training",
     "TrainedEpoch",
+    "Training",
     "Unstartable",
 ]
 

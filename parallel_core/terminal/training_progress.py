@@ -9,7 +9,7 @@ from rich.text import Text
 
 from parallel_core.training import Epoch
 
-__all__ = ["TrainingProgress", "training_progress"]
+__all__ = ["TrainingProgress", "epoch_line", "training_progress"]
 
 
 class ImagesPerSecond(ProgressColumn):
@@ -33,10 +33,15 @@ class TrainingProgress:
 
     def on_epoch(self, epoch: Epoch) -> None:
         """Print an epoch's numbers above the bar."""
-        self._progress.console.print(
-            f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy {epoch.accuracy:.3f}, "
-            f"{epoch.images / epoch.seconds:,.0f} images/s"
-        )
+        self._progress.console.print(epoch_line(epoch))
+
+
+def epoch_line(epoch: Epoch) -> str:
+    """Write an epoch's numbers in a line."""
+    return (
+        f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy {epoch.accuracy:.3f}, "
+        f"{epoch.images / epoch.seconds:,.0f} images/s"
+    )
 
 
 @contextmanager
