@@ -2,7 +2,7 @@
 
     python -m benchmarks.namespace_shell HOST=PROCESS,… HOST COMMAND
 
-It becomes a shell that runs COMMAND in the network namespace of the process that stands for HOST.
+It becomes a shell that runs COMMAND in the namespaces (network, name of the host) of the process that stands for HOST.
 """
 
 import os
@@ -13,14 +13,14 @@ __all__ = ["inside", "shell_of"]
 
 
 def shell_of(holders: Mapping[str, int]) -> tuple[str, ...]:
-    """Return this shell's command for some hosts, each with the process that holds its namespace."""
+    """Return this shell's command for some hosts, each with the process that holds its namespaces."""
     mapping = ",".join(f"{host}={process}" for host, process in holders.items())
     return (sys.executable, "-m", "benchmarks.namespace_shell", mapping)
 
 
 def inside(process: int) -> tuple[str, ...]:
-    """Return the beginning of a command that is run in a process's network namespace."""
-    return ("nsenter", f"--net=/proc/{process}/ns/net", "--")
+    """Return the beginning of a command that is run in a process's namespaces."""
+    return ("nsenter", f"--target={process}", "--net", "--uts", "--")
 
 
 def main(mapping: str, host: str, *command: str) -> None:

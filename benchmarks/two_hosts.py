@@ -34,7 +34,7 @@ class NoHostsError(RuntimeError):
 
 @dataclass(frozen=True)
 class TwoHosts:
-    """Two namespaces. A host's name is its address, so that no name needs to be looked up."""
+    """Two hosts. The name of each is its address, also by `hostname`, so that no name needs to be looked up."""
 
     names: tuple[str, str]
     interface: str
@@ -62,7 +62,7 @@ def two_hosts(bits_per_second: float | None = None, delay_seconds: float = 0.0) 
     if (reason := reason_against_hosts()) is not None:
         raise NoHostsError(reason)
     with ExitStack() as held:
-        holders = (held.enter_context(namespace()), held.enter_context(namespace()))
+        holders = (held.enter_context(namespace(ADDRESSES[0])), held.enter_context(namespace(ADDRESSES[1])))
         hosts = TwoHosts(ADDRESSES, INTERFACE, holders)
         ends = (INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", str(holders[1]))
         call(*hosts.on(0), "ip", "link", "add", *ends)
@@ -114,11 +114,11 @@ def reason_against_hosts() -> str | None:
 
 
 @contextmanager
-def namespace() -> Iterator[int]:
-    """Hold a network namespace; yield the number of the process that does so."""
+def namespace(name: str) -> Iterator[int]:
+    """Hold the namespaces of a network and of a host's name; yield the number of the process that does so."""
     # cat ends with its standard input, which the system closes when this process ends, however it ends.
     with subprocess.Popen(
-        ["unshare", "--net", "cat"],
+        ["unshare", "--net", "--uts", "sh", "-c", f"echo {name} >/proc/sys/kernel/hostname && exec cat"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -24,8 +24,9 @@ def said_on(hosts: TwoHosts, host: str, command: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_each_host_has_its_own_address_and_loopback(hosts: TwoHosts) -> None:
+def test_each_host_has_its_own_name_address_and_loopback(hosts: TwoHosts) -> None:
     for host in hosts.names:
+        assert said_on(hosts, host, "uname --nodename") == f"{host}\n"
         shown = said_on(hosts, host, "ip -4 -oneline address")
         found = {line.split()[1]: line.split()[3] for line in shown.splitlines()}
         # And no other: what runs there cannot leave the two.
