@@ -25,8 +25,9 @@ def barrier(group: Group) -> None:
 def broadcast(group: Group, content: bytes) -> bytes:
     """Give rank 0's bytes to every process; what the others pass is not looked at."""
     mine = np.frombuffer(content if group.rank == 0 else b"", np.uint8)
-    length = int(group.sum_on_host(np.array([mine.size / 2**16, mine.size % 2**16], dtype=np.float32)) @ (2**16, 1))
-    return _sum_bytes(group.sum_on_host, mine, 0, length)
+    # A float32 counts to 2**24 only.
+    high, low = group.sum_on_host(np.array(divmod(mine.size, 2**16), dtype=np.float32))
+    return _sum_bytes(group.sum_on_host, mine, 0, int(high) * 2**16 + int(low))
 
 
 def gather(group: Group, content: bytes) -> tuple[bytes, ...]:

@@ -6,6 +6,7 @@ import click
 from rich.console import Console
 
 from backends import Backend
+from backends.groups import GroupedBackend
 from parallel_core import experiments
 from parallel_core.collectives import ALGORITHMS
 from parallel_core.command_line import options
@@ -13,6 +14,7 @@ from parallel_core.command_line.experiment import experiment
 from parallel_core.dataset import load_fashion_mnist
 from parallel_core.exchange import Exchange
 from parallel_core.experiments.learning_rates import DEFAULTS, INITIAL_SCALE, RATES, trainings_in
+from parallel_core.rank.scaling import with_scaling
 from parallel_core.rank.training_progress import progress_of
 from parallel_core.result import Result
 from parallel_core.terminal.training_progress import training_progress
@@ -68,7 +70,8 @@ def run_data_parallel(
     settings = Settings(epochs, batch_size, lr, limit, seed, exchange, width)
     images = min(len(data.train_labels), batch_size * (limit or len(data.train_labels)))
     with progress_of(backend, epochs, images) as progress:
-        return experiments.run_data_parallel(backend, data, settings, progress.on_batch, progress.on_epoch)
+        result = experiments.run_data_parallel(backend, data, settings, progress.on_batch, progress.on_epoch)
+    return with_scaling(result, backend, data, settings) if isinstance(backend, GroupedBackend) else result
 
 
 @experiment("allreduce")

@@ -20,12 +20,14 @@ def show(result: Result, console: Console) -> None:
     """Print a result: its timings, metrics and checks, what they mean, and why it is invalid where it is."""
     backend = result.backend
     threads = backend["threads_per_device"]
+    processes = backend.get("processes")
     workers = backend.get("workers_per_device", 1)
     console.print(
         f"\n[bold]{result.experiment}[/] on [bold]{backend['name']} {backend['version']}[/], "
         f"{engine_in_words(backend)}, {', '.join(backend['devices'])}, "
         f"{threads} {'thread' if threads == 1 else 'threads'} each"
         f"{'' if workers == 1 else f' for each of {workers} workers'}"
+        f"{f', in each of {processes} processes joined by ' + backend['transport'] if processes else ''}"
     )
     console.print(
         ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None), style="dim"

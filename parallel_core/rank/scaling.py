@@ -1,0 +1,129 @@
+"""What training on several processes costs and gains: a few more steps, in four ways, taken in turns.
+
+    together            the ranks' steps, as they were trained
+    without exchange    the same shares of the rows, and nothing is summed over processes
+    alone               the whole batches on rank 0, while the others wait
+    exchange alone      sums as large as the gradients, and nothing is computed
+
+Steps that are computed without exchange have wrong gradients and take as long as right ones; they train parameters of
+their own, which are thrown away.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import final
+
+import numpy as np
+
+from backends import Array, Backend
+from backends.groups import Group, GroupedBackend, barrier
+from parallel_core.dataset import Dataset
+from parallel_core.exchange import buckets_of, exchange
+from parallel_core.lenet import initial_parameters
+from parallel_core.result import Result
+from parallel_core.training import Settings, get_params, train_epoch
+
+__all__ = ["with_scaling"]
+
+STEPS = 10
+ROUNDS = 3
+WARMUPS = 1
+
+
+def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, settings: Settings) -> Result:
+    """Add to a training's result what its processes exchanged, how long that took, and what they are worth.
+
+    `scaling_efficiency` is the speed of all n ranks over n times that of one, on the same global batches.
+    `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` what a step takes longer
+    than one without exchange: where exchange hides under computation it is the smaller one. `exchanged_bytes` is what
+    each rank hands to the engine in all steps of the training. All ranks must call this, and time it together.
+    """
+    few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
+    silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, backend.on_exchange)
+    steps = {
+        "together": partial(time_step, backend, data, few),
+        "without exchange": partial(time_step, silent, data, few),
+        "alone": partial(time_alone, backend, data, few),
+        "exchange alone": partial(time_exchange, backend, settings, few.limit or STEPS),
+    }
+    seconds = in_turns(backend.group, steps)
+    size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
+    trained = len(result.series["loss"])
+    together, alone = seconds["together"], seconds["alone"]
+    efficiency = alone / (backend.group.size * together)
+    exposed = together - seconds["without exchange"]
+    metrics = {
+        "scaling_efficiency": efficiency,
+        "step_seconds": together,
+        "lone_step_seconds": alone,
+        "exchange_seconds": seconds["exchange alone"],
+        "exposed_exchange_seconds": exposed,
+        "exchanged_bytes": size * trained,
+    }
+    note = (
+        f"A step took {together * 1e3:.3g} ms on {backend.group.size} processes and {alone * 1e3:.3g} ms on one, "
+        f"{alone / together:.2f} × as long: {efficiency:.0%} of what as many processes could gain at most. "
+        f"Its exchange of {size / 1e6:.3g} MB took {seconds['exchange alone'] * 1e3:.3g} ms by itself, and the step "
+        f"{exposed * 1e3:.3g} ms longer than without."
+    )
+    return replace(result, metrics={**result.metrics, **metrics}, notes=(*result.notes, note))
+
+
+def in_turns(group: Group, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+    """Time every way in turns, all ranks at once; return the medians of what rank 0 measured."""
+    timed: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(WARMUPS + ROUNDS):
+        for name, take in ways.items():
+            barrier(group)
+            timed[name].append(take())
+    return {name: median(taken[WARMUPS:]) for name, taken in timed.items()}
+
+
+def time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
+    """Train from the start for a few steps; return the seconds of one."""
+    params = [get_params(backend, device, settings.seed, settings.width) for device in backend.devices]
+    epoch = train_epoch(backend, params, data, settings, number=1)
+    return epoch.seconds / (settings.limit or 1)
+
+
+def time_alone(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
+    """Train on rank 0 by itself, whole batches; the others have nothing to do and wait at the next barrier."""
+    return time_step(backend.local, data, settings) if backend.group.rank == 0 else 0.0
+
+
+def time_exchange(backend: GroupedBackend, settings: Settings, steps: int) -> float:
+    """Exchange zeros in the shapes of the gradients; return the seconds of one step's exchange."""
+    zeros = tuple(np.zeros_like(array) for array in initial_parameters(settings.seed, settings.width))
+    gradients = [backend.asarray(zeros, device) for device in backend.devices]
+    buckets = buckets_of(settings.exchange, len(zeros))
+    backend.waitall()
+    start = perf_counter()
+    for _ in range(steps):
+        gradients = exchange(backend, gradients, buckets)
+        backend.wait(tuple(gradients))
+    return (perf_counter() - start) / steps
+
+
+@final
+class _Silence:
+    """A group that sums nothing: every rank keeps what it has."""
+
+    transport = "silence"
+
+    def __init__(self, group: Group) -> None:
+        self.rank, self.size, self.hosts = group.rank, group.size, group.hosts
+
+    def sum(self, x: Array) -> Array:
+        return x
+
+    def sum_on_host(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def waitall(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
