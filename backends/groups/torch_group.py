@@ -6,6 +6,7 @@ on CPU devices a thread of its own asks, as the copies of such devices have one.
 """
 
 import os
+import re
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
@@ -48,7 +49,7 @@ def join_torch(backend: Backend, where: Rendezvous) -> Group:
             "nccl" if cuda else "gloo", store=store, rank=where.rank, world_size=where.size, timeout=timeout
         )
     except (RuntimeError, ValueError) as error:
-        raise GroupError(f"rank {where.rank} cannot join the others: {_first_line(error)}") from error
+        raise GroupError(f"rank {where.rank} cannot join the others: {_reason(error)}") from error
     return TorchGroup(torch, backend, where.rank, hosts)
 
 
@@ -122,9 +123,7 @@ class TorchGroup:
         try:
             self._distributed.all_reduce(tensor)
         except RuntimeError as error:
-            raise GroupError(
-                f"another rank is gone or does not answer ({self.transport}: {_first_line(error)})"
-            ) from error
+            raise GroupError(f"another rank is gone or does not answer ({self.transport}: {_reason(error)})") from error
 
 
 def _attempt() -> str:
@@ -164,8 +163,10 @@ def _wait_for_all(store: Any, rank: int, size: int, seconds: float) -> tuple[str
     return tuple(store.get(key).decode() for key in keys)
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+def _reason(error: BaseException) -> str:
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    # Before the reason stands the file of gloo's that gave it, and after it advice to look elsewhere.
+    return re.sub(r"^\[\S+:\d+\] ", "", line).split(". ")[0]
 
 
 def _nothing() -> None:

@@ -1,10 +1,11 @@
-"""The command line: `parallel-core list`, `run`, `trace`, `compare`, `report` and `diff`."""
+"""The command line: `parallel-core list`, `run`, `trace`, `compare`, `report`, `diff` and `launch`."""
 
 import click
 
 import backends
 from parallel_core.command_line.compare import compare
 from parallel_core.command_line.diff import diff
+from parallel_core.command_line.launch import launch
 from parallel_core.command_line.report import report
 from parallel_core.command_line.run import run
 from parallel_core.command_line.trace import trace
@@ -36,3 +37,4 @@ cli.add_command(trace)
 cli.add_command(compare)
 cli.add_command(report)
 cli.add_command(diff)
+cli.add_command(launch)

@@ -3,12 +3,19 @@
 `rank 0` … are the training's processes. MXNet has a `scheduler` and `server 0` … beside them, on the first host.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
+from backends.groups.rendezvous import TIMEOUT_VARIABLE
+from parallel_core.launch.process import Process
 
-__all__ = ["Host", "Job", "Process", "processes_of"]
+__all__ = ["BIND_VARIABLE", "SERVER_MODULE", "Host", "Job", "Process", "processes_of"]
+
+BIND_VARIABLE = "PARALLEL_CORE_BIND"
+"""The address that rank 0 or the scheduler listens at, where it is another one than they are reached at."""
+SERVER_MODULE = "backends.groups.parameter_server"
+LOOPBACK = "lo"
 
 
 @dataclass(frozen=True)
@@ -36,17 +43,72 @@ class Job:
     port: int
     interface: str | None
     timeout: float
-
-
-class Process(msgspec.Struct, frozen=True):
-    """One process: `name` is `rank 0`, `server 0` or `scheduler`; `host` an index of the job's hosts."""
-
-    name: str
-    host: int
-    command: tuple[str, ...]
-    environment: dict[str, str]
+    python: str = sys.executable
+    """The Python of scheduler and servers; ranks have it in their command."""
 
 
 def processes_of(job: Job) -> Sequence[Process]:
-    """Return the job's processes, the scheduler and the servers first."""
-    raise NotImplementedError
+    """Return the job's processes, the scheduler and the servers first; ranks fill the hosts in their order."""
+    serving = ("scheduler", *(f"server {i}" for i in range(job.servers))) if job.backend == "mxnet" else ()
+    size = sum(host.slots for host in job.hosts)
+    own = [*_everyones(job), *_mxnets(job, size)]
+    command = (job.python, "-P", "-m", SERVER_MODULE)
+    beside = [
+        Process(
+            name,
+            0,
+            command,
+            {**dict(own), "DMLC_ROLE": name.split()[0], "MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"},
+        )
+        for name in serving
+    ]
+    places = [(index, place) for index, host in enumerate(job.hosts) for place in range(host.slots)]
+    ranks = [
+        Process(
+            f"rank {rank}",
+            index,
+            job.command,
+            {
+                **dict(own),
+                "RANK": str(rank),
+                "WORLD_SIZE": str(size),
+                "LOCAL_RANK": str(place),
+                "LOCAL_WORLD_SIZE": str(job.hosts[index].slots),
+                "MASTER_ADDR": job.address,
+                "MASTER_PORT": str(job.port),
+                "DMLC_ROLE": "worker" if job.backend == "mxnet" else None,
+            },
+        )
+        for rank, (index, place) in enumerate(places)
+    ]
+    return (*beside, *ranks)
+
+
+def _everyones(job: Job) -> Sequence[tuple[str, str | None]]:
+    # gloo takes the loopback interface for several processes on one machine only where it is told to.
+    interface = job.interface or (LOOPBACK if _on_one_machine(job) else None)
+    return (
+        (TIMEOUT_VARIABLE, f"{job.timeout:g}"),
+        ("GLOO_SOCKET_IFNAME", interface),
+        (BIND_VARIABLE, job.bind if job.bind != job.address else None),
+    )
+
+
+def _mxnets(job: Job, size: int) -> Sequence[tuple[str, str | None]]:
+    if job.backend != "mxnet":
+        return ()
+    return (
+        ("DMLC_PS_ROOT_URI", job.address),
+        ("DMLC_PS_ROOT_PORT", str(job.port)),
+        ("DMLC_NUM_WORKER", str(size)),
+        ("DMLC_NUM_SERVER", str(job.servers)),
+        # Each agent finds its own host's address.
+        ("DMLC_NODE_HOST", job.address if _on_one_machine(job) else None),
+        ("DMLC_INTERFACE", None),
+        # ps-lite would listen at it in every process.
+        ("PORT", None),
+    )
+
+
+def _on_one_machine(job: Job) -> bool:
+    return all(host.name is None for host in job.hosts)

@@ -79,10 +79,10 @@ class Reported(msgspec.Struct, tag=True, frozen=True):
 
 
 class Printed(msgspec.Struct, tag=True, frozen=True):
-    """A process wrote to its standard output or error."""
+    """A process wrote these bytes to its standard output or error; lines may be cut anywhere."""
 
     process: str
-    text: str
+    data: bytes
     error: bool
 
 

@@ -1,0 +1,183 @@
+"""Launch a job: start its processes through agents, show what rank 0 shows, say why it failed, leave nothing behind."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+from rich.console import Console
+
+from parallel_core.errors import RequestError
+from parallel_core.launch.addresses import free_port
+from parallel_core.launch.agents import REMOTE_SHELL, Agents, agent_command, running_agents
+from parallel_core.launch.causes import Verdict
+from parallel_core.launch.display import Display
+from parallel_core.launch.job import Job, processes_of
+from parallel_core.launch.process import Process
+from parallel_core.launch.reports import FromAgent, Printed
+from parallel_core.launch.watch import Watch
+
+__all__ = ["Remote", "launch"]
+
+STACKS_SECONDS = 3.0
+QUIET_SECONDS = 0.3
+SHORTEST_LOOK = 0.05
+STACK_LINES = 200
+
+
+@dataclass(frozen=True)
+class Remote:
+    """How other hosts' agents are started: the remote shell, and their Python."""
+
+    shell: tuple[str, ...] = REMOTE_SHELL
+    python: str = sys.executable
+
+
+HERE = Remote()
+
+
+def launch(job: Job, remote: Remote = HERE, restarts: int = 0) -> int:
+    """Launch a job and return the exit status: 0, 1 where it failed, 2 where its ranks refused it.
+
+    Rank 0's standard output is passed on as it is. After a crash the job is started again with `--resume`, at most
+    `restarts` times. SIGINT, SIGTERM and SIGHUP end it with status 1. Raises RequestError where the command has no
+    `--checkpoint` to start again from.
+    """
+    if restarts and not names_checkpoint(job.command):
+        raise RequestError("--restarts goes on from a checkpoint: give --checkpoint DIR to the run")
+    display = Display(Console(stderr=True, highlight=False), sys.stdout.buffer, sys.stderr.buffer)
+    try:
+        return asyncio.run(_until_stopped(job, remote, restarts, display))
+    finally:
+        display.close()
+
+
+def names_checkpoint(command: Sequence[str]) -> bool:
+    """Tell whether a command says where its checkpoints are."""
+    return any(word == "--checkpoint" or word.startswith("--checkpoint=") for word in command)
+
+
+async def _until_stopped(job: Job, remote: Remote, restarts: int, display: Display) -> int:
+    task = asyncio.create_task(_restarting(job, remote, restarts, display))
+    stopped_by: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        # A second Ctrl-C must not break the ending that the first one began.
+        if not stopped_by:
+            stopped_by.append(number)
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # What nohup or a shell's background job ignores stays ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not stopped_by:
+            raise
+    goes_on = "; --resume goes on from the last checkpoint" if names_checkpoint(job.command) else ""
+    display.say(f"interrupted by {stopped_by[0].name}: all processes were ended{goes_on}")
+    return 1
+
+
+async def _restarting(job: Job, remote: Remote, restarts: int, display: Display) -> int:
+    for restart in range(1, restarts + 2):
+        verdict = await _run(job, remote, display)
+        # A result that was shown already must not be shown twice.
+        if verdict.status != 1 or restart > restarts or display.printed:
+            if verdict.message:
+                display.say(verdict.message)
+            return verdict.status
+        display.say(f"{verdict.message}; restart {restart} of {restarts}, from the last checkpoint")
+        resume = () if "--resume" in job.command else ("--resume",)
+        job = replace(job, command=(*job.command, *resume), port=free_port(job.bind))
+    raise AssertionError
+
+
+async def _run(job: Job, remote: Remote, display: Display) -> Verdict:
+    """Run a job once, and end all of it; its verdict is still to be said."""
+    loop = asyncio.get_running_loop()
+    processes = [_with_terminal(process) for process in processes_of(job)]
+    names = [host.name or os.uname().nodename for host in job.hosts]
+    watch = Watch(processes, names, job.timeout, loop.time())
+    changed = asyncio.Event()
+    stacks: dict[str, bytes] = {}
+    verdict: Verdict | None = None
+
+    def on_message(message: FromAgent) -> None:
+        if verdict is None:
+            watch.see(message, loop.time())
+            display.show(message)
+        elif isinstance(message, Printed) and message.error:
+            stacks[message.process] = stacks.get(message.process, b"") + message.data
+        changed.set()
+
+    def on_end(host: int, reason: str) -> None:
+        # Afterwards it ends because it is told to.
+        if verdict is None:
+            watch.lose_agent(host, reason, loop.time())
+            changed.set()
+
+    commands = [
+        agent_command(host.name, remote.shell, sys.executable if host.name is None else remote.python)
+        for host in job.hosts
+    ]
+    async with running_agents(commands, processes, on_message, on_end) as agents:
+        while (decided := watch.decide(loop.time())) is None:
+            # Where this process was kept from running, there is news to be read before the clock is looked at.
+            await _within(max(SHORTEST_LOOK, watch.next_look() - loop.time()), changed)
+        verdict = decided
+        if verdict.hang:
+            await _collect(agents, watch.running_ranks, stacks, changed)
+    if verdict.status:
+        _explain(verdict, watch, display, stacks)
+    return verdict
+
+
+async def _within(seconds: float, changed: asyncio.Event) -> bool:
+    """Wait until something has changed, and tell whether it did."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(changed.wait(), seconds)
+    happened = changed.is_set()
+    changed.clear()
+    return happened
+
+
+async def _collect(agents: Agents, ranks: Sequence[str], stacks: dict[str, bytes], changed: asyncio.Event) -> None:
+    """Ask the ranks for their stacks and wait until all have written them, or for long enough."""
+    loop = asyncio.get_running_loop()
+    agents.ask_for_stacks()
+    end = loop.time() + STACKS_SECONDS
+    while (left := end - loop.time()) > 0:
+        happened = await _within(min(left, QUIET_SECONDS), changed)
+        if not happened and all(rank in stacks for rank in ranks):
+            return
+
+
+def _explain(verdict: Verdict, watch: Watch, display: Display, stacks: dict[str, bytes]) -> None:
+    """Show the stacks of a hang, and the last words of those that are to blame."""
+    if verdict.hang:
+        for rank in watch.running_ranks:
+            written = stacks.get(rank, b"").decode(errors="replace")
+            said = written or "it gave no stacks: it was stopped, or had not begun to run"
+            display.show_words(f"stacks of {rank} on {watch.host_of(rank)}", said, STACK_LINES)
+        return
+    for name in verdict.culprits:
+        words = watch.last_words(name)
+        # Rank 0's have been shown, and a refusal is the same line.
+        if name != "rank 0" and words.strip() and verdict.status == 1:
+            display.show_words(f"{name} on {watch.host_of(name)} said last", words)
+
+
+def _with_terminal(process: Process) -> Process:
+    """Tell a process how wide the terminal is, and whether there is one for colours."""
+    terminal = {"COLUMNS": str(shutil.get_terminal_size().columns)}
+    if sys.stdout.isatty():
+        terminal["FORCE_COLOR"] = "1"
+    return msgspec.structs.replace(process, environment={**process.environment, **terminal})
