@@ -134,6 +134,13 @@ def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float
     return tuple(parameters)
 
 
+def sgd_while_finite(
+    parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float, guard: Array
+) -> tuple[tuple[Array, ...], Array]:
+    guard = guard + 0 * sum(np.square(gradient).sum() for gradient in gradients)
+    return tuple(parameters) if np.isnan(guard).any() else sgd(parameters, gradients, rate), guard
+
+
 def _windows(x: Array, kernel: tuple[int, ...]) -> Array:
     rows_and_columns: Any = (2, 3)
     return sliding_window_view(x, kernel, rows_and_columns)

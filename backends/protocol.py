@@ -85,6 +85,14 @@ class Ops(Protocol):
     def sgd(self, parameters: Array, gradients: Array, rate: float) -> Array:
         """Return parameters - rate · gradients. The parameters are consumed: their memory may hold the result."""
 
+    def sgd_while_finite(self, parameters: Array, gradients: Array, rate: float, guard: Array) -> tuple[Array, Array]:
+        """Return (parameters - rate · gradients, guard), or the parameters as they are where something is not finite.
+
+        `guard`, float32 (1,), is 1 at first. It is NaN from the first step on in which the sum of the gradients'
+        squares is NaN or infinite, and where it is NaN no parameter changes any more. Nothing waits for it: it is
+        found out on the device. Parameters and gradients are consumed, the guard is not.
+        """
+
 
 class Backend(Protocol):
     """A framework with some logical devices and an engine that schedules work on them.

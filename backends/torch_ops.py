@@ -95,3 +95,15 @@ def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tup
 def sgd(parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float) -> tuple[Tensor, ...]:
     # Not in place: another device's thread may still read the old parameters.
     return tuple(p.sub(g, alpha=rate) for p, g in zip(parameters, gradients, strict=True))
+
+
+def sgd_while_finite(
+    parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float, guard: Tensor
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    # Squared first, as everywhere: `linalg.vector_norm` overflows later.
+    squares = [torch.dot(flat, flat) for flat in (gradient.reshape(-1) for gradient in gradients)]
+    guard = guard + 0 * torch.stack(squares).sum()
+    # Chosen on the device: to ask for the number would make a GPU's host wait.
+    broken = guard.isnan()
+    updated = sgd(parameters, gradients, rate)
+    return tuple(torch.where(broken, old, new) for old, new in zip(parameters, updated, strict=True)), guard

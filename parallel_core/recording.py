@@ -60,8 +60,8 @@ class Recording:
     """A backend that passes every verb on to another one and keeps a task for each operation.
 
     All values must come from this recording; functions are launched as they are. An operation comes after the tasks
-    that made what it is given. One that consumes a value (`allreduce`, `copy_to` with `out`, a launch of `ops.sgd`)
-    comes after all that read it, too. What a launched function consumes inside is not seen.
+    that made what it is given. One that consumes a value (`allreduce`, `copy_to` with `out`, a launch of `ops.sgd`
+    or `ops.sgd_while_finite`) comes after all that read it, too. What a launched function consumes inside is not seen.
 
     An allreduce is one task, on the device of its first value. `wait`, `waitall` and `to_numpy` are not tasks.
     """
@@ -98,7 +98,7 @@ class Recording:
         if not read:
             raise ValueError("launch needs a value of this recording among its arguments: it says the device")
         device = read[0].device
-        consumed = _recorded(args[:1]) if _unwrapped(fn) == self.ops.sgd else ()
+        consumed = _recorded(args[: self._consumes(_unwrapped(fn))])
         task, result = self._do(
             _name(fn), device, "compute", read, consumed, partial(self.backend.launch, fn, *map(_plain, args))
         )
@@ -149,6 +149,10 @@ class Recording:
 
     def to_numpy(self, x: Array) -> Any:
         return self.backend.to_numpy(_plain(x))
+
+    def _consumes(self, fn: Callable[..., Array]) -> int:
+        # How many of its first arguments.
+        return 1 if fn == self.ops.sgd else 2 if fn == self.ops.sgd_while_finite else 0
 
     def _do(
         self,

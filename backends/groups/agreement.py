@@ -12,7 +12,7 @@ from backends.groups.messages import SumOnHost, gather, gather_by
 
 __all__ = ["COMPARED_EXCHANGES", "DisagreementError", "agree", "agree_on_exchange", "differences"]
 
-COMPARED_EXCHANGES = 32
+COMPARED_EXCHANGES = 8
 """The first exchanges, whose shapes are compared: a program that has gone through so many repeats itself."""
 DIGEST = 16
 """Bytes of a digest that are compared; more would not make a coincidence less likely in anyone's lifetime."""

@@ -46,6 +46,7 @@ NAMES = {
     "Pooling": "avg_pool2d",
     "SetValueOp": "fill",
     "broadcast_add": "add",
+    "_multi_adamw_update": "sgd_while_finite",
     "dot": "matmul",
     "multi_sgd_update": "sgd",
     "mul_scalar": "multiply_scalar",

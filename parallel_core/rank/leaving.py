@@ -6,6 +6,7 @@ import sys
 from typing import NoReturn
 
 from backends.groups import GroupError
+from parallel_core.divergence import GradientsAreNotFiniteError
 from parallel_core.launch.reports import Failed
 from parallel_core.rank.reporting import report, reports_are_read
 
@@ -28,7 +29,8 @@ def leave(error: BaseException, message: str, status: int) -> NoReturn:
 def noticed(error: BaseException | None) -> bool:
     """Tell whether an error is only the consequence of another rank's."""
     while error is not None:
-        if isinstance(error, GroupError):
+        # A sum that is not finite, of own terms that are.
+        if isinstance(error, GroupError) or (isinstance(error, GradientsAreNotFiniteError) and not error.devices):
             return True
         error = error.__cause__
     return False

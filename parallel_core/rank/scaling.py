@@ -28,7 +28,7 @@ from parallel_core.training import Settings, get_params, train_epoch
 
 __all__ = ["with_scaling"]
 
-STEPS = 10
+STEPS = 5
 ROUNDS = 3
 WARMUPS = 1
 

@@ -13,7 +13,7 @@ import backends
 from backends import Array, Backend, BackendError, ComputationError, Device
 from backends.profiling import Span, Timeline, case_text, mxnet_profiler, profile, read_trace, torch_profiler
 from backends.profiling.slices import Slice, Trace
-from parallel_core.training import get_params, train_batch
+from parallel_core.training import get_params, guards, train_batch
 from tests.profiling.tracks import overlapping
 
 READERS: dict[str, ModuleType] = {"mxnet": mxnet_profiler, "torch": torch_profiler}
@@ -153,13 +153,13 @@ def test_operators_of_a_step_are_seen_and_no_two_overlap_on_a_queue(profiled: Ba
     def steps() -> object:
         nonlocal params
         for _ in range(3):
-            params, losses = train_batch(profiled, params, images, labels, 0.1)
+            params, _, losses = train_batch(profiled, params, images, labels, 0.1, guards(profiled, params))
         return losses
 
     found = see(profiled, tmp_path / "trace.json", steps=steps)
     names = {span.name for span in found.spans}
     assert {"conv2d", "conv2d backward", "avg_pool2d", "relu backward", "matmul", "matmul backward"} <= names
-    assert {"launch value_and_gradients", "launch sgd", "allreduce"} <= names
+    assert {"launch value_and_gradients", "launch sgd_while_finite", "allreduce"} <= names
     assert overlapping(found) == []
     # Of a call's many operators the first one of each device waited for its turn.
     launched = [(span.launched, span.device) for span in found.spans if span.launched is not None]

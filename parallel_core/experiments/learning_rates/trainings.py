@@ -16,7 +16,7 @@ from parallel_core.experiments.repeated_steps import repeated_steps
 from parallel_core.experiments.scaled_batches import FIXED
 from parallel_core.measurement import largest_of, relative_error
 from parallel_core.result import Case
-from parallel_core.training import Epoch, LossIsNotFiniteError, Settings, evaluate, train
+from parallel_core.training import Epoch, NotFiniteError, Settings, evaluate, train
 
 __all__ = [
     "Plan",
@@ -67,8 +67,8 @@ def train_once(
     params = placed(backend, devices, settings, scale)
     try:
         epochs = tuple(train(backend, params, data, settings, on_batch))
-    except LossIsNotFiniteError:
-        # What the network has become is evaluated as it is.
+    except NotFiniteError:
+        # The network is evaluated as it was before the step that would have spoilt it.
         return Trained(settings, evaluate(backend, params, data), ())
     return Trained(settings, epochs[-1].accuracy, epochs)
 

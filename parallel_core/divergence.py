@@ -1,0 +1,50 @@
+"""Training that diverged, or a device that computes nonsense: named by epoch, step and device, before it spreads."""
+
+from collections.abc import Sequence
+
+from backends import Device
+from parallel_core.errors import MeasurementError
+
+__all__ = ["GradientsAreNotFiniteError", "LossIsNotFiniteError", "NotFiniteError"]
+
+UNCHANGED = "the parameters are those before the step"
+
+
+class NotFiniteError(MeasurementError):
+    """A step gave numbers that are NaN or infinite; `devices` are those of this process that are known to have."""
+
+    def __init__(self, message: str, epoch: int, step: int, devices: Sequence[Device]) -> None:
+        super().__init__(message)
+        self.epoch, self.step, self.devices = epoch, step, tuple(devices)
+
+
+class LossIsNotFiniteError(NotFiniteError):
+    """A device's loss is NaN or infinite. `updated`: the gradients were finite all the same, and were used."""
+
+    def __init__(self, epoch: int, step: int, device: Device, loss: float, updated: bool = False) -> None:
+        left = "" if updated else f" ({UNCHANGED})"
+        super().__init__(
+            f"the loss is {loss} on {device} in epoch {epoch}, step {step}{left}: lower the learning rate (--lr)",
+            epoch,
+            step,
+            (device,),
+        )
+        self.device, self.loss = device, loss
+
+
+class GradientsAreNotFiniteError(NotFiniteError):
+    """Losses are finite here, and the gradients' sum over all devices is not.
+
+    `devices` are those whose own gradients are not finite when they are computed again; none where the cause lies in
+    another process, in the sum, or did not come back.
+    """
+
+    def __init__(self, epoch: int, step: int, devices: Sequence[Device]) -> None:
+        where = f"the gradients on {', '.join(map(str, devices))} are" if devices else "the sum of the gradients is"
+        source = "" if devices else "; computed again, those of each device here are finite"
+        super().__init__(
+            f"{where} not finite in epoch {epoch}, step {step} ({UNCHANGED}{source}): lower the learning rate (--lr)",
+            epoch,
+            step,
+            devices,
+        )

@@ -1,0 +1,55 @@
+"""Where a training is: the epochs that are done, and what there is of the next one."""
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["Epoch", "Position", "Stretch"]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch gave. `losses` are the batches' average losses per image; `accuracy` is of the test set."""
+
+    number: int
+    seconds: float
+    dispatch_seconds: float
+    images: int
+    losses: tuple[float, ...]
+    accuracy: float = math.nan
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive steps of an epoch and what they gave, as in `Epoch`. Those of an epoch add up to it."""
+
+    seconds: float = 0.0
+    dispatch_seconds: float = 0.0
+    images: int = 0
+    losses: tuple[float, ...] = ()
+
+    def __add__(self, other: "Stretch") -> "Stretch":
+        """Return both, one after the other."""
+        return Stretch(
+            self.seconds + other.seconds,
+            self.dispatch_seconds + other.dispatch_seconds,
+            self.images + other.images,
+            self.losses + other.losses,
+        )
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a training is: `epochs` are done, and of the next one what `begun` holds."""
+
+    epochs: tuple[Epoch, ...] = ()
+    begun: Stretch = Stretch()
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that is under way, from 1."""
+        return len(self.epochs) + 1
+
+    @property
+    def step(self) -> int:
+        """The number of steps of it that are done."""
+        return len(self.begun.losses)
