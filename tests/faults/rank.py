@@ -5,6 +5,7 @@ names is made.
 """
 
 import importlib
+import math
 import os
 import resource
 import signal
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import parallel_core.__main__
-from backends import Array
+from backends import Array, Device
 from backends.groups import GroupedBackend, joining
 
 __all__ = ["FAULTS", "STRUCK", "hang_here"]
@@ -131,13 +132,22 @@ def fails_on_a_device(number: int) -> None:
 
 
 def computes_nan(number: int) -> None:
-    """Have the last device's gradients be NaN."""
+    """Have the last device compute NaN from then on: what it is given holds some."""
+    split_and_load = GroupedBackend.split_and_load
 
-    def on_the_last(backend: GroupedBackend, xs: Gradients) -> Gradients:
-        spoilt = tuple(np.full_like(array, np.nan) for array in backend.to_numpy(xs[-1]))
-        return [*xs[:-1], backend.asarray(spoilt, backend.devices[len(xs) - 1])]
+    def split_and_spoil(self: GroupedBackend, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        shares = split_and_load(self, x, devices)
+        if self.exchanges < number - 1 or x.dtype != np.float32:
+            return shares
+        strike()
+        spoilt = self.asarray(self.to_numpy(shares[-1]) * np.float32(math.nan), devices[-1])
+        return (*shares[:-1], spoilt)
 
-    at_exchange(number, on_the_last)
+    GroupedBackend.split_and_load = split_and_spoil  # type: ignore[method-assign]
+
+
+def finds_its_port_taken(_: int) -> None:
+    strike()
 
 
 def runs_out_of_memory(number: int) -> None:
@@ -160,6 +170,7 @@ FAULTS: dict[str, Callable[[int], None]] = {
     for fault in (
         computes_nan,
         exits,
+        finds_its_port_taken,
         fails_on_a_device,
         hangs,
         has_fewer_images,
