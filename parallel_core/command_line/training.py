@@ -9,6 +9,7 @@ from backends import Backend
 from parallel_core import experiments
 from parallel_core.collectives import ALGORITHMS
 from parallel_core.command_line import options
+from parallel_core.command_line.checkpoints import checkpoint_options, checkpointing
 from parallel_core.command_line.experiment import experiment
 from parallel_core.dataset import load_fashion_mnist
 from parallel_core.exchange import Exchange
@@ -52,6 +53,7 @@ seed = click.option("--seed", type=click.IntRange(min=0), default=Settings.seed,
     "--width", type=options.POSITIVE, default=Settings.width, show_default=True, help="Times the channels and units."
 )
 @data_dir
+@checkpoint_options
 def run_data_parallel(
     backend: Backend,
     epochs: int,
@@ -62,12 +64,18 @@ def run_data_parallel(
     exchange: Exchange,
     width: int,
     data_dir: Path | None,
+    checkpoint: Path | None,
+    checkpoint_steps: int | None,
+    resume: bool,
 ) -> Result:
+    checkpoints = checkpointing(checkpoint, checkpoint_steps, resume)
     data = load_fashion_mnist(data_dir)
     settings = Settings(epochs, batch_size, lr, limit, seed, exchange, width)
     images = min(len(data.train_labels), batch_size * (limit or len(data.train_labels)))
     with training_progress(Console(stderr=True, highlight=False), epochs, images) as progress:
-        return experiments.run_data_parallel(backend, data, settings, progress.on_batch, progress.on_epoch)
+        if checkpoints and checkpoints.resumed:
+            progress.go_on_from(checkpoints.resumed.state.position)
+        return experiments.run_data_parallel(backend, data, settings, progress.on_batch, progress.on_epoch, checkpoints)
 
 
 @experiment("allreduce")
