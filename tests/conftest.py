@@ -9,7 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 import backends
 from backends import Backend, BackendError
+from benchmarks.two_hosts import NoHostsError, TwoHosts, two_hosts
 
 # Other tests' imports must not decide how many threads a framework takes.
 THREADS = 1
@@ -126,6 +128,17 @@ def require(request: pytest.FixtureRequest) -> Callable[[str], None]:
             pytest.skip(f"{name} cannot be imported: {reason}")
 
     return check
+
+
+@pytest.fixture
+def hosts() -> Iterator[TwoHosts]:
+    """Two hosts of one machine, each in a network namespace of its own; skipped where they cannot be made."""
+    with ExitStack() as held:
+        try:
+            made = held.enter_context(two_hosts())
+        except NoHostsError as error:
+            pytest.skip(str(error))
+        yield made
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """`parallel-core launch`: run an experiment on several processes, which share one global batch."""
 
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -9,8 +11,17 @@ import backends
 from backends.groups.rendezvous import TIMEOUT
 from parallel_core.command_line import options
 from parallel_core.errors import RequestError
-from parallel_core.launch.addresses import check_port, free_port
-from parallel_core.launch.job import Host, Job
+from parallel_core.launch.addresses import (
+    check_bind,
+    check_port,
+    interface_address,
+    is_wildcard,
+    local_address,
+    resolved,
+)
+from parallel_core.launch.agents import REMOTE_SHELL
+from parallel_core.launch.hosts import hosts_for, read_hosts
+from parallel_core.launch.job import Host, Job, port_for
 from parallel_core.launch.launcher import launch as launch_job
 
 __all__ = ["launch"]
@@ -20,7 +31,7 @@ LOOPBACK = "127.0.0.1"
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--processes", type=options.POSITIVE, required=True, metavar="N", help="Ranks, each with its --devices.")
+@click.option("--processes", type=options.POSITIVE, metavar="N", help="Ranks. Default: one for each slot of --hosts.")
 @click.option("--backend", metavar="NAME", help="mxnet or torch; it may stand in the run command as well.")
 @click.option("--servers", type=options.POSITIVE, metavar="S", help="Of MXNet: its parameter servers. Default: 1.")
 @click.option(
@@ -40,14 +51,42 @@ LOOPBACK = "127.0.0.1"
     help="How often a job that crashed is started again from its last checkpoint.",
 )
 @click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Where the ranks meet. Default: a free one.")
+@click.option(
+    "--hosts",
+    "hosts_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Machines, a line each: HOST [slots=N]. Default: this one.",
+)
+@click.option(
+    "--remote-shell",
+    default=shlex.join(REMOTE_SHELL),
+    show_default=True,
+    metavar="COMMAND",
+    help="Runs a line on another host, as ssh does.",
+)
+@click.option(
+    "--python", default=sys.executable, metavar="PATH", help="The Python of other hosts. Default: this one's."
+)
+@click.option("--interface", metavar="NAME", help="Of the network between the processes, such as eth0.")
+@click.option("--bind", metavar="ADDRESS", help="Where rank 0 or the scheduler listens. Default: at its own address.")
+@click.option(
+    "--trusted-network", is_flag=True, help="Allow it to listen at all addresses: whoever reaches it could run code."
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- run EXPERIMENT …")
 def launch(
-    processes: int,
+    processes: int | None,
     backend: str | None,
     servers: int | None,
     timeout: float,
     restarts: int,
     port: int | None,
+    hosts_path: Path | None,
+    remote_shell: str,
+    python: str,
+    interface: str | None,
+    bind: str | None,
+    trusted_network: bool,
     command: tuple[str, ...],
 ) -> int:
     """Run an experiment on several processes: one progress bar, one result, and no process left behind."""
@@ -55,21 +94,27 @@ def launch(
     name = agreed_backend(backend, command)
     if servers is not None and name != "mxnet":
         raise RequestError(f"--servers are MXNet's, and {name} has none")
-    if port is not None:
-        check_port(LOOPBACK, port)
+    hosts = chosen_hosts(hosts_path, processes)
+    if bind is not None:
+        check_bind(bind, trusted_network)
+    address = root_address(hosts, interface, bind)
+    listens_at = address if bind is None else resolved(bind)
+    if port is not None and hosts[0].name is None:
+        check_port(listens_at, port)
     given = () if backend_in(command) else ("--backend", name)
     job = Job(
         command=(sys.executable, "-P", "-m", "parallel_core", *command, *given),
-        hosts=(Host(None, processes),),
+        hosts=hosts,
         backend=name,
         servers=(servers or 1) if name == "mxnet" else 0,
-        address=LOOPBACK,
-        bind=LOOPBACK,
-        port=port or free_port(LOOPBACK),
-        interface=None,
+        address=address,
+        bind=listens_at,
+        port=port or port_for(hosts[0], listens_at),
+        interface=interface,
         timeout=timeout,
+        python=python,
     )
-    return launch_job(job, restarts=restarts)
+    return launch_job(job, words_of(remote_shell), restarts)
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -103,3 +148,36 @@ def backend_in(command: Sequence[str]) -> str | None:
         elif word.startswith("--backend="):
             found = word.removeprefix("--backend=")
     return found
+
+
+def chosen_hosts(path: Path | None, processes: int | None) -> tuple[Host, ...]:
+    """Return the hosts with as many slots as there are to be ranks. Raises RequestError."""
+    if path is not None:
+        hosts = read_hosts(path)
+        return hosts if processes is None else hosts_for(hosts, processes)
+    if processes is None:
+        raise RequestError("say how many: --processes N, or --hosts FILE")
+    return (Host(None, processes),)
+
+
+def root_address(hosts: Sequence[Host], interface: str | None, bind: str | None) -> str:
+    """Return the address at which the others reach the first host. Raises RequestError and MeasurementError."""
+    if bind is not None and not is_wildcard(bind):
+        return resolved(bind)
+    if hosts[0].name is not None:
+        return resolved(hosts[0].name.rpartition("@")[2])
+    if interface is not None:
+        return interface_address(interface)
+    others = [host.name for host in hosts if host.name is not None]
+    return local_address(resolved(others[0].rpartition("@")[2])) if others else LOOPBACK
+
+
+def words_of(remote_shell: str) -> list[str]:
+    """Return the words of the remote shell's command. Raises RequestError where they are none."""
+    try:
+        words = shlex.split(remote_shell)
+    except ValueError as error:
+        raise RequestError(f"--remote-shell {remote_shell!r} cannot be read: {error}") from error
+    if not words:
+        raise RequestError("--remote-shell names no command")
+    return words

@@ -1,12 +1,13 @@
 """The commands of the chapter "Training on Multiple GPUs"."""
 
+import os
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from backends import Backend
-from backends.groups import GroupedBackend
+from backends.groups import GroupedBackend, rendezvous
 from parallel_core import experiments
 from parallel_core.collectives import ALGORITHMS
 from parallel_core.command_line import options
@@ -81,7 +82,7 @@ def run_data_parallel(
     type=options.Names("algorithm", lambda: tuple(ALGORITHMS)),
     multiple=True,
     metavar="NAMES",
-    help=f"One or more of {', '.join(ALGORITHMS)}. Default: all.",
+    help=f"One or more of {', '.join(ALGORITHMS)}. Default: all; between processes native.",
 )
 @click.option(
     "--sizes",
@@ -96,6 +97,9 @@ def run_allreduce(
     backend: Backend, algorithms: tuple[tuple[str, ...], ...], sizes: tuple[int, ...], rounds: int
 ) -> Result:
     names = tuple(name for some in algorithms for name in some)
+    where = rendezvous(os.environ) if isinstance(backend, GroupedBackend) and backend.group.size > 1 else None
+    if isinstance(backend, GroupedBackend) and where is not None:
+        return experiments.run_allreduce_between(backend, where, names or ("native",), sizes, rounds)
     return experiments.run_allreduce(backend, names or tuple(ALGORITHMS), sizes, rounds)
 
 

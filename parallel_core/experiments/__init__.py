@@ -1,6 +1,7 @@
 """The book's experiments. Each is a function of a backend that returns a frozen result; none names a framework."""
 
 from parallel_core.experiments.allreduce import run as run_allreduce
+from parallel_core.experiments.allreduce.between_processes import run_between_processes as run_allreduce_between
 from parallel_core.experiments.asynchronous import run as run_async
 from parallel_core.experiments.barriers import run as run_barriers
 from parallel_core.experiments.batch_norm import run as run_batch_norm
@@ -24,6 +25,7 @@ __all__ = [
     "EXPERIMENTS",
     "Experiment",
     "run_allreduce",
+    "run_allreduce_between",
     "run_async",
     "run_barriers",
     "run_batch_norm",

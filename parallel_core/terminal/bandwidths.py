@@ -11,16 +11,19 @@ from parallel_core.wording import figure
 
 __all__ = ["bandwidths"]
 
+BOUNDS = {"share_of_copy_bound": "the plain copies'", "share_of_stream_bound": "the TCP stream's"}
+"""What the shares are of, by the series that they are in."""
+
 
 def bandwidths(result: Result) -> Table:
-    """Make the table of a result's series: algorithm bandwidths, and their shares of the plain copies' where there are.
+    """Make the table of a result's series: algorithm bandwidths, and their shares of what bounds them where there are.
 
     The fastest algorithm of each size is in bold.
     """
     speeds = labelled(result.series, "algbw_gb_per_s")
-    shares = labelled(result.series, "share_of_copy_bound")
+    bound, shares = next((words, found) for name, words in BOUNDS.items() if (found := labelled(result.series, name)))
     made = Table(
-        title="GB/s of each device's vector, and the share of the plain copies' speed",
+        title=f"GB/s of each device's vector, and the share of {bound} speed",
         title_justify="left",
         title_style="dim",
         box=box.SIMPLE_HEAD,
@@ -33,9 +36,9 @@ def bandwidths(result: Result) -> Table:
     for row, size in enumerate(result.series["bytes"]):
         fastest = max(shares, key=lambda name: speeds[name][row])
         cells = []
-        for name, found in speeds.items():
+        for name, values in speeds.items():
             share = f" {shares[name][row]:4.0%}" if name in shares else ""
-            cells.append(in_bold(speed(found[row]) + share, name == fastest))
+            cells.append(in_bold(speed(values[row]) + share, name == fastest))
         made.add_row(write_size(int(size)), *cells)
     return made
 

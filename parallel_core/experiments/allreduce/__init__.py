@@ -9,9 +9,10 @@ its own part, every link and every core works at the same time. For short vector
 
 Method: The book's way (star), three textbook algorithms and the backend's own one sum the same vectors, from a few KiB
 to hundreds of MiB. Beside them every device copies its vector once: all vectors must be read and all sums written, so
-no allreduce moves fewer bytes than those copies do.
+no allreduce moves fewer bytes than those copies do. Between processes the framework's own sum alone is timed, and
+beside it one TCP stream that carries a vector once, one way.
 
-Look at: The GB/s of each algorithm over the size, and its share of the plain copies' speed.
+Look at: The GB/s of each algorithm over the size, and its share of the plain copies' or the stream's speed.
 
 Read: Left of the knee latency decides: the algorithm with the fewest steps wins. Right of it bandwidth does. Devices on
 a CPU share one memory, so a sum in place can exceed the plain copies.
@@ -27,18 +28,13 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments.allreduce.answers import about_sharding, explain
 from parallel_core.experiments.allreduce.check import largest_error
 from parallel_core.experiments.allreduce.timing import PLAIN_COPY, time_size
-from parallel_core.machine import describe_machine
+from parallel_core.experiments.allreduce.vectors import ITEM, LARGEST_ERROR, refuse_more_than_memory, whole_elements
 from parallel_core.measurement import largest_of
 from parallel_core.result import Case, Result, describe_backend
 
 __all__ = ["SIZES", "run"]
 
 SIZES = parse_sizes("4KiB..256MiB")
-ITEM = 4
-"""Bytes of a float32."""
-HELD_AT_ONCE = 6
-"""So many vectors per device exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
-LARGEST_ERROR = 1e-5
 
 
 def run(
@@ -94,23 +90,6 @@ def known(algorithms: Sequence[str]) -> tuple[str, ...]:
     if not algorithms:
         raise RequestError(f"no algorithm is given (known: {', '.join(ALGORITHMS)})")
     return tuple(dict.fromkeys(algorithms))
-
-
-def whole_elements(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Round sizes down to whole elements, one at least; return them once each, in ascending order."""
-    if not sizes:
-        raise RequestError("no size is given")
-    return tuple(sorted({max(1, size // ITEM) * ITEM for size in sizes}))
-
-
-def refuse_more_than_memory(largest: int, devices: int) -> None:
-    """Raise RequestError for vectors that this machine cannot hold."""
-    needed, memory = HELD_AT_ONCE * devices * largest, describe_machine()["memory_bytes"]
-    if needed > memory:
-        raise RequestError(
-            f"vectors of {write_size(largest)} on {devices} devices take about {needed / 1e9:.3g} GB of memory, "
-            f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
-        )
 
 
 def series_of(timed: Mapping[int, Mapping[str, Case]], devices: int) -> dict[str, tuple[float, ...]]:

@@ -1,15 +1,15 @@
 """What the numbers of the `allreduce` experiment mean, in sentences that follow from them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from parallel_core.bandwidth import algorithm_bandwidth
 from parallel_core.byte_sizes import write_size
-from parallel_core.experiments.allreduce.timing import PLAIN_COPY
+from parallel_core.experiments.allreduce.timing import NATIVE, ONE_STREAM, PLAIN_COPY
 from parallel_core.measurement import differ
 from parallel_core.result import Case
 from parallel_core.wording import figure, listed
 
-__all__ = ["about_sharding", "explain"]
+__all__ = ["about_sharding", "explain", "explain_between"]
 
 Timed = Mapping[int, Mapping[str, Case]]
 """The cases by the vectors' size in bytes, and by algorithm."""
@@ -67,3 +67,25 @@ def about_sharding(timed: Timed) -> tuple[str, ...]:
     else:
         verdict = "dividing and joining the vectors cost more than it saved"
     return (f"Adding up different parts on different devices (sharded) was {compared}: {verdict}.",)
+
+
+def explain_between(timed: Timed, hosts: Sequence[str], other: int, transport: str) -> str:
+    """Say how fast ranks on these hosts summed, and how near that is to one TCP stream from rank 0 to another."""
+    where = "one host" if len(set(hosts)) == 1 else f"{len(set(hosts))} hosts"
+    first = f"{len(hosts)} processes on {where} summed by {transport}"
+    largest, smallest = max(timed), min(timed)
+    sentences = [f"{first} {about_stream(largest, timed[largest], other)}"]
+    if smallest != largest:
+        sentences.append(f"They summed {about_stream(smallest, timed[smallest], other)}")
+    return " ".join(sentences)
+
+
+def about_stream(size: int, cases: Mapping[str, Case], other: int) -> str:
+    """Say how long a sum took, and one TCP stream that carries each vector once, one way."""
+    stream, mine = cases[ONE_STREAM], cases[NATIVE]
+    times = mine.median / stream.median
+    compared = "as long as" if not differ(stream, mine) else f"{times:.2f} × as long as"
+    return (
+        f"{write_size(size)} at {figure(algorithm_bandwidth(size, mine.median))} GB/s, which took {compared} one TCP "
+        f"stream from rank 0 to rank {other} needs to carry as much."
+    )

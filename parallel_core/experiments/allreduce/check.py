@@ -9,7 +9,7 @@ from backends.splitting import row_ranges
 from parallel_core.collectives import ALGORITHMS
 from parallel_core.measurement import largest_of, relative_error
 
-__all__ = ["largest_error"]
+__all__ = ["error_of_sum", "largest_error"]
 
 BLOCK = 2**18
 """Elements that are compared at once: few enough to stay in the cache, and to need little memory."""
@@ -33,3 +33,11 @@ def error_of(found: np.ndarray, terms: Sequence[np.ndarray]) -> float:
     blocks = row_ranges(len(found), 1 + len(found) // BLOCK)
     sums = (np.sum([term[rows] for term in terms], axis=0, dtype=np.float64) for rows in blocks)
     return largest_of([relative_error(found[rows], total) for rows, total in zip(blocks, sums, strict=True)])
+
+
+def error_of_sum(found: np.ndarray, total: np.ndarray) -> float:
+    """Return the largest relative error of a vector, block by block."""
+    if found.shape != total.shape:
+        return float("inf")
+    blocks = row_ranges(len(found), 1 + len(found) // BLOCK)
+    return largest_of([relative_error(found[rows], total[rows]) for rows in blocks])

@@ -19,9 +19,11 @@ from parallel_core.collectives import ALGORITHMS, Allreduce
 from parallel_core.measurement import Timing, interleave
 from parallel_core.result import Case
 
-__all__ = ["PLAIN_COPY", "time_size"]
+__all__ = ["NATIVE", "ONE_STREAM", "PLAIN_COPY", "enough_repeats", "measure_each", "time_size"]
 
+NATIVE = "native"
 PLAIN_COPY = "plain copy"
+ONE_STREAM = "one TCP stream"
 LEAST_SECONDS = 0.002
 """A timing takes at least so long, so that the timer and a single disturbance weigh little in it."""
 MOST_REPEATS = 1000
@@ -51,20 +53,17 @@ def time_size(backend: Backend, algorithms: Sequence[str], size: int, rounds: in
 
     operations: dict[str, Operation] = {PLAIN_COPY: copy}
     operations |= {name: partial(reduce, ALGORITHMS[name]) for name in algorithms}
-    repeats = {name: enough_repeats(backend, operation) for name, operation in operations.items()}
+    takes = {name: partial(measure_each, backend, operation) for name, operation in operations.items()}
+    repeats = {name: enough_repeats(partial(take, 1)) for name, take in takes.items()}
     cases = interleave(
-        {
-            f"{name}, {write_size(size)}": partial(measure_each, backend, operation, repeats[name])
-            for name, operation in operations.items()
-        },
-        rounds,
+        {f"{name}, {write_size(size)}": partial(take, repeats[name]) for name, take in takes.items()}, rounds
     )
     return {name: replace(case, repeats=repeats[name]) for name, case in zip(operations, cases, strict=True)}
 
 
-def enough_repeats(backend: Backend, operation: Operation) -> int:
-    """Choose how often to repeat an operation in one timing, by the fastest of a few runs."""
-    seconds = min(measure_each(backend, operation, 1)[1] for _ in range(4))
+def enough_repeats(take: Callable[[], Timing]) -> int:
+    """Choose how often to repeat an operation in one timing, by the fastest of a few runs; `take` times a run."""
+    seconds = min(take()[1] for _ in range(4))
     return min(MOST_REPEATS, ceil(LEAST_SECONDS / seconds))
 
 

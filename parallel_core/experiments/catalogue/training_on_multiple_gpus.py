@@ -31,9 +31,10 @@ EXPERIMENTS = (
             x_title="each device's vector",
             y_title="GB/s",
             log_y=True,
-            dotted=("plain copy",),
+            dotted=("plain copy", "one TCP stream"),
             caption="Size over time, on logarithmic scales. The dotted curve is of every device copying its "
-            "vector once, all at once: whatever sums the vectors must read and write as much.",
+            "vector once, all at once: whatever sums the vectors must read and write as much. Between processes it is "
+            "of one TCP stream that carries a vector once.",
         ),
         options={
             "full": {"rounds": 3, "sizes": "4KiB..64MiB"},

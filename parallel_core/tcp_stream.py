@@ -1,0 +1,91 @@
+"""One TCP connection between two processes, and how fast it carries bytes: the limit of any exchange over TCP.
+
+One side calls `listening` and `accepted`, the other `connected`. Both prove that they know the same secret, for anyone
+may connect to an open port.
+"""
+
+import hmac
+import socket
+from contextlib import suppress
+from time import monotonic, perf_counter
+
+__all__ = ["accepted", "answer_round_trip", "connected", "listening", "own_address", "round_trip"]
+
+
+def own_address(other: str, port: int) -> str:
+    """Return the address of this host from which it reaches another one; nothing is sent. Raises OSError."""
+    family, kind, protocol, _, address = socket.getaddrinfo(other, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])
+
+
+def listening(address: str) -> socket.socket:
+    """Listen on a free port at an address of this host. Raises OSError."""
+    family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
+    return socket.create_server((address, 0), family=family)
+
+
+def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.socket:
+    """Wait at most `timeout` seconds for the side that knows the secret, and turn others away. Raises OSError."""
+    deadline = monotonic() + timeout
+    while (left := deadline - monotonic()) > 0:
+        listener.settimeout(left)
+        connection, _ = listener.accept()
+        # A stranger may leave at once or say nothing, and must not keep the right one out.
+        with suppress(OSError):
+            prepare(connection, max(deadline - monotonic(), 0.001))
+            if hmac.compare_digest(receive(connection, memoryview(bytearray(len(secret)))), secret):
+                connection.sendall(secret)
+                connection.settimeout(timeout)
+                return connection
+        connection.close()
+    raise TimeoutError(f"nobody who knows the secret connected within {timeout:g} s")
+
+
+def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.socket:
+    """Connect to the side that listens and knows the secret. Raises OSError."""
+    connection = socket.create_connection((address, port), timeout)
+    try:
+        prepare(connection, timeout)
+        connection.sendall(secret)
+        if not hmac.compare_digest(receive(connection, memoryview(bytearray(len(secret)))), secret):
+            raise ConnectionError(f"another program answers at {address}, port {port}")
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def round_trip(connection: socket.socket, there: memoryview, back: memoryview) -> float:
+    """Send `there` and receive `back`, both of some bytes; return the seconds that it took. Raises OSError.
+
+    The buffers are the caller's, who uses them again: to fault in the pages of new ones takes longer than to copy.
+    """
+    start = perf_counter()
+    connection.sendall(there)
+    receive(connection, back)
+    return perf_counter() - start
+
+
+def answer_round_trip(connection: socket.socket, there: memoryview, back: memoryview) -> None:
+    """Take part in the other side's `round_trip` with buffers of the same lengths. Raises OSError."""
+    receive(connection, there)
+    connection.sendall(back)
+
+
+def prepare(connection: socket.socket, timeout: float) -> None:
+    """Let small messages leave at once, and nothing wait for ever."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.settimeout(timeout)
+
+
+def receive(connection: socket.socket, buffer: memoryview) -> memoryview:
+    """Fill a buffer and return it; raises ConnectionError where the other side leaves before."""
+    filled = 0
+    while filled < len(buffer):
+        count = connection.recv_into(buffer[filled:])
+        if count == 0:
+            raise ConnectionResetError("the other side closed the connection")
+        filled += count
+    return buffer
