@@ -83,7 +83,7 @@ class Parts:
         self.launches: list[subprocess.Popen[str]] = []
 
     def start(self, role: str, deed: str = "", before: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
-        arguments = [role, self.address, str(self.port), str(self.server), sys.executable, WORKER, deed]
+        arguments = [role, self.address, str(self.port), str(self.server), str(self.python), WORKER, deed]
         launch = subprocess.Popen(
             [*before, sys.executable, "-c", LAUNCH, *arguments, str(self.timeout)],
             stdout=subprocess.PIPE,
@@ -97,7 +97,8 @@ class Parts:
     def pids(self, count: int) -> list[int]:
         """Wait until so many processes have begun, and return their numbers."""
         for _ in range(300):
-            pids = [int(path.name.split("-")[1]) for path in self.marks.iterdir() if not path.name.startswith("done")]
+            begun = [path for path in self.marks.iterdir() if path.read_text() and not path.name.startswith("done")]
+            pids = [int(path.name.split("-")[1]) for path in begun]
             if len(pids) >= count:
                 return pids
             time.sleep(0.05)
