@@ -25,7 +25,7 @@ from parallel_core.exchange import Bucket, buckets_of, count_reduced_early
 from parallel_core.experiments.first_losses import error_against_numpy
 from parallel_core.experiments.repeated_steps import repeated_steps
 from parallel_core.lenet import shapes
-from parallel_core.measurement import largest_of, relative_error
+from parallel_core.replicas import count_replicas, largest_replica_difference
 from parallel_core.result import Case, Result, describe_backend
 from parallel_core.training import Epoch, Settings, batches, get_params, ignore, launch_gradients, train
 
@@ -56,11 +56,7 @@ def run(
         epochs.append(epoch)
         on_epoch(epoch)
 
-    replicas = [backend.to_numpy(p) for p in params]
-    differences = [
-        relative_error(mine, first) for replica in replicas for mine, first in zip(replica, replicas[0], strict=True)
-    ]
-    difference = largest_of(differences)
+    difference = largest_replica_difference(backend, params)
     error = error_against_numpy(data, settings, epochs[0].losses)
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     again, share = repeated_steps(backend, lambda: params, data, settings, epochs[0])
@@ -94,7 +90,7 @@ def run(
         ),
         metrics=metrics,
         checks=checks,
-        explanation=explain(epochs, len(backend.devices)),
+        explanation=explain(epochs, count_replicas(backend, params)),
         problems=tuple(problems),
         data=data.source,
         series={

@@ -1,0 +1,63 @@
+"""Training on several processes is the training on one: same losses, same parameters everywhere, on each framework."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parallel_core.lenet import initial_parameters
+from tests.experiments.test_training import STEPS, numpy_losses
+
+DEADLINE = 120
+
+
+def launched(tmp_path: Path, processes: int, framework: str, *options: str) -> dict[str, Any]:
+    launch = ("parallel_core", "launch", "--processes", str(processes), "--backend", framework, "--")
+    return result_of(launch, tmp_path, *options)
+
+
+def result_of(launch: tuple[str, ...], tmp_path: Path, *options: str) -> dict[str, Any]:
+    """Run data-parallel under a module that launches it, and return the result's object."""
+    result = tmp_path / "result.json"
+    run = ("run", "data-parallel", "--epochs", "1", "--limit", str(STEPS), "--json", str(result), *options)
+    done = subprocess.run(
+        [sys.executable, "-m", *launch, *run], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(result.read_text()))
+
+
+@pytest.mark.parametrize("framework", ["torch", "mxnet"])
+def test_two_processes_of_two_devices_and_uneven_shards(
+    framework: str, require: Callable[[str], None], tmp_path: Path
+) -> None:
+    require(framework)
+    result = launched(tmp_path, 2, framework, "--devices", "2", "--batch-size", "103", "--exchange", "during")
+    np.testing.assert_allclose(result["series"]["loss"], numpy_losses(103, seed=0), rtol=1e-4)
+    assert result["checks"]["max_replica_difference"] == 0
+    assert result["backend"]["processes"] == 2
+    assert len(result["backend"]["hosts"]) == 2
+    assert result["metrics"]["scaling_efficiency"] > 0
+    assert result["metrics"]["exchanged_bytes"] == STEPS * sum(array.nbytes for array in initial_parameters())
+
+
+@pytest.mark.parametrize("framework", ["torch", "mxnet"])
+def test_three_processes(framework: str, require: Callable[[str], None], tmp_path: Path) -> None:
+    require(framework)
+    result = launched(tmp_path, 3, framework, "--batch-size", "64")
+    np.testing.assert_allclose(result["series"]["loss"], numpy_losses(64, seed=0), rtol=1e-4)
+    assert result["checks"]["max_replica_difference"] == 0
+    assert "3 devices" in result["explanation"]
+
+
+def test_torchrun_launches_it_too(require: Callable[[str], None], tmp_path: Path) -> None:
+    require("torch")
+    launch = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "parallel_core")
+    result = result_of(launch, tmp_path, "--backend", "torch", "--batch-size", "103")
+    np.testing.assert_allclose(result["series"]["loss"], numpy_losses(103, seed=0), rtol=1e-4)
+    assert result["backend"]["transport"] == "gloo"
