@@ -21,7 +21,7 @@ from parallel_core.launch.process import Process
 from parallel_core.launch.reports import FromAgent, Printed
 from parallel_core.launch.watch import Watch
 
-__all__ = ["launch"]
+__all__ = ["launch", "with_terminal"]
 
 STACKS_SECONDS = 3.0
 QUIET_SECONDS = 0.3
@@ -92,7 +92,7 @@ async def _restarting(job: Job, shell: Sequence[str], restarts: int, display: Di
 async def _run(job: Job, shell: Sequence[str], display: Display) -> Verdict:
     """Run a job once, and end all of it; its verdict is still to be said."""
     loop = asyncio.get_running_loop()
-    processes = [_with_terminal(process) for process in processes_of(job)]
+    processes = [with_terminal(process) for process in processes_of(job)]
     names = [host.name or os.uname().nodename for host in job.hosts]
     watch = Watch(processes, names, job.timeout, loop.time())
     changed = asyncio.Event()
@@ -168,7 +168,7 @@ def _explain(
             display.show_words(f"{name} on {watch.host_of(name)} said last", words)
 
 
-def _with_terminal(process: Process) -> Process:
+def with_terminal(process: Process) -> Process:
     """Tell a process how wide the terminal is, and whether there is one for colours."""
     terminal = {"COLUMNS": str(shutil.get_terminal_size().columns)}
     if sys.stdout.isatty():

@@ -24,7 +24,6 @@ from parallel_core.launch.watch import GRACE_SECONDS, Watch
 
 TIMEOUT = 10.0
 FINISHED = Verdict("", status=0)
-LONG = 1000.0
 
 
 def watch_over(ranks: int, *beside: str) -> Watch:
@@ -270,6 +269,8 @@ def test_a_rank_that_ends_well_before_the_others_is_the_cause_where_they_had_nee
 def test_a_rank_that_has_done_its_part_is_not_to_blame_for_what_comes_later() -> None:
     watch = joined(2)
     watch.see(Ended("rank 1", 0), 1.0)
+    # To end well is progress.
+    assert watch.decide(0.5 + TIMEOUT) is None
     verdict = watch.decide(1.0 + TIMEOUT)
     assert verdict is not None
     assert verdict.message.startswith("rank 0 on a has made no progress for 11 s")
@@ -282,6 +283,37 @@ def test_a_lost_agent_is_the_cause_of_all_that_its_processes_do_not_say() -> Non
     watch.see(Ended("rank 2", -6), 1.0)
     watch.lose_agent(1, "connection reset", 1.5)
     assert after_grace(watch, 1.0).message == "the agent on b ended by itself: connection reset"
+
+
+def test_an_agent_whose_processes_have_ended_is_no_loss() -> None:
+    watch = joined(2)
+    watch.see(Ended("rank 1", 0), 1.0)
+    watch.lose_agent(1, "connection reset", 1.5)
+    assert watch.decide(1.5 + GRACE_SECONDS) is None
+    watch.see(Ended("rank 0", 0), 3.0)
+    assert watch.decide(3.0) == FINISHED
+
+
+def test_a_deadline_does_not_cut_short_the_search_for_a_cause() -> None:
+    watch = joined(4)
+    watch.lose_agent(1, "connection reset", TIMEOUT - 0.5)
+    assert watch.decide(TIMEOUT) is None
+    assert after_grace(watch, TIMEOUT - 0.5).message == "the agent on b ended by itself: connection reset"
+
+
+def test_the_first_reason_that_a_rank_gives_is_its_reason() -> None:
+    watch = joined(2)
+    for reason in ("full disk", "cannot tidy up"):
+        watch.see(reported(1, Failed(reason, by_others=False, status=1)), 1.0)
+    assert after_grace(watch, 1.0).message == "rank 1 on b: full disk"
+
+
+def test_a_rank_that_ends_well_without_having_joined_leaves_the_others_alone() -> None:
+    watch = watch_over(2)
+    watch.see(Ended("rank 1", 0), 1.0)
+    watch.see(reported(0, Joined(0, "a")), 1.0)
+    watch.see(reported(0, Failed("closed", by_others=True, status=1)), 2.0)
+    assert after_grace(watch, 2.0).message == "rank 1 on b ended before it had joined, before the others"
 
 
 def test_what_cannot_be_started_is_told_with_its_reason() -> None:
