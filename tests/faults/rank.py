@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import parallel_core.__main__
 from backends import Array, Backend, Device
 from backends.groups import GroupedBackend, joining
 from parallel_core import training_step
+from parallel_core.dataset import Dataset
 
 __all__ = ["FAULTS", "STRUCK", "hang_here"]
 
@@ -101,15 +101,26 @@ def has_other_options(_: int) -> None:
 
 
 def has_fewer_images(_: int) -> None:
+    strike()
+    load_at_most(100)
+
+
+def load_at_most(images: int) -> None:
+    """Have training and test data end after so many images."""
     command = importlib.import_module("parallel_core.command_line.training")
     load = command.load_fashion_mnist
 
-    def load_fewer(*arguments: Any) -> Any:
-        strike()
+    def load_some(*arguments: Any) -> Dataset:
         data = load(*arguments)
-        return replace(data, train_images=data.train_images[:100], train_labels=data.train_labels[:100])
+        return Dataset(
+            data.source,
+            data.train_images[:images],
+            data.train_labels[:images],
+            data.test_images[:images],
+            data.test_labels[:images],
+        )
 
-    command.load_fashion_mnist = load_fewer  # type: ignore[attr-defined]
+    command.load_fashion_mnist = load_some  # type: ignore[attr-defined]
 
 
 def is_of_another_version(_: int) -> None:
@@ -212,6 +223,8 @@ def main() -> None:
     """Be a rank, a faulty one where this is the one that is meant; the rank of a process that is alone is `alone`."""
     _, fault, rank, exchange, *command = sys.argv
     sys.argv = ["parallel-core", *command]
+    # What the network has learnt is not asked here, and takes longer than all the rest.
+    load_at_most(1000)
     # A job that is started again is not disturbed again.
     if os.environ.get("RANK", "alone") == rank and not Path(os.environ[STRUCK]).exists():
         FAULTS[fault](int(exchange))

@@ -14,18 +14,9 @@ HOST = socket.gethostname()
 
 
 def test_an_operator_that_fails_on_one_device_of_a_process(framework: str, tmp_path: Path, root: Path) -> None:
+    fault = ("tests.faults.rank", "fails_on_a_device", "alone", "3")
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.faults.rank",
-            "fails_on_a_device",
-            "alone",
-            "3",
-            *TRAINING,
-            "--backend",
-            framework,
-        ],
+        [sys.executable, "-m", *fault, *TRAINING, "--backend", framework],
         cwd=root,
         env={**os.environ, STRUCK: str(tmp_path / "struck")},
         capture_output=True,
