@@ -1,9 +1,11 @@
-"""The launcher ends everything where it is told to end, and where it is killed itself."""
+"""The launcher ends everything where it is told to, and nothing outlives a launcher or an agent that is killed."""
 
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.faults.jobs import ENDING_SECONDS, start
@@ -31,3 +33,15 @@ def test_nothing_survives_a_launcher_that_is_killed(framework: str, tmp_path: Pa
         job.wait_for_fault()
         job.process.kill()
         job.wait_until(lambda: not job.processes(), job.deadline + ENDING_SECONDS)
+
+
+def test_nothing_survives_an_agent_that_is_killed(framework: str, tmp_path: Path) -> None:
+    """Nobody is left to end its processes, so they leave by themselves."""
+    with start("hangs", framework, tmp_path, training=LONG) as job:
+        job.wait_for_fault()
+        (agent,) = psutil.Process(job.process.pid).children()
+        agent.kill()
+        job.wait_until(lambda: not job.processes(), job.deadline + ENDING_SECONDS)
+        ended = job.end()
+    assert ended.status == 1
+    assert ended.verdict.startswith(f"the agent on {socket.gethostname()} ended by itself: it was killed")
