@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from parallel_core.command_line import cli
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.launch.addresses import free_port
 from parallel_core.launch.job import Job
@@ -292,3 +293,27 @@ def test_two_machines_know_their_own_addresses(parts: Parts) -> None:
         assert "10.77.0.1" in errors[2]
         assert "10.77.0.2" in errors[3]
         assert "10.77.0.2" not in errors[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--processes", "2"], "--role needs --root HOST:PORT and --processes N"),
+        (["--root", "localhost:9000"], "--role needs --root HOST:PORT and --processes N"),
+        (["--root", "localhost", "--processes", "2"], "'localhost' is not HOST:PORT"),
+        (["--root", "[::1]:9000", "--processes", "2"], "is an IPv6 address"),
+        (["--root", "localhost:9000", "--processes", "2", "--port", "9000"], "--port is for a whole job"),
+        (["--root", "localhost:9000", "--processes", "2", "--", "run", "data-parallel"], "only workers run a command"),
+        (["--root", "0.0.0.0:9000", "--processes", "2", "--trusted-network"], "name one address"),
+        (["--root", "localhost:9000", "--processes", "2", "--backend", "torch"], "--role is for MXNet"),
+    ],
+)
+def test_the_command_refuses_half_a_description(arguments: list[str], said: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        cli.main(["launch", "--role", "server", *arguments], standalone_mode=False)
+    assert said in str(caught.value)
+
+
+def test_a_root_without_a_role_is_refused() -> None:
+    with pytest.raises(RequestError, match="give --role too"):
+        cli.main(["launch", "--root", "localhost:9000", "--processes", "2"], standalone_mode=False)
