@@ -2,7 +2,8 @@
 
     python -m benchmarks.namespace_shell HOST=PROCESS,… HOST COMMAND
 
-It becomes a shell that runs COMMAND in the namespaces (network, name of the host) of the process that stands for HOST.
+It becomes a shell that runs COMMAND in the namespaces (network, name of the host) and on the cores of the process that
+stands for HOST.
 """
 
 import os
@@ -13,14 +14,15 @@ __all__ = ["inside", "shell_of"]
 
 
 def shell_of(holders: Mapping[str, int]) -> tuple[str, ...]:
-    """Return this shell's command for some hosts, each with the process that holds its namespaces."""
+    """Return this shell's command for some hosts, each with the process that holds it."""
     mapping = ",".join(f"{host}={process}" for host, process in holders.items())
     return (sys.executable, "-m", "benchmarks.namespace_shell", mapping)
 
 
 def inside(process: int) -> tuple[str, ...]:
-    """Return the beginning of a command that is run in a process's namespaces."""
-    return ("nsenter", f"--target={process}", "--net", "--uts", "--")
+    """Return the beginning of a command that is run in a process's namespaces, and on its cores."""
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(process))))
+    return ("taskset", "--cpu-list", cores, "nsenter", f"--target={process}", "--net", "--uts", "--")
 
 
 def main(mapping: str, host: str, *command: str) -> None:

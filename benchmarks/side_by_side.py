@@ -25,6 +25,7 @@ __all__ = [
     "by_round",
     "difference_by_round",
     "independent",
+    "launched",
     "paired",
     "parallel_core",
     "read_answer",
@@ -80,6 +81,11 @@ def worker(module: str, **arguments: object) -> tuple[str, ...]:
 def parallel_core(*arguments: object) -> tuple[str, ...]:
     """Make a command of parallel-core's own command line that writes its result to standard output."""
     return (sys.executable, "-P", "-m", "parallel_core", *map(str, arguments), "--json", "-")
+
+
+def launched(*arguments: object) -> tuple[str, ...]:
+    """Make a command that launches several processes, whose result goes to standard output; it ends with their own."""
+    return (sys.executable, "-P", "-m", "parallel_core", "launch", *map(str, arguments), "--json", "-")
 
 
 def take_turns(variants: Sequence[Variant], rounds: int) -> dict[str, list[Measured]]:

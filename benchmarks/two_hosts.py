@@ -1,8 +1,9 @@
 """Two hosts on one machine: network namespaces with an address each, joined by a link of a given rate.
 
-A namespace lasts as long as a process is in it. Each is held by one that ends when its standard input does, so nothing
-of the two is left behind, even where the program that made them is killed. Needs root and Linux's `ip`, `tc`, `unshare`
-and `nsenter` (packages iproute2 and util-linux).
+Each host has its half of the cores, so that what runs on one does not take time from the other. A namespace lasts as
+long as a process is in it, and each is held by one that ends when its standard input does: nothing of the two is left
+behind, even where the program that made them is killed. Needs root and Linux's `ip`, `tc`, `unshare`, `nsenter` and
+`taskset` (packages iproute2 and util-linux).
 """
 
 import os
@@ -14,6 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from backends.device import core_numbers, on_cores
 from benchmarks.namespace_shell import inside, shell_of
 
 __all__ = ["NoHostsError", "TwoHosts", "processes_in", "set_link", "two_hosts"]
@@ -22,7 +24,7 @@ ADDRESSES = ("10.77.0.1", "10.77.0.2")
 """Private ones, which nothing outside the two namespaces can see: any number of pairs can have the same."""
 PREFIX_LENGTH = 24
 INTERFACE = "link0"
-PROGRAMS = ("ip", "tc", "unshare", "nsenter")
+PROGRAMS = ("ip", "tc", "unshare", "nsenter", "taskset")
 BURST_SECONDS = 0.0005
 LEAST_BURST = 16 * 1024
 QUEUE_SECONDS = 0.05
@@ -62,9 +64,13 @@ def two_hosts(bits_per_second: float | None = None, delay_seconds: float = 0.0) 
     if (reason := reason_against_hosts()) is not None:
         raise NoHostsError(reason)
     with ExitStack() as held:
-        holders = (held.enter_context(namespace(ADDRESSES[0])), held.enter_context(namespace(ADDRESSES[1])))
-        hosts = TwoHosts(ADDRESSES, INTERFACE, holders)
-        ends = (INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", str(holders[1]))
+        cores = core_numbers()
+        first, second = (
+            held.enter_context(namespace(address, set(cores[place::2] or cores)))
+            for place, address in enumerate(ADDRESSES)
+        )
+        hosts = TwoHosts(ADDRESSES, INTERFACE, (first, second))
+        ends = (INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", str(second))
         call(*hosts.on(0), "ip", "link", "add", *ends)
         for host, address in enumerate(ADDRESSES):
             call(*hosts.on(host), "ip", "address", "add", f"{address}/{PREFIX_LENGTH}", "dev", INTERFACE)
@@ -114,17 +120,20 @@ def reason_against_hosts() -> str | None:
 
 
 @contextmanager
-def namespace(name: str) -> Iterator[int]:
-    """Hold the namespaces of a network and of a host's name; yield the number of the process that does so."""
+def namespace(name: str, cores: set[int]) -> Iterator[int]:
+    """Hold the namespaces of a network and of a host's name, on some cores; yield the number of who does so."""
     # cat ends with its standard input, which the system closes when this process ends, however it ends.
-    with subprocess.Popen(
-        ["unshare", "--net", "--uts", "sh", "-c", f"echo {name} >/proc/sys/kernel/hostname && exec cat"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-    ) as holder:
+    hold = f"echo {name} >/proc/sys/kernel/hostname && exec cat"
+    with on_cores(cores):
+        holder = subprocess.Popen(
+            ["unshare", "--net", "--uts", "sh", "-c", hold],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+    with holder:
         try:
             # What comes back shows that it is cat by now, and in its namespace.
             holder.stdin.write(b"\n")

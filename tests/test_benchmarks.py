@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import allreduce, findings, growth, run_all, side_by_side
+from benchmarks import allreduce, findings, growth, network, processes, run_all, side_by_side
 from benchmarks.findings import Finding, Report, Target
 from benchmarks.side_by_side import Measured, Variant
 from parallel_core.comparison.interval import Interval
@@ -143,7 +143,7 @@ def test_the_summary_counts_over_all_benchmarks_and_names_failed_ones() -> None:
     assert text.endswith("1 targets met, 1 missed, 0 undecided; failed: two")
 
 
-@pytest.mark.parametrize("name", run_all.NAMES)
+@pytest.mark.parametrize("name", [*run_all.NAMES, "network", "processes"])
 def test_every_benchmark_has_the_shared_options(name: str) -> None:
     options = {option.name for option in importlib.import_module(f"benchmarks.{name}").main.params}
     assert options == {"out", "rounds", "quick"}
@@ -192,3 +192,58 @@ def test_growth_is_drawn(tmp_path: Path) -> None:
     with (tmp_path / "growth.png").open("wb") as stream:
         draw(processes, (1, 10), 100, stream)
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+
+
+def trained(step: float, exposed: float) -> list[Measured]:
+    figures = {"step_seconds": step, "exposed_exchange_seconds": exposed, "exchange_seconds": 0.1}
+    return [Measured({}, figures, {})] * 3
+
+
+def test_training_over_a_link_is_told_by_the_step() -> None:
+    cells = [network.Cell(name, 1, "1 Gbit/s", exchange) for name in network.BACKENDS for exchange in network.EXCHANGES]
+    measured = dict(
+        zip(
+            [cell.name for cell in cells],
+            [trained(0.4, 0.1), trained(0.32, 0.02), trained(0.2, 0), trained(2, 2)],
+            strict=True,
+        )
+    )
+    found = {finding.name: finding.interval.estimate for finding in network.of_pair("mxnet", 1, "1 Gbit/s", measured)}
+    assert found == pytest.approx(
+        {
+            "mxnet, width 1, 1 Gbit/s: a step, during / after": 0.8,
+            "mxnet, width 1, 1 Gbit/s, after": 640,
+            "mxnet, width 1, 1 Gbit/s, after: a step in communication": 100,
+            "mxnet, width 1, 1 Gbit/s, after: of its time": 25,
+            "mxnet, width 1, 1 Gbit/s, after: the exchange by itself": 100,
+            "mxnet, width 1, 1 Gbit/s, during": 800,
+            "mxnet, width 1, 1 Gbit/s, during: a step in communication": 20,
+            "mxnet, width 1, 1 Gbit/s, during: of its time": 6.25,
+            "mxnet, width 1, 1 Gbit/s, during: the exchange by itself": 100,
+        }
+    )
+    lines = network.table_of(1, ["1 Gbit/s"], measured).splitlines()
+    assert lines[4:] == [
+        "| 1 Gbit/s | after | 640 | 100 ms (25%) | 1,280 | 0 ms (0%) |",
+        "| 1 Gbit/s | during | 800 | 20 ms (6%) | 128 | 2,000 ms (100%) |",
+    ]
+    assert {line.count("|") for line in lines[2:]} == {7}
+
+
+def test_sums_between_processes_are_held_against_the_stream_of_the_same_process() -> None:
+    # The machine drifts; the ratio does not.
+    drifting = [measured(**{"native, 1 MB": (2e-3 * d,), "one TCP stream, 1 MB": (1e-3 * d,)}) for d in (1.0, 3.0, 2.0)]
+    taken, speed, share = processes.of_engine("gloo", drifting, [10**6])
+    assert (taken.interval.estimate, taken.unit) == (pytest.approx(4000), "μs")
+    assert (speed.interval.estimate, speed.unit) == (pytest.approx(0.25), "GB/s")
+    assert (share.interval.low, share.interval.high) == pytest.approx((50, 50))
+
+
+def test_half_of_there_and_back_is_the_latency() -> None:
+    cases = {
+        f"stream {way}, 4096 B": (seconds,)
+        for way, seconds in (("there", 1e-3), ("back", 2e-3), ("there and back", 5e-4))
+    }
+    latency, there, back = processes.of_stream([measured(**cases)] * 3, [4096])
+    assert latency.interval.estimate == pytest.approx(250)
+    assert there.interval.estimate == pytest.approx(2 * back.interval.estimate)

@@ -8,6 +8,7 @@ from time import monotonic, sleep
 
 import pytest
 
+from backends.device import core_numbers
 from benchmarks import two_hosts as hosting
 from benchmarks.two_hosts import NoHostsError, TwoHosts, processes_in, set_link, two_hosts
 
@@ -31,6 +32,11 @@ def test_each_host_has_its_own_name_address_and_loopback(hosts: TwoHosts) -> Non
         found = {line.split()[1]: line.split()[3] for line in shown.splitlines()}
         # And no other: what runs there cannot leave the two.
         assert found == {"lo": "127.0.0.1/8", hosts.interface: f"{host}/24"}
+
+
+def test_each_host_has_its_own_cores(hosts: TwoHosts) -> None:
+    first, second = (said_on(hosts, host, "taskset --pid --cpu-list $$").split(": ")[-1] for host in hosts.names)
+    assert first != second or len(core_numbers()) == 1
 
 
 def test_one_host_reaches_the_other(hosts: TwoHosts) -> None:

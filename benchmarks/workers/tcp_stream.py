@@ -58,7 +58,9 @@ def time_each(
     core: int,
 ) -> list[Case]:
     """Time a call, which both processes make equally often, on each size and in each direction."""
-    os.sched_setaffinity(0, {core_numbers()[core]})
+    cores = core_numbers()
+    # Another host has cores of its own, and perhaps a single one.
+    os.sched_setaffinity(0, {cores[core % len(cores)]})
     cases = []
     for size in sizes:
         # Not zeros: pages that were never written to are all the same one, which stays in the cache.

@@ -23,7 +23,6 @@ from parallel_core.launch.watch import GRACE_SECONDS, Watch
 
 TIMEOUT = 10.0
 FINISHED = Verdict("", status=0)
-LONG = 1000.0
 
 
 def watch_over(ranks: int, *beside: str) -> Watch:
@@ -88,7 +87,7 @@ def test_a_rank_killed_by_sigkill_is_the_cause_in_whichever_order_the_news_arriv
     verdict = after_grace(watch, 1.0)
     assert verdict.culprits == (f"rank {killed}",)
     assert verdict.status == 1
-    assert f"rank {killed} on {'ab'[killed % 2]} was killed by SIGKILL in epoch 1, step 1" in verdict.message
+    assert f"rank {killed} on {'ab'[killed % 2]} was killed by SIGKILL after epoch 1, step 1" in verdict.message
     assert "memory" in verdict.message
     assert not verdict.hang
 
@@ -173,7 +172,7 @@ def test_who_waits_in_vain_for_one_that_hangs_is_not_to_blame() -> None:
     watch.see(reported(2, Progress(2, 1, 2)), 1.0)
     verdict = after_grace(watch, 9.0)
     assert verdict.hang
-    assert verdict.message.startswith("rank 1 on b has made no progress for 10 s in epoch 1, step 1")
+    assert verdict.message.startswith("rank 1 on b has made no progress for 10 s after epoch 1, step 1")
 
 
 @given(st.permutations([0, 1, 2]), st.integers(0, 2))
@@ -245,12 +244,14 @@ def test_a_rank_that_ends_well_before_the_others_is_the_cause_where_they_had_nee
     watch.see(Ended("rank 1", 0), 1.0)
     watch.see(reported(0, Progress(2, 1, 2)), 1.0)
     watch.see(reported(0, Failed("closed", by_others=True, status=1)), 1.0)
-    assert after_grace(watch, 1.0).message == "rank 1 on b ended in epoch 1, step 1, before the others"
+    assert after_grace(watch, 1.0).message == "rank 1 on b ended after epoch 1, step 1, before the others"
 
 
 def test_a_rank_that_has_done_its_part_is_not_to_blame_for_what_comes_later() -> None:
     watch = joined(2)
     watch.see(Ended("rank 1", 0), 1.0)
+    # To end well is progress.
+    assert watch.decide(0.5 + TIMEOUT) is None
     verdict = watch.decide(1.0 + TIMEOUT)
     assert verdict is not None
     assert verdict.message.startswith("rank 0 on a has made no progress for 11 s")
@@ -263,6 +264,37 @@ def test_a_lost_agent_is_the_cause_of_all_that_its_processes_do_not_say() -> Non
     watch.see(Ended("rank 2", -6), 1.0)
     watch.lose_agent(1, "connection reset", 1.5)
     assert after_grace(watch, 1.0).message == "the agent on b ended by itself: connection reset"
+
+
+def test_an_agent_whose_processes_have_ended_is_no_loss() -> None:
+    watch = joined(2)
+    watch.see(Ended("rank 1", 0), 1.0)
+    watch.lose_agent(1, "connection reset", 1.5)
+    assert watch.decide(1.5 + GRACE_SECONDS) is None
+    watch.see(Ended("rank 0", 0), 3.0)
+    assert watch.decide(3.0) == FINISHED
+
+
+def test_a_deadline_does_not_cut_short_the_search_for_a_cause() -> None:
+    watch = joined(4)
+    watch.lose_agent(1, "connection reset", TIMEOUT - 0.5)
+    assert watch.decide(TIMEOUT) is None
+    assert after_grace(watch, TIMEOUT - 0.5).message == "the agent on b ended by itself: connection reset"
+
+
+def test_the_first_reason_that_a_rank_gives_is_its_reason() -> None:
+    watch = joined(2)
+    for reason in ("full disk", "cannot tidy up"):
+        watch.see(reported(1, Failed(reason, by_others=False, status=1)), 1.0)
+    assert after_grace(watch, 1.0).message == "rank 1 on b: full disk"
+
+
+def test_a_rank_that_ends_well_without_having_joined_leaves_the_others_alone() -> None:
+    watch = watch_over(2)
+    watch.see(Ended("rank 1", 0), 1.0)
+    watch.see(reported(0, Joined(0, "a")), 1.0)
+    watch.see(reported(0, Failed("closed", by_others=True, status=1)), 2.0)
+    assert after_grace(watch, 2.0).message == "rank 1 on b ended before it had joined, before the others"
 
 
 def test_what_cannot_be_started_is_told_with_its_reason() -> None:
@@ -279,7 +311,14 @@ def test_the_last_line_is_quoted_however_it_was_cut(pieces: list[bytes]) -> None
         watch.see(Printed("rank 1", piece, error=True), 1.0)
     watch.see(Ended("rank 1", -6), 1.0)
     message = after_grace(watch, 1.0).message
-    assert message == "rank 1 on b was killed by SIGABRT in epoch 1, step 1; it said last: the last word"
+    assert message == "rank 1 on b was killed by SIGABRT after epoch 1, step 1; it said last: the last word"
+
+
+def test_an_exchange_does_not_take_back_which_batch_was_the_last() -> None:
+    watch = joined(2, exchanges=5)
+    watch.see(reported(1, Progress(6)), 1.0)
+    watch.see(Ended("rank 1", -15), 1.0)
+    assert after_grace(watch, 1.0).message == "rank 1 on b was killed by SIGTERM after epoch 1, step 5"
 
 
 def test_words_are_kept_to_their_end() -> None:

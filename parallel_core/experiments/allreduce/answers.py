@@ -84,7 +84,7 @@ def about_stream(size: int, cases: Mapping[str, Case], other: int) -> str:
     """Say how long a sum took, and one TCP stream that carries each vector once, one way."""
     stream, mine = cases[ONE_STREAM], cases[NATIVE]
     times = mine.median / stream.median
-    compared = "as long as" if not differ(stream, mine) else f"{times:.2f} × as long as"
+    compared = "as long, within the noise, as" if not differ(stream, mine) else f"{times:.2f} × as long as"
     return (
         f"{write_size(size)} at {figure(algorithm_bandwidth(size, mine.median))} GB/s, which took {compared} one TCP "
         f"stream from rank 0 to rank {other} needs to carry as much."

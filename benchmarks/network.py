@@ -1,0 +1,172 @@
+"""When does communication dominate? Two hosts train over links of three speeds, and exchange after or during backward.
+
+    python -m benchmarks.network
+
+The hosts are network namespaces of this machine, a core each, joined by a link whose rate `tc` limits; that takes root,
+so this is not one of `make bench`. A step's time in communication is what it takes longer than one of the same work
+without exchange: where the exchange hides under the backward pass that is less than the exchange takes by itself. Both
+kinds of steps are timed in turns by the processes themselves. Memory and caches are still one machine's.
+"""
+
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import click
+
+from benchmarks.findings import Finding, Report, benchmark
+from benchmarks.side_by_side import Measured, Variant, by_round, launched, scaled, take_turns, worker
+from benchmarks.two_hosts import NoHostsError, TwoHosts, set_link, two_hosts
+from parallel_core.comparison.interval import Interval, median_interval
+from parallel_core.wording import figure
+
+BACKENDS = ("mxnet", "torch")
+RATES = {"10 Gbit/s": 10e9, "1 Gbit/s": 1e9, "100 Mbit/s": 1e8}
+EXCHANGES = ("after", "during")
+# A wider network has more parameters for the computation that hides their exchange.
+WIDTHS = (1, 4)
+BATCH = 256
+STEPS = 5
+QUICK_RATES = {"1 Gbit/s": 1e9}
+QUICK_WIDTHS = (1,)
+STREAM_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is varied, the link's rate in words."""
+
+    backend: str
+    width: int
+    rate: str
+    exchange: str
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables and files."""
+        return f"{self.backend}, width {self.width}, {self.rate}, {self.exchange}"
+
+
+@benchmark("network", rounds=3)
+def main(rounds: int, quick: bool) -> Report:
+    """Train on two hosts over 10 Gbit/s, 1 Gbit/s and 100 Mbit/s, with gradients exchanged after or during backward."""
+    rates, widths = (QUICK_RATES, QUICK_WIDTHS) if quick else (RATES, WIDTHS)
+    try:
+        processes = measured_over(rates, widths, rounds)
+    except NoHostsError as error:
+        raise click.ClickException(str(error)) from error
+    findings = [
+        *(of_link(rate, processes[stream_name(rate)]) for rate in rates),
+        *(
+            finding
+            for backend, width, rate in product(BACKENDS, widths, rates)
+            for finding in of_pair(backend, width, rate, processes)
+        ),
+    ]
+    tables = [table_of(width, list(rates), processes) for width in widths]
+    return Report("Training on two hosts over links of three speeds", findings, processes, tables)
+
+
+def measured_over(rates: Mapping[str, float], widths: Sequence[int], rounds: int) -> dict[str, list[Measured]]:
+    """Run all that is to be compared, once a round, over each rate in turn; return what each gave, round by round."""
+    found: dict[str, list[Measured]] = {}
+    with two_hosts() as hosts, tempfile.TemporaryDirectory() as folder:
+        listed = Path(folder, "hosts")
+        listed.write_text("".join(f"{name} slots=1\n" for name in hosts.names))
+        for turn, (rate, bits_per_second) in product(range(rounds), rates.items()):
+            click.echo(f"round {turn + 1} of {rounds}, {rate}", err=True)
+            set_link(hosts, bits_per_second)
+            for name, measured in take_turns(variants(hosts, listed, rate, widths), 1).items():
+                found.setdefault(name, []).extend(measured)
+    return found
+
+
+def variants(hosts: TwoHosts, listed: Path, rate: str, widths: Sequence[int]) -> list[Variant]:
+    """Make the commands for one rate: one TCP stream, and all trainings."""
+    stream = worker("tcp_stream", sizes=[STREAM_BYTES], address=hosts.names[0], shell=hosts.on(1))
+    return [
+        Variant(stream_name(rate), (*hosts.on(0), *stream)),
+        *(
+            Variant(Cell(backend, width, rate, exchange).name, training(hosts, listed, backend, width, exchange))
+            for width, backend, exchange in product(widths, BACKENDS, EXCHANGES)
+        ),
+    ]
+
+
+def training(hosts: TwoHosts, listed: Path, backend: str, width: int, exchange: str) -> tuple[str, ...]:
+    """Make the command of a training on the two hosts, a rank on each."""
+    where = ("--hosts", listed, "--remote-shell", shlex.join(hosts.shell), "--backend", backend)
+    amount = ("--epochs", 1, "--limit", STEPS, "--batch-size", BATCH, "--width", width, "--exchange", exchange)
+    return launched(*where, "--", "run", "data-parallel", "--device-kind", "cpu", "--threads", 1, *amount)
+
+
+def stream_name(rate: str) -> str:
+    """Name the measurement of one TCP stream."""
+    return f"one TCP stream, {rate}"
+
+
+def of_link(rate: str, measured: Sequence[Measured]) -> Finding:
+    """Say what one TCP stream carries over a link."""
+    bits = [8 * STREAM_BYTES / one.median(f"stream there, {STREAM_BYTES} B") / 1e9 for one in measured]
+    return Finding(f"{rate}: one TCP stream", median_interval(bits), "Gbit/s")
+
+
+def of_pair(backend: str, width: int, rate: str, processes: Mapping[str, Sequence[Measured]]) -> list[Finding]:
+    """List what was found with gradients exchanged after and during the backward pass."""
+    after, during = (processes[Cell(backend, width, rate, exchange).name] for exchange in EXCHANGES)
+    cell = f"{backend}, width {width}, {rate}"
+    steps = [[one.figures["step_seconds"] for one in measured] for measured in (during, after)]
+    return [
+        Finding(f"{cell}: a step, during / after", by_round(*steps)),
+        *(
+            finding
+            for exchange, measured in zip(EXCHANGES, (after, during), strict=True)
+            for finding in (
+                Finding(f"{cell}, {exchange}", images(measured), "images/s"),
+                Finding(f"{cell}, {exchange}: a step in communication", scaled(exposed(measured), 1e3), "ms"),
+                Finding(f"{cell}, {exchange}: of its time", scaled(share(measured), 100), "%"),
+                Finding(f"{cell}, {exchange}: the exchange by itself", scaled(alone(measured), 1e3), "ms"),
+            )
+        ),
+    ]
+
+
+def images(measured: Sequence[Measured]) -> Interval:
+    """Return the images a second of both hosts together."""
+    return median_interval([BATCH / one.figures["step_seconds"] for one in measured])
+
+
+def exposed(measured: Sequence[Measured]) -> Interval:
+    """Return the seconds by which a step takes longer than without exchange."""
+    return median_interval([one.figures["exposed_exchange_seconds"] for one in measured])
+
+
+def share(measured: Sequence[Measured]) -> Interval:
+    """Return these as a share of the step."""
+    return median_interval([one.figures["exposed_exchange_seconds"] / one.figures["step_seconds"] for one in measured])
+
+
+def alone(measured: Sequence[Measured]) -> Interval:
+    """Return the seconds that a step's exchange takes by itself."""
+    return median_interval([one.figures["exchange_seconds"] for one in measured])
+
+
+def table_of(width: int, rates: Sequence[str], processes: Mapping[str, Sequence[Measured]]) -> str:
+    """Write the one table that shows when communication dominates: a row for each link and time of the exchange."""
+    heads = [f"{backend}: {column}" for backend in BACKENDS for column in ("images/s", "a step in communication")]
+    lines = [f"Width {width}:", "", f"| link | exchange | {' | '.join(heads)} |", "| --- " * (2 + len(heads)) + "|"]
+    for rate, exchange in product(rates, EXCHANGES):
+        cells = []
+        for backend in BACKENDS:
+            measured = processes[Cell(backend, width, rate, exchange).name]
+            cells.append(figure(images(measured).estimate))
+            cells.append(f"{figure(1e3 * exposed(measured).estimate)} ms ({share(measured).estimate:.0%})")
+        lines.append(f"| {rate} | {exchange} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    main()
