@@ -50,6 +50,9 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     try:
         with os.fdopen(descriptor, "wb") as stream:
             write(stream)
+            stream.flush()
+            # After a crash of the machine, too, the name must not stand for an empty file.
+            os.fsync(stream.fileno())
         # mkstemp makes private files; a result is as readable as any other new file.
         mask = os.umask(0)
         os.umask(mask)

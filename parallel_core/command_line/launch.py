@@ -1,7 +1,10 @@
 """`parallel-core launch`: run an experiment on several processes, which share one global batch."""
 
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -9,9 +12,21 @@ import backends
 from backends.groups.rendezvous import TIMEOUT
 from parallel_core.command_line import options
 from parallel_core.errors import RequestError
-from parallel_core.launch.addresses import check_port, free_port
-from parallel_core.launch.job import Host, Job
+from parallel_core.launch.addresses import (
+    check_bind,
+    check_port,
+    interface_address,
+    is_wildcard,
+    local_address,
+    resolved,
+    root_of,
+)
+from parallel_core.launch.agents import REMOTE_SHELL
+from parallel_core.launch.hosts import hosts_for, read_hosts
+from parallel_core.launch.job import Host, Job, port_for
 from parallel_core.launch.launcher import launch as launch_job
+from parallel_core.launch.link.messages import Role
+from parallel_core.launch.roles import launch_role
 
 __all__ = ["launch"]
 
@@ -20,7 +35,7 @@ LOOPBACK = "127.0.0.1"
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--processes", type=options.POSITIVE, required=True, metavar="N", help="Ranks, each with its --devices.")
+@click.option("--processes", type=options.POSITIVE, metavar="N", help="Ranks. Default: one for each slot of --hosts.")
 @click.option("--backend", metavar="NAME", help="mxnet or torch; it may stand in the run command as well.")
 @click.option("--servers", type=options.POSITIVE, metavar="S", help="Of MXNet: its parameter servers. Default: 1.")
 @click.option(
@@ -40,36 +55,122 @@ LOOPBACK = "127.0.0.1"
     help="How often a job that crashed is started again from its last checkpoint.",
 )
 @click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Where the ranks meet. Default: a free one.")
+@click.option(
+    "--hosts",
+    "hosts_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Machines, a line each: HOST [slots=N]. Default: this one.",
+)
+@click.option(
+    "--remote-shell",
+    default=shlex.join(REMOTE_SHELL),
+    show_default=True,
+    metavar="COMMAND",
+    help="Runs a line on another host, as ssh does.",
+)
+@click.option(
+    "--python", default=sys.executable, metavar="PATH", help="The Python of other hosts. Default: this one's."
+)
+@click.option("--interface", metavar="NAME", help="Of the network between the processes, such as eth0.")
+@click.option("--bind", metavar="ADDRESS", help="Where rank 0 or the scheduler listens. Default: at its own address.")
+@click.option(
+    "--trusted-network", is_flag=True, help="Allow it to listen at all addresses: whoever reaches it could run code."
+)
+@click.option(
+    "--role",
+    type=click.Choice(get_args(Role)),
+    help="Of MXNet: start this one part here, on each machine by hand.",
+)
+@click.option(
+    "--root", metavar="HOST:PORT", help="With --role: where the scheduler is. The port above is used as well."
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- run EXPERIMENT …")
 def launch(
-    processes: int,
+    processes: int | None,
     backend: str | None,
     servers: int | None,
     timeout: float,
     restarts: int,
     port: int | None,
+    hosts_path: Path | None,
+    remote_shell: str,
+    python: str,
+    interface: str | None,
+    bind: str | None,
+    trusted_network: bool,
+    role: Role | None,
+    root: str | None,
     command: tuple[str, ...],
 ) -> int:
     """Run an experiment on several processes: one progress bar, one result, and no process left behind."""
+    if role is not None:
+        elsewhere = {"--hosts": hosts_path, "--bind": bind, "--port": port, "--restarts": restarts}
+        check_alone(role, elsewhere, root, processes, command)
+        name = agreed_backend(backend or backend_in(command) or "mxnet", command)
+        address, root_port = root_of(root or "")
+        return launch_role(
+            role,
+            Job(
+                command=rank_command(command, name),
+                hosts=(),
+                backend=name,
+                servers=servers or 1,
+                address=address,
+                bind=address,
+                port=root_port,
+                interface=interface,
+                timeout=timeout,
+            ),
+            processes or 0,
+        )
+    if root is not None:
+        raise RequestError("--root is where the scheduler is that was started with --role scheduler: give --role too")
     check_command(command)
     name = agreed_backend(backend, command)
     if servers is not None and name != "mxnet":
         raise RequestError(f"--servers are MXNet's, and {name} has none")
-    if port is not None:
-        check_port(LOOPBACK, port)
-    given = () if backend_in(command) else ("--backend", name)
+    hosts = chosen_hosts(hosts_path, processes)
+    if bind is not None:
+        check_bind(bind, trusted_network)
+    address = root_address(hosts, interface, bind)
+    listens_at = address if bind is None else resolved(bind)
+    if port is not None and hosts[0].name is None:
+        check_port(listens_at, port)
     job = Job(
-        command=(sys.executable, "-P", "-m", "parallel_core", *command, *given),
-        hosts=(Host(None, processes),),
+        command=rank_command(command, name),
+        hosts=hosts,
         backend=name,
         servers=(servers or 1) if name == "mxnet" else 0,
-        address=LOOPBACK,
-        bind=LOOPBACK,
-        port=port or free_port(LOOPBACK),
-        interface=None,
+        address=address,
+        bind=listens_at,
+        port=port or port_for(hosts[0], listens_at),
+        interface=interface,
         timeout=timeout,
+        python=python,
     )
-    return launch_job(job, restarts=restarts)
+    return launch_job(job, words_of(remote_shell), restarts)
+
+
+def check_alone(
+    role: Role, elsewhere: Mapping[str, object], root: str | None, processes: int | None, command: Sequence[str]
+) -> None:
+    """Raise RequestError where these options do not describe one part of a job; `elsewhere` are those of whole jobs."""
+    for option, value in elsewhere.items():
+        if value:
+            raise RequestError(f"{option} is for a whole job, and --role starts one part of it: leave one of them out")
+    if root is None or processes is None:
+        raise RequestError("--role needs --root HOST:PORT and --processes N, the same ones on every machine")
+    if role == "worker":
+        check_command(command)
+    elif command:
+        raise RequestError(f"only workers run a command: leave out -- {' '.join(command)}")
+
+
+def rank_command(command: Sequence[str], backend: str) -> tuple[str, ...]:
+    """Return the whole command of a rank, which names its backend."""
+    given = () if backend_in(command) else ("--backend", backend)
+    return (sys.executable, "-P", "-m", "parallel_core", *command, *given)
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -97,9 +198,42 @@ def agreed_backend(option: str | None, command: Sequence[str]) -> str:
 def backend_in(command: Sequence[str]) -> str | None:
     """Return the backend that a run command names; the last one counts, as it does there."""
     found = None
-    for word, following in zip(command, (*command[1:], ""), strict=True):
+    for word, following in zip(command, (*command[1:], ""), strict=False):
         if word == "--backend":
             found = following
         elif word.startswith("--backend="):
             found = word.removeprefix("--backend=")
     return found
+
+
+def chosen_hosts(path: Path | None, processes: int | None) -> tuple[Host, ...]:
+    """Return the hosts with as many slots as there are to be ranks. Raises RequestError."""
+    if path is not None:
+        hosts = read_hosts(path)
+        return hosts if processes is None else hosts_for(hosts, processes)
+    if processes is None:
+        raise RequestError("say how many: --processes N, or --hosts FILE")
+    return (Host(None, processes),)
+
+
+def root_address(hosts: Sequence[Host], interface: str | None, bind: str | None) -> str:
+    """Return the address at which the others reach the first host. Raises RequestError and MeasurementError."""
+    if bind is not None and not is_wildcard(bind):
+        return resolved(bind)
+    if hosts[0].name is not None:
+        return resolved(hosts[0].name.rpartition("@")[2])
+    if interface is not None:
+        return interface_address(interface)
+    others = [host.name for host in hosts if host.name is not None]
+    return local_address(resolved(others[0].rpartition("@")[2])) if others else LOOPBACK
+
+
+def words_of(remote_shell: str) -> list[str]:
+    """Return the words of the remote shell's command. Raises RequestError where they are none."""
+    try:
+        words = shlex.split(remote_shell)
+    except ValueError as error:
+        raise RequestError(f"--remote-shell {remote_shell!r} cannot be read: {error}") from error
+    if not words:
+        raise RequestError("--remote-shell names no command")
+    return words

@@ -1,6 +1,7 @@
 """The commands of the chapter "Training on Multiple GPUs"."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,10 +12,12 @@ from backends.groups import GroupedBackend, rendezvous
 from parallel_core import experiments
 from parallel_core.collectives import ALGORITHMS
 from parallel_core.command_line import options
+from parallel_core.command_line.checkpoints import checkpoint_options, checkpointing
 from parallel_core.command_line.experiment import experiment
 from parallel_core.dataset import load_fashion_mnist
 from parallel_core.exchange import Exchange
 from parallel_core.experiments.learning_rates import DEFAULTS, INITIAL_SCALE, RATES, trainings_in
+from parallel_core.rank.checkpoints import checkpointing_of
 from parallel_core.rank.scaling import with_scaling
 from parallel_core.rank.training_progress import progress_of
 from parallel_core.result import Result
@@ -56,6 +59,7 @@ seed = click.option("--seed", type=click.IntRange(min=0), default=Settings.seed,
     "--width", type=options.POSITIVE, default=Settings.width, show_default=True, help="Times the channels and units."
 )
 @data_dir
+@checkpoint_options
 def run_data_parallel(
     backend: Backend,
     epochs: int,
@@ -66,12 +70,20 @@ def run_data_parallel(
     exchange: Exchange,
     width: int,
     data_dir: Path | None,
+    checkpoint: Path | None,
+    checkpoint_steps: int | None,
+    resume: bool,
 ) -> Result:
+    checkpoints = checkpointing_of(backend, partial(checkpointing, checkpoint, checkpoint_steps, resume))
     data = load_fashion_mnist(data_dir)
     settings = Settings(epochs, batch_size, lr, limit, seed, exchange, width)
     images = min(len(data.train_labels), batch_size * (limit or len(data.train_labels)))
     with progress_of(backend, epochs, images) as progress:
-        result = experiments.run_data_parallel(backend, data, settings, progress.on_batch, progress.on_epoch)
+        if checkpoints and checkpoints.resumed:
+            progress.go_on_from(checkpoints.resumed.state.position)
+        result = experiments.run_data_parallel(
+            backend, data, settings, progress.on_batch, progress.on_epoch, checkpoints
+        )
     return with_scaling(result, backend, data, settings) if isinstance(backend, GroupedBackend) else result
 
 

@@ -20,14 +20,15 @@ from dataclasses import asdict, replace
 from statistics import median
 
 from backends import Array, Backend
+from parallel_core.checkpoints import Checkpoint, Checkpointing, check_resumable, checkpoint_of
 from parallel_core.dataset import Dataset
 from parallel_core.exchange import Bucket, buckets_of, count_reduced_early
 from parallel_core.experiments.first_losses import error_against_numpy
 from parallel_core.experiments.repeated_steps import repeated_steps
-from parallel_core.lenet import shapes
+from parallel_core.lenet import initial_parameters, shapes
 from parallel_core.replicas import count_replicas, largest_replica_difference
 from parallel_core.result import Case, Result, describe_backend
-from parallel_core.training import Epoch, Settings, batches, get_params, ignore, launch_gradients, train
+from parallel_core.training import Epoch, Position, Settings, batches, ignore, launch_gradients, positions
 
 __all__ = ["explain", "run"]
 
@@ -40,29 +41,41 @@ def run(
     settings: Settings | None = None,
     on_batch: Callable[[int, int], object] = ignore,
     on_epoch: Callable[[Epoch], object] = ignore,
+    checkpoints: Checkpointing | None = None,
 ) -> Result:
     """Train LeNet from the same start as every other backend and return speed, accuracy and losses.
 
-    `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done. Raises LossIsNotFiniteError where
-    training diverges.
+    `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done. Speed is of the epochs that were trained
+    here from beginning to end, where there are any; accuracy and losses are of all. Raises NotFiniteError where
+    training diverges, and RequestError where it cannot go on from a checkpoint with these settings.
     """
     settings = settings or Settings()
-    params = [get_params(backend, device, settings.seed, settings.width) for device in backend.devices]
+    resumed = checkpoints.resumed if checkpoints else None
+    if resumed:
+        check_resumable(resumed, settings, data)
+    start = resumed.state.position if resumed else Position()
+    loaded = resumed.parameters if resumed else initial_parameters(settings.seed, settings.width)
+    params = [backend.asarray(loaded, device) for device in backend.devices]
     buckets = buckets_of(settings.exchange, len(shapes()))
     # A single bucket holds the last gradient too.
     early = reduced_early(backend, params, data, settings, buckets) if len(buckets) > 1 else 0
-    epochs = []
-    for epoch in train(backend, params, data, settings, on_batch):
-        epochs.append(epoch)
-        on_epoch(epoch)
+    epochs = start.epochs
+    every = checkpoints.every if checkpoints else None
+    for position in positions(backend, params, data, settings, on_batch, start, every):
+        if checkpoints:
+            checkpoints.keep(checkpoint_of(backend, backend.to_numpy(params[0]), settings, data, position))
+        if len(position.epochs) > len(epochs):
+            epochs = position.epochs
+            on_epoch(epochs[-1])
+    timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
 
     difference = largest_replica_difference(backend, params)
     error = error_against_numpy(data, settings, epochs[0].losses)
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     again, share = repeated_steps(backend, lambda: params, data, settings, epochs[0])
     metrics = {
-        "images_per_second": median(epoch.images / epoch.seconds for epoch in epochs),
-        "seconds_per_epoch": median(epoch.seconds for epoch in epochs),
+        "images_per_second": median(epoch.images / epoch.seconds for epoch in timed),
+        "seconds_per_epoch": median(epoch.seconds for epoch in timed),
         "test_accuracy": accuracies[-1],
         "best_test_accuracy": max(accuracies),
         "final_loss": epochs[-1].losses[-1],
@@ -82,15 +95,16 @@ def run(
         cases=(
             Case(
                 "training, an epoch",
-                seconds=tuple(epoch.seconds for epoch in epochs),
-                dispatch_seconds=tuple(epoch.dispatch_seconds for epoch in epochs),
+                seconds=tuple(epoch.seconds for epoch in timed),
+                dispatch_seconds=tuple(epoch.dispatch_seconds for epoch in timed),
                 again=again,
                 share=share,
             ),
         ),
         metrics=metrics,
         checks=checks,
-        explanation=explain(epochs, count_replicas(backend, params)),
+        explanation=explain(epochs, timed, count_replicas(backend, params))
+        + (went_on_from(resumed) if resumed else ""),
         problems=tuple(problems),
         data=data.source,
         series={
@@ -111,10 +125,10 @@ def reduced_early(
     )
 
 
-def explain(epochs: list[Epoch], devices: int) -> str:
-    """Say what training reached, and how even the progress was."""
+def explain(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> str:
+    """Say what training reached, how fast in the epochs that were timed, and how even the progress was."""
     last, best = epochs[-1].accuracy, max(epochs, key=lambda epoch: epoch.accuracy)
-    speed = median(epoch.images / epoch.seconds for epoch in epochs)
+    speed = median(epoch.images / epoch.seconds for epoch in timed)
     where = "one device" if devices == 1 else f"{devices} devices"
     sentence = f"On {where}, training ran at {speed:.0f} images/s to a test accuracy of {last:.3f}"
     if best.accuracy > last:
@@ -127,3 +141,10 @@ def explain(epochs: list[Epoch], devices: int) -> str:
     elif plateau:
         sentence += ", which is chance: weights this small pass hardly any gradient back at first, so train for longer"
     return f"{sentence}."
+
+
+def went_on_from(resumed: Checkpoint) -> str:
+    """Say where a training came from, and who got it there."""
+    state = resumed.state
+    place = f"step {state.step} of epoch {state.epoch}" if state.step else f"epoch {len(state.position.epochs)}"
+    return f" It went on from a checkpoint after {place}, written by {state.written.backend} {state.written.version}."

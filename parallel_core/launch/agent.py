@@ -199,8 +199,7 @@ def together(name: str, lines: list[bytes]) -> Iterator[FromAgent]:
             yield Printed(name, line + b"\n", error=True)
             continue
         if isinstance(report, Progress):
-            images = report.images + (progress.images if progress else 0)
-            progress = msgspec.structs.replace(report, images=images)
+            progress = report.after(progress) if progress else report
             continue
         if progress:
             yield Reported(name, progress)

@@ -8,6 +8,7 @@ import contextlib
 import os
 import shlex
 import signal
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -27,6 +28,7 @@ MODULE = "parallel_core.launch.agent"
 LONGEST_LINE = 1 << 22
 END_SECONDS = 5.0
 KILL_SECONDS = 2.0
+LAST_WORDS_SECONDS = 0.2
 KEPT_LINES = 5
 
 decode: Callable[[bytes], FromAgent] = msgspec.json.Decoder(FromAgent).decode
@@ -57,10 +59,10 @@ class Agents:
 
 
 def agent_command(host: str | None, shell: Sequence[str], python: str) -> list[str]:
-    """Return the command that starts a host's agent; `host` is None for this machine."""
-    command = [python, "-P", "-m", MODULE]
+    """Return the command that starts a host's agent, with that host's Python; `host` is None for this machine."""
     if host is None:
-        return command
+        return [sys.executable, "-P", "-m", MODULE]
+    command = [python, "-P", "-m", MODULE]
     # What the checkout or the environment gives this process, the other host's agent needs as well.
     given = [f"PYTHONPATH={os.environ['PYTHONPATH']}"] if os.environ.get("PYTHONPATH") else []
     words = shlex.join(["exec", "env", *given, *command] if given else ["exec", *command])
@@ -116,17 +118,20 @@ async def _start(
     listening = asyncio.create_task(_listen(process.stderr, said))
 
     async def follow(output: asyncio.StreamReader) -> None:
-        async for line in output:
-            try:
-                message = decode(line)
-            except msgspec.DecodeError:
-                # What a login script prints comes here too.
-                said.append(line.decode(errors="replace").strip())
-                continue
-            on_message(message)
-        # Its last words may come after its last message.
-        await asyncio.wait([listening], timeout=0.2)
-        on_end(host, said[-1] if said else "it was killed, or its connection broke")
+        try:
+            async for line in output:
+                try:
+                    message = decode(line)
+                except msgspec.DecodeError:
+                    # What a login script prints comes here too.
+                    said.append(line.decode(errors="replace").strip())
+                    continue
+                on_message(message)
+            # Its last words may come after its last message.
+            await asyncio.wait([listening], timeout=LAST_WORDS_SECONDS)
+        finally:
+            # Where nobody can read what is passed on, the job is to end as well.
+            on_end(host, said[-1] if said else "it was killed, or its connection broke")
 
     return Agent(host, process, said, (asyncio.create_task(follow(process.stdout)), listening))
 
@@ -142,12 +147,16 @@ async def _end(agent: Agent) -> None:
     assert agent.process.stdin
     agent.process.stdin.close()
     # Its output is read until it ends, so that it cannot be kept by a full pipe.
-    ended = asyncio.gather(agent.process.wait(), *agent.tasks, return_exceptions=True)
-    try:
-        await asyncio.wait_for(asyncio.shield(ended), END_SECONDS)
-    except TimeoutError:
+    left = {asyncio.ensure_future(agent.process.wait()), *agent.tasks}
+    _, left = await asyncio.wait(left, timeout=END_SECONDS)
+    if left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(agent.process.pid, signal.SIGKILL)
-        # What it started in another session may hold its pipes open for ever.
-        with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(ended, KILL_SECONDS)
+        _, left = await asyncio.wait(left, timeout=KILL_SECONDS)
+    # What it started in another session may hold its pipes open for ever.
+    for task in left:
+        task.cancel()
+    # A bug of ours in reading its messages must not be lost.
+    for task in agent.tasks:
+        if task.done() and not task.cancelled():
+            task.result()

@@ -180,11 +180,11 @@ def how_it_ended(seen: Seen) -> str:
 
 
 def place_of(seen: Seen) -> str:
-    """Say where in its work a process was last seen."""
+    """Say what a process had done when it was last heard of."""
     if not is_rank(seen.name):
         return "while the ranks were at work"
     if seen.progress.epoch:
-        return f"in epoch {seen.progress.epoch}, step {seen.progress.step}"
+        return f"after epoch {seen.progress.epoch}, step {seen.progress.step}"
     if seen.progress.exchanges:
         return f"after {seen.progress.exchanges} exchange{'s' * (seen.progress.exchanges != 1)}"
     return "before its first exchange" if seen.joined else "before it had joined"

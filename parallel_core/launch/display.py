@@ -13,6 +13,7 @@ __all__ = ["Display"]
 
 SHOWN = "rank 0"
 SHOWN_LINES = 20
+KEPT_BYTES = 1 << 12
 
 
 class Display:
@@ -25,6 +26,13 @@ class Display:
         self._bar: TrainingProgress | None = None
         self._shown = ExitStack()
         self._line = b""
+        self._last_errors = b""
+
+    @property
+    def last_error(self) -> str:
+        """The last line that rank 0 wrote to standard error."""
+        lines = self._last_errors.decode(errors="replace").splitlines()
+        return lines[-1].removeprefix("parallel-core: ") if lines else ""
 
     def show(self, message: FromAgent) -> None:
         """Show a message, where it is rank 0's."""
@@ -41,7 +49,9 @@ class Display:
                 self._show_errors(data)
             case Reported(report=Training(epochs=epochs, images=images)):
                 self.close()
-                self._bar = self._shown.enter_context(training_progress(self._console, epochs, images))
+                # Where there is no terminal, a bar would leave an empty line behind.
+                if self._console.is_terminal:
+                    self._bar = self._shown.enter_context(training_progress(self._console, epochs, images))
             case Reported(report=Progress(epoch=epoch, images=images)):
                 if self._bar and images:
                     self._bar.on_batch(epoch, images)
@@ -73,7 +83,8 @@ class Display:
             self._line = b""
 
     def _show_errors(self, data: bytes) -> None:
-        if self._bar is None or not self._console.is_terminal:
+        self._last_errors = (self._last_errors + data)[-KEPT_BYTES:]
+        if self._bar is None:
             self._errors.write(data)
             self._errors.flush()
             return

@@ -3,19 +3,23 @@
 `rank 0` … are the training's processes. MXNet has a `scheduler` and `server 0` … beside them, on the first host.
 """
 
+import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backends.groups.rendezvous import TIMEOUT_VARIABLE
+from parallel_core.launch.addresses import free_port
 from parallel_core.launch.process import Process
 
-__all__ = ["BIND_VARIABLE", "SERVER_MODULE", "Host", "Job", "Process", "processes_of"]
+__all__ = ["BIND_VARIABLE", "SERVER_MODULE", "Host", "Job", "Process", "port_for", "processes_of"]
 
 BIND_VARIABLE = "PARALLEL_CORE_BIND"
 """The address that rank 0 or the scheduler listens at, where it is another one than they are reached at."""
 SERVER_MODULE = "backends.groups.parameter_server"
 LOOPBACK = "lo"
+REMOTE_PORTS = (20000, 30000)
+"""Below those that systems give to connections."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Job:
     interface: str | None
     timeout: float
     python: str = sys.executable
-    """The Python of scheduler and servers; ranks have it in their command."""
+    """Other hosts' Python; there it takes the place of this one in the command."""
 
 
 def processes_of(job: Job) -> Sequence[Process]:
@@ -52,12 +56,11 @@ def processes_of(job: Job) -> Sequence[Process]:
     serving = ("scheduler", *(f"server {i}" for i in range(job.servers))) if job.backend == "mxnet" else ()
     size = sum(host.slots for host in job.hosts)
     own = [*_everyones(job), *_mxnets(job, size)]
-    command = (job.python, "-P", "-m", SERVER_MODULE)
     beside = [
         Process(
             name,
             0,
-            command,
+            _command_on(job.hosts[0], (sys.executable, "-P", "-m", SERVER_MODULE), job.python),
             {**dict(own), "DMLC_ROLE": name.split()[0], "MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"},
         )
         for name in serving
@@ -67,7 +70,7 @@ def processes_of(job: Job) -> Sequence[Process]:
         Process(
             f"rank {rank}",
             index,
-            job.command,
+            _command_on(job.hosts[index], job.command, job.python),
             {
                 **dict(own),
                 "RANK": str(rank),
@@ -82,6 +85,15 @@ def processes_of(job: Job) -> Sequence[Process]:
         for rank, (index, place) in enumerate(places)
     ]
     return (*beside, *ranks)
+
+
+def port_for(root: Host, bind: str) -> int:
+    """Return a port for a job whose first host is this, where nobody listens as far as can be told from here."""
+    return free_port(bind) if root.name is None else random.randrange(*REMOTE_PORTS)
+
+
+def _command_on(host: Host, command: tuple[str, ...], python: str) -> tuple[str, ...]:
+    return command if host.name is None else tuple(python if word == sys.executable else word for word in command)
 
 
 def _everyones(job: Job) -> Sequence[tuple[str, str | None]]:

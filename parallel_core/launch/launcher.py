@@ -6,23 +6,22 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 from rich.console import Console
 
 from parallel_core.errors import RequestError
-from parallel_core.launch.addresses import free_port
 from parallel_core.launch.agents import REMOTE_SHELL, Agents, agent_command, running_agents
 from parallel_core.launch.causes import Verdict
 from parallel_core.launch.display import Display
-from parallel_core.launch.job import Job, processes_of
+from parallel_core.launch.job import Job, port_for, processes_of
 from parallel_core.launch.process import Process
 from parallel_core.launch.reports import FromAgent, Printed
 from parallel_core.launch.watch import Watch
 
-__all__ = ["Remote", "launch"]
+__all__ = ["launch", "with_terminal"]
 
 STACKS_SECONDS = 3.0
 QUIET_SECONDS = 0.3
@@ -30,19 +29,8 @@ SHORTEST_LOOK = 0.05
 STACK_LINES = 200
 
 
-@dataclass(frozen=True)
-class Remote:
-    """How other hosts' agents are started: the remote shell, and their Python."""
-
-    shell: tuple[str, ...] = REMOTE_SHELL
-    python: str = sys.executable
-
-
-HERE = Remote()
-
-
-def launch(job: Job, remote: Remote = HERE, restarts: int = 0) -> int:
-    """Launch a job and return the exit status: 0, 1 where it failed, 2 where its ranks refused it.
+def launch(job: Job, shell: Sequence[str] = REMOTE_SHELL, restarts: int = 0) -> int:
+    """Launch a job, on other hosts by a remote shell; return the exit status: 0, 1 for a failure, 2 for a bad request.
 
     Rank 0's standard output is passed on as it is. After a crash the job is started again with `--resume`, at most
     `restarts` times. SIGINT, SIGTERM and SIGHUP end it with status 1. Raises RequestError where the command has no
@@ -52,7 +40,7 @@ def launch(job: Job, remote: Remote = HERE, restarts: int = 0) -> int:
         raise RequestError("--restarts goes on from a checkpoint: give --checkpoint DIR to the run")
     display = Display(Console(stderr=True, highlight=False), sys.stdout.buffer, sys.stderr.buffer)
     try:
-        return asyncio.run(_until_stopped(job, remote, restarts, display))
+        return asyncio.run(_until_stopped(job, shell, restarts, display))
     finally:
         display.close()
 
@@ -62,8 +50,8 @@ def names_checkpoint(command: Sequence[str]) -> bool:
     return any(word == "--checkpoint" or word.startswith("--checkpoint=") for word in command)
 
 
-async def _until_stopped(job: Job, remote: Remote, restarts: int, display: Display) -> int:
-    task = asyncio.create_task(_restarting(job, remote, restarts, display))
+async def _until_stopped(job: Job, shell: Sequence[str], restarts: int, display: Display) -> int:
+    task = asyncio.create_task(_restarting(job, shell, restarts, display))
     stopped_by: list[signal.Signals] = []
 
     def stop(number: signal.Signals) -> None:
@@ -86,29 +74,31 @@ async def _until_stopped(job: Job, remote: Remote, restarts: int, display: Displ
     return 1
 
 
-async def _restarting(job: Job, remote: Remote, restarts: int, display: Display) -> int:
+async def _restarting(job: Job, shell: Sequence[str], restarts: int, display: Display) -> int:
     for restart in range(1, restarts + 2):
-        verdict = await _run(job, remote, display)
+        verdict = await _run(job, shell, display)
         # A result that was shown already must not be shown twice.
         if verdict.status != 1 or restart > restarts or display.printed:
-            if verdict.message:
+            # A refusal that rank 0 has printed has been shown.
+            if verdict.status and verdict.message != display.last_error:
                 display.say(verdict.message)
             return verdict.status
         display.say(f"{verdict.message}; restart {restart} of {restarts}, from the last checkpoint")
         resume = () if "--resume" in job.command else ("--resume",)
-        job = replace(job, command=(*job.command, *resume), port=free_port(job.bind))
+        job = replace(job, command=(*job.command, *resume), port=port_for(job.hosts[0], job.bind))
     raise AssertionError
 
 
-async def _run(job: Job, remote: Remote, display: Display) -> Verdict:
+async def _run(job: Job, shell: Sequence[str], display: Display) -> Verdict:
     """Run a job once, and end all of it; its verdict is still to be said."""
     loop = asyncio.get_running_loop()
-    processes = [_with_terminal(process) for process in processes_of(job)]
+    processes = [with_terminal(process) for process in processes_of(job)]
     names = [host.name or os.uname().nodename for host in job.hosts]
     watch = Watch(processes, names, job.timeout, loop.time())
     changed = asyncio.Event()
     stacks: dict[str, bytes] = {}
     verdict: Verdict | None = None
+    hung: Sequence[str] = ()
 
     def on_message(message: FromAgent) -> None:
         if verdict is None:
@@ -124,26 +114,26 @@ async def _run(job: Job, remote: Remote, display: Display) -> Verdict:
             watch.lose_agent(host, reason, loop.time())
             changed.set()
 
-    commands = [
-        agent_command(host.name, remote.shell, sys.executable if host.name is None else remote.python)
-        for host in job.hosts
-    ]
+    commands = [agent_command(host.name, shell, job.python) for host in job.hosts]
     async with running_agents(commands, processes, on_message, on_end) as agents:
         while (decided := watch.decide(loop.time())) is None:
             # Where this process was kept from running, there is news to be read before the clock is looked at.
             await _within(max(SHORTEST_LOOK, watch.next_look() - loop.time()), changed)
         verdict = decided
         if verdict.hang:
-            await _collect(agents, watch.running_ranks, stacks, changed)
+            hung = watch.running_ranks
+            await _collect(agents, hung, stacks, changed)
     if verdict.status:
-        _explain(verdict, watch, display, stacks)
+        _explain(verdict, watch, display, stacks, hung)
     return verdict
 
 
 async def _within(seconds: float, changed: asyncio.Event) -> bool:
     """Wait until something has changed, and tell whether it did."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(changed.wait(), seconds)
+        # wait_for() may lose an interruption that comes together with a message (Python 3.11).
+        async with asyncio.timeout(seconds):
+            await changed.wait()
     happened = changed.is_set()
     changed.clear()
     return happened
@@ -160,10 +150,13 @@ async def _collect(agents: Agents, ranks: Sequence[str], stacks: dict[str, bytes
             return
 
 
-def _explain(verdict: Verdict, watch: Watch, display: Display, stacks: dict[str, bytes]) -> None:
+def _explain(
+    verdict: Verdict, watch: Watch, display: Display, stacks: Mapping[str, bytes], hung: Sequence[str]
+) -> None:
     """Show the stacks of a hang, and the last words of those that are to blame."""
     if verdict.hang:
-        for rank in watch.running_ranks:
+        # Those that are to blame come last, where they are seen first.
+        for rank in sorted(hung, key=lambda rank: rank in verdict.culprits):
             written = stacks.get(rank, b"").decode(errors="replace")
             said = written or "it gave no stacks: it was stopped, or had not begun to run"
             display.show_words(f"stacks of {rank} on {watch.host_of(rank)}", said, STACK_LINES)
@@ -175,7 +168,7 @@ def _explain(verdict: Verdict, watch: Watch, display: Display, stacks: dict[str,
             display.show_words(f"{name} on {watch.host_of(name)} said last", words)
 
 
-def _with_terminal(process: Process) -> Process:
+def with_terminal(process: Process) -> Process:
     """Tell a process how wide the terminal is, and whether there is one for colours."""
     terminal = {"COLUMNS": str(shutil.get_terminal_size().columns)}
     if sys.stdout.isatty():

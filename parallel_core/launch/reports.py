@@ -40,8 +40,14 @@ class Progress(msgspec.Struct, tag=True, frozen=True):
     exchanges: int
     epoch: int = 0
     step: int = 0
+    """Of the batch that is done; both are 0 where none is."""
     images: int = 0
     """Of the batch that is done, over all ranks; 0 where none is."""
+
+    def after(self, earlier: "Progress") -> "Progress":
+        """Add it to earlier progress: images are summed, and the last batch stays the last."""
+        epoch, step = (self.epoch, self.step) if self.epoch else (earlier.epoch, earlier.step)
+        return Progress(self.exchanges, epoch, step, earlier.images + self.images)
 
 
 class Training(msgspec.Struct, tag=True, frozen=True):

@@ -18,6 +18,7 @@ from parallel_core.launch.addresses import check_port, interface_address, is_wil
 from parallel_core.launch.agents import Agents, agent_command, running_agents
 from parallel_core.launch.display import Display
 from parallel_core.launch.job import Host, Job, Process, processes_of
+from parallel_core.launch.launcher import with_terminal
 from parallel_core.launch.link.hub import hold_together
 from parallel_core.launch.link.member import take_part
 from parallel_core.launch.link.messages import LONGEST_CAUSE, FromMember, Hello, Role, Start, printable
@@ -116,7 +117,7 @@ class Part:
         """Run the process until it has ended, and tell what the hub's watch has to know. Raises MeasurementError."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         errors = b""
-        process = process_of(start, self.job)
+        process = with_terminal(process_of(start, self.job))
 
         def on_message(message: FromAgent) -> None:
             nonlocal errors

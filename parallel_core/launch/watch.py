@@ -54,7 +54,7 @@ class Watch:
                     case Joined(host=host):
                         seen.joined, seen.host = True, host
                     case Progress():
-                        seen.joined, seen.progress = True, report
+                        seen.joined, seen.progress = True, report.after(seen.progress)
                     case Failed():
                         # The first reason is the reason.
                         seen.failed = seen.failed or report

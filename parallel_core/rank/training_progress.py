@@ -11,13 +11,16 @@ from backends.groups import GroupedBackend
 from parallel_core.launch.reports import Progress, TrainedEpoch, Training
 from parallel_core.rank.reporting import report, reports_are_read
 from parallel_core.terminal.training_progress import epoch_line, training_progress
-from parallel_core.training import Epoch, ignore
+from parallel_core.training import Epoch, Position, ignore
 
 __all__ = ["ShowsTraining", "progress_of"]
 
 
 class ShowsTraining(Protocol):
     """What a training calls as it goes on."""
+
+    def go_on_from(self, position: Position) -> None:
+        """Take note of what a checkpoint says is done."""
 
     def on_batch(self, epoch: int, images: int) -> None:
         """Take note of a batch that is done."""
@@ -41,13 +44,18 @@ def progress_of(backend: Backend, epochs: int, images: int) -> Iterator[ShowsTra
 
 @final
 class _Silent:
-    on_batch = on_epoch = staticmethod(ignore)
+    go_on_from = on_batch = on_epoch = staticmethod(ignore)
 
 
 @final
 class _Reported:
     def __init__(self, backend: GroupedBackend) -> None:
         self._backend, self._epoch, self._step = backend, 0, 0
+
+    def go_on_from(self, position: Position) -> None:
+        self._epoch, self._step = position.epoch, position.step
+        done = sum(epoch.images for epoch in position.epochs) + position.begun.images
+        report(Progress(self._backend.exchanges, self._epoch, self._step, done))
 
     def on_batch(self, epoch: int, images: int) -> None:
         self._step = self._step + 1 if epoch == self._epoch else 1

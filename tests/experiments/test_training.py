@@ -1,21 +1,24 @@
 """The same numbers on every framework and number of devices, and training that stops where it must."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Literal
+from functools import cache, partial
+from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
 
 import backends
-from backends import Array, Backend
+from backends import Array, Backend, Device, Ops
+from backends.nested import map_leaves
+from parallel_core import training_step
 from parallel_core.dataset import Dataset, load_fashion_mnist, synthetic
 from parallel_core.exchange import buckets_of, count_reduced_early
 from parallel_core.lenet import shapes
 from parallel_core.training import (
     Epoch,
+    GradientsAreNotFiniteError,
     LossIsNotFiniteError,
     Settings,
     as_input,
@@ -116,13 +119,118 @@ def test_training_learns_and_is_evaluated_as_numpy_would(backend: Backend) -> No
         assert here == evaluate(reference, [reference.asarray(trained, reference.devices[0])], MADE_UP)
 
 
-def test_a_loss_that_is_not_finite_names_step_and_device(backend: Backend) -> None:
+def test_a_loss_that_is_not_finite_names_step_and_device_and_changes_nothing(backend: Backend) -> None:
     params = [get_params(backend, device) for device in backend.devices]
     broken = backend.to_numpy(params[1])
     broken[-1][0] = math.nan
     params[1] = backend.asarray(broken, backend.devices[1])
-    with pytest.raises(LossIsNotFiniteError, match=r"the loss is nan on cpu:2 in epoch 1, step 1\b.*--lr"):
+    before = [backend.to_numpy(p) for p in params]
+    told = r"the loss is nan on cpu:2 in epoch 1, step 1 \(the parameters are those before the step\): .*--lr"
+    with pytest.raises(LossIsNotFiniteError, match=told):
         next(train(backend, params, MADE_UP, Settings(1, 60)))
+    for found, expected in zip(map(backend.to_numpy, params), before, strict=True):
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+
+def spoilt(backend: Backend, at: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make gradients of the last device's share NaN, and its loss not, in some steps, which are numbered from 0."""
+    whole, calls = training_step.loss_and_gradients(backend.ops), iter(range(10**6))
+
+    def one_of(parameters: Array, images: Array, labels: Array) -> Array:
+        loss, gradients = whole(parameters, images, labels)
+        return loss, (*gradients[:-1], backend.ops.multiply(gradients[-1], math.nan))
+
+    def launched(ops: Ops) -> Callable[..., Array]:
+        del ops
+        # One function for the devices of a step, which are launched in order.
+        return whole if next(calls) not in range(at, at + times) else spoil_last
+
+    def spoil_last(parameters: Array, images: Array, labels: Array) -> Array:
+        return (one_of if labels.shape[0] == LAST_SHARE else whole)(parameters, images, labels)
+
+    monkeypatch.setattr(training_step, "loss_and_gradients", launched)
+
+
+LAST_SHARE = 19
+"""Rows of the last device's share of 59 images over three; the others have 20."""
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        (10, r"the gradients on cpu:3 are not finite in epoch 1, step 3 \(the parameters are those before"),
+        # The fault does not come back when the step is computed again.
+        (1, r"the sum of the gradients is not finite in epoch 1, step 3 \(.*each device here are finite\)"),
+    ],
+)
+def test_gradients_that_are_not_finite_change_no_parameter_on_any_device(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, times: int, told: str
+) -> None:
+    settings = Settings(1, 59, limit=6)
+    expected = [get_params(backend, device) for device in backend.devices]
+    next(train(backend, expected, MADE_UP, replace(settings, limit=2)))
+    params = [get_params(backend, device) for device in backend.devices]
+    spoilt(backend, 2, times, monkeypatch)
+    with pytest.raises(GradientsAreNotFiniteError, match=told) as caught:
+        next(train(backend, params, MADE_UP, settings))
+    assert (caught.value.epoch, caught.value.step) == (1, 3)
+    # The next step was queued when this one was found out: it must not have changed anything either.
+    for replica in map(backend.to_numpy, params):
+        for mine, other in zip(replica, backend.to_numpy(expected[0]), strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-8)
+    # What is left can be trained.
+    monkeypatch.undo()
+    assert all(map(math.isfinite, next(train(backend, params, MADE_UP, settings)).losses))
+
+
+class OneOfTwo:
+    """A backend in a process that has one of two equal halves of all rows, and whose allreduce reaches both."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+    def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        return self.backend.split_and_load(x[: len(x) // 2], devices)
+
+    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        double = partial(map_leaves, lambda x: x * 2)
+        return tuple(self.backend.launch(double, total) for total in self.backend.allreduce(xs))
+
+
+def test_losses_and_accuracy_are_of_all_processes_rows(backend: Backend) -> None:
+    alike = replace(
+        MADE_UP,
+        **{name: np.repeat(getattr(MADE_UP, name)[:1], 40, axis=0) for name in ("train_images", "train_labels")},
+        **{name: np.repeat(getattr(MADE_UP, name)[:1], 10, axis=0) for name in ("test_images", "test_labels")},
+    )
+    start = tuple(8 * p for p in backend.to_numpy(get_params(backend, backend.devices[0])))
+    alone, in_group = (
+        list(train(where, [where.asarray(start, device) for device in where.devices], alike, Settings(3, 10)))
+        for where in (backend, cast(Backend, OneOfTwo(backend)))
+    )
+    for mine, expected in zip(in_group, alone, strict=True):
+        np.testing.assert_allclose(mine.losses, expected.losses, rtol=1e-4)
+        assert mine.accuracy == expected.accuracy
+    assert alone[-1].losses[-1] < alone[0].losses[0]
+
+
+@pytest.mark.parametrize("worst", [math.nan, math.inf, -math.inf, 1e30])
+def test_a_guard_stays_broken_and_keeps_the_parameters(backend: Backend, worst: float) -> None:
+    start = (np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(4, np.float32))
+    good = (np.full((2, 3), 0.5, np.float32), np.ones(4, np.float32))
+    bad = (good[0], np.array([1, 1, worst, 1], np.float32))
+    device = backend.devices[1]
+    params, guard = backend.asarray(start, device), backend.asarray(np.ones(1, np.float32), device)
+    for gradients, guarded, times in ((good, 1, 1), (good, 1, 2), (bad, math.nan, 2), (good, math.nan, 2)):
+        new = backend.launch(backend.ops.sgd_while_finite, params, backend.asarray(gradients, device), 0.25, guard)
+        params, guard = new[0], new[1]
+        np.testing.assert_array_equal(backend.to_numpy(guard), np.array([guarded], np.float32))
+        for mine, first, step in zip(backend.to_numpy(params), start, good, strict=True):
+            np.testing.assert_array_equal(mine, first - np.float32(0.25 * times) * step)
 
 
 def test_progress_is_reported_batch_by_batch(backend: Backend) -> None:
