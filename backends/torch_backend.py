@@ -254,6 +254,10 @@ class TorchBackend:
                     copied.synchronize()
 
     def _fail(self, error: BaseException, place: str) -> NoReturn:
+        if isinstance(error, ComputationError):
+            # The group of processes has said already what went wrong.
+            self._failure = error
+            raise error
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
         self._failure = ComputationError(f"torch {place}: {type(error).__name__}: {reason}")
         raise self._failure from error

@@ -4,15 +4,25 @@ DMLC_ROLE says which. Importing MXNet then serves until all workers are done, an
 """
 
 import os
+import sys
 import threading
 
 __all__ = ["main"]
+
+NO_PORT = "bind failed"
 
 
 def main() -> None:
     """Serve; leave at once where standard input ends, for then whoever started this process is gone."""
     threading.Thread(target=_leave_with_starter, daemon=True).start()
-    import mxnet  # noqa: F401
+    try:
+        import mxnet  # noqa: F401
+    except Exception as error:
+        if NO_PORT not in str(error):
+            raise
+        # ps-lite does not say where.
+        where = f"{os.environ.get('DMLC_PS_ROOT_URI')}:{os.environ.get('DMLC_PS_ROOT_PORT')}"
+        sys.exit(f"cannot listen at {where}: the port is in use, or the address is not this host's")
 
 
 def _leave_with_starter() -> None:

@@ -15,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from backends.errors import BackendError
+from backends.errors import BackendError, ComputationError
 from backends.groups.addresses import interface_towards
 from backends.groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
 from backends.groups.group import Group, GroupError
@@ -148,7 +148,7 @@ def _listening(address: str, port: int) -> int:
         listener.listen()
     except OSError as error:
         listener.close()
-        raise GroupError(f"rank 0 cannot listen at {address} port {port}: {error.strerror}") from error
+        raise ComputationError(f"cannot listen at {address}:{port}: {error.strerror}") from error
     return listener.detach()
 
 

@@ -18,6 +18,7 @@ from parallel_core.dataset import load_fashion_mnist
 from parallel_core.exchange import Exchange
 from parallel_core.experiments.learning_rates import DEFAULTS, INITIAL_SCALE, RATES, trainings_in
 from parallel_core.rank.checkpoints import checkpointing_of
+from parallel_core.rank.data import agree_on_data
 from parallel_core.rank.scaling import with_scaling
 from parallel_core.rank.training_progress import progress_of
 from parallel_core.result import Result
@@ -76,6 +77,8 @@ def run_data_parallel(
 ) -> Result:
     checkpoints = checkpointing_of(backend, partial(checkpointing, checkpoint, checkpoint_steps, resume))
     data = load_fashion_mnist(data_dir)
+    if isinstance(backend, GroupedBackend):
+        agree_on_data(backend.group, data)
     settings = Settings(epochs, batch_size, lr, limit, seed, exchange, width)
     images = min(len(data.train_labels), batch_size * (limit or len(data.train_labels)))
     with progress_of(backend, epochs, images) as progress:

@@ -24,6 +24,7 @@ class Seen:
     host: str
     last: float
     """When it last reported something."""
+    arrived: bool = False
     joined: bool = False
     progress: Progress = field(default_factory=lambda: Progress(0))
     failed: Failed | None = None
@@ -101,6 +102,8 @@ def hang(everyone: Sequence[Seen], now: float) -> Verdict:
     ranks = [seen for seen in everyone if is_rank(seen.name)]
     running = [rank for rank in ranks if not rank.is_gone and not rank.failed]
     absent = [rank for rank in running if not rank.joined]
+    # Who waits where all meet is not the one that is waited for.
+    absent = [rank for rank in absent if not rank.arrived] or absent
     early = ended_early(everyone)
     if early:
         return Verdict(f"{early.label} ended {place_of(early)}, before the others", culprits=(early.name,), hang=True)

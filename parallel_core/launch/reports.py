@@ -10,6 +10,7 @@ import msgspec
 
 __all__ = [
     "REPORTS_VARIABLE",
+    "Arrived",
     "Ended",
     "Failed",
     "FromAgent",
@@ -25,6 +26,12 @@ __all__ = [
 
 REPORTS_VARIABLE = "PARALLEL_CORE_REPORTS"
 """Names the number of the file descriptor that a rank writes its reports to."""
+
+
+class Arrived(msgspec.Struct, tag=True, frozen=True):
+    """The rank is ready, and waits for the others where all meet."""
+
+    host: str
 
 
 class Joined(msgspec.Struct, tag=True, frozen=True):
@@ -74,7 +81,7 @@ class Failed(msgspec.Struct, tag=True, frozen=True):
     status: int
 
 
-Report: TypeAlias = Joined | Progress | Training | TrainedEpoch | Failed
+Report: TypeAlias = Arrived | Joined | Progress | Training | TrainedEpoch | Failed
 
 
 class Reported(msgspec.Struct, tag=True, frozen=True):

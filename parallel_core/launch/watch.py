@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from parallel_core.launch.causes import Seen, Verdict, cause_of, hang
 from parallel_core.launch.process import Process, is_rank
 from parallel_core.launch.reports import (
+    Arrived,
     Ended,
     Failed,
     FromAgent,
@@ -51,6 +52,8 @@ class Watch:
             case Reported(report=report):
                 self._last = seen.last = now
                 match report:
+                    case Arrived(host=host):
+                        seen.arrived, seen.host = True, host
                     case Joined(host=host):
                         seen.joined, seen.host = True, host
                     case Progress():

@@ -12,7 +12,7 @@ from backends import Backend
 from backends.device import core_numbers
 from backends.groups import GroupedBackend, Rendezvous, agree, check_group, join, rendezvous
 from parallel_core.errors import RequestError
-from parallel_core.launch.reports import Joined, Progress
+from parallel_core.launch.reports import Arrived, Joined, Progress
 from parallel_core.rank.reporting import report, reports_are_read
 from parallel_core.rank.watching import Watch, dump_stacks_on_request, leave_with_starter
 from parallel_core.result import Result
@@ -61,8 +61,10 @@ def joined(
     All ranks must have been started with the same options, except for paths, which may differ from host to host.
     """
     progress = _Progress(where)
+    host = socket.gethostname()
+    report(Arrived(host))
     backend = join(local, where, progress.on_exchange)
-    report(Joined(backend.group.rank, socket.gethostname()))
+    report(Joined(backend.group.rank, host))
     alike = {name: value for name, value in options.items() if not isinstance(value, Path)}
     agree(backend.group, {"the experiment": experiment, **alike})
     yield backend

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from parallel_core.launch.causes import Verdict
 from parallel_core.launch.process import Process
 from parallel_core.launch.reports import (
+    Arrived,
     Ended,
     Failed,
     FromAgent,
@@ -154,6 +155,24 @@ def test_who_has_not_joined_is_named_and_not_who_waits() -> None:
     assert verdict == Verdict(
         "rank 0 on a, rank 2 on a have not joined within 12 s", culprits=("rank 0", "rank 2"), hang=True
     )
+
+
+def test_who_has_arrived_is_not_to_blame_for_one_that_has_not() -> None:
+    watch = watch_over(3)
+    watch.see(reported(0, Arrived("host-0")), 2.0)
+    watch.see(reported(2, Arrived("host-2")), 3.0)
+    assert watch.decide(TIMEOUT + 2) is None
+    verdict = watch.decide(TIMEOUT + 3)
+    assert verdict == Verdict("rank 1 on b has not joined within 13 s", culprits=("rank 1",), hang=True)
+
+
+def test_where_all_have_arrived_and_none_joins_nobody_is_left_out() -> None:
+    watch = watch_over(2)
+    for rank in (0, 1):
+        watch.see(reported(rank, Arrived(f"host-{rank}")), 0.0)
+    verdict = watch.decide(TIMEOUT)
+    assert verdict is not None
+    assert verdict.message == "rank 0 on host-0, rank 1 on host-1 have not joined within 10 s"
 
 
 def test_who_waits_in_vain_for_one_that_never_joins_is_not_to_blame() -> None:
