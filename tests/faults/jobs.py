@@ -18,7 +18,7 @@ __all__ = ["DEADLINE", "ENDING_SECONDS", "FRAMEWORKS", "TRAINING", "Ended", "Job
 
 FRAMEWORKS = ("mxnet", "torch")
 MARK = "PARALLEL_CORE_TEST_JOB"
-DEADLINE = 8
+DEADLINE = 10
 """Seconds without progress after which a job is given up, where that is what a test waits for."""
 PATIENCE = 30
 """The same where a fault is to be noticed at once."""
@@ -111,15 +111,19 @@ def start(
     deadline: int = PATIENCE,
     before: Sequence[str] = (),
     options: Sequence[str] = (),
+    json: bool = False,
 ) -> Iterator[Job]:
     """Launch two ranks, in one of which something goes wrong; nothing of them is left afterwards.
 
-    `more` are options of the run, `options` those of the launcher, and `before` is a command that is to run it.
+    `more` are options of the run, `options` those of the launcher, and `before` is a command that is to run it. With
+    `json` the result is to be written.
     """
-    (directory / "files").mkdir(exist_ok=True)
+    files = directory / "files"
+    files.mkdir(parents=True, exist_ok=True)
     mark = uuid.uuid4().hex
     command = [sys.executable, "-m", "tests.faults.launcher", fault, str(rank), str(at), "launch", "--processes", "2"]
     command += ["--backend", backend, "--timeout", str(deadline), *options, "--", *training, *more]
+    command += ["--json", str(files / "result.json")] if json else []
     root = Path(__file__).parents[2]
     environment = {
         **os.environ,

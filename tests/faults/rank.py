@@ -5,6 +5,7 @@ names is made.
 """
 
 import importlib
+import itertools
 import math
 import os
 import resource
@@ -19,8 +20,9 @@ from typing import Any
 import numpy as np
 
 import parallel_core.__main__
-from backends import Array, Device
+from backends import Array, Backend, Device
 from backends.groups import GroupedBackend, joining
+from parallel_core import training_step
 
 __all__ = ["FAULTS", "STRUCK", "hang_here"]
 
@@ -116,7 +118,10 @@ def is_of_another_version(_: int) -> None:
 
 
 def fails_on_a_device(number: int) -> None:
-    """Have an operator fail, on the last device, that the framework accepts: it fails when its turn comes."""
+    """Have an operator fail, on the last device, that the framework accepts: it fails when its turn comes.
+
+    This is for a process that is alone, too.
+    """
 
     def fail(first: Array, *others: Array) -> tuple[Array, ...]:
         if type(first).__module__.startswith("mxnet"):
@@ -125,10 +130,16 @@ def fails_on_a_device(number: int) -> None:
             return mxnet.np.random.normal(0, -1, first.shape, ctx=first.ctx), *others
         return first.reshape(7, 11), *others
 
-    def on_the_last(backend: GroupedBackend, xs: Gradients) -> Gradients:
-        return [*xs[:-1], backend.launch(lambda x: fail(*x), xs[-1])]
+    exchange = training_step.exchange
+    numbers = itertools.count(1)
 
-    at_exchange(number, on_the_last)
+    def exchange_failed(backend: Backend, xs: Gradients, *buckets: Any) -> list[Array]:
+        if next(numbers) == number:
+            strike()
+            xs = [*xs[:-1], backend.launch(lambda x: fail(*x), xs[-1])]
+        return exchange(backend, xs, *buckets)
+
+    training_step.exchange = exchange_failed  # type: ignore[attr-defined]
 
 
 def computes_nan(number: int) -> None:
@@ -165,6 +176,16 @@ def runs_out_of_memory(number: int) -> None:
     at_exchange(number, multiply)
 
 
+def may_write_little(number: int) -> None:
+    """Have the system refuse files of more than 1 kB."""
+
+    def limit(_: GroupedBackend, xs: Gradients) -> Gradients:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+        return xs
+
+    at_exchange(number, limit)
+
+
 FAULTS: dict[str, Callable[[int], None]] = {
     fault.__name__: fault
     for fault in (
@@ -177,6 +198,7 @@ FAULTS: dict[str, Callable[[int], None]] = {
         has_other_options,
         is_killed,
         is_of_another_version,
+        may_write_little,
         never_comes,
         only_tells,
         runs_out_of_memory,
@@ -187,10 +209,11 @@ FAULTS: dict[str, Callable[[int], None]] = {
 
 
 def main() -> None:
-    """Be a rank, a faulty one where this is the one that is meant."""
+    """Be a rank, a faulty one where this is the one that is meant; the rank of a process that is alone is `alone`."""
     _, fault, rank, exchange, *command = sys.argv
     sys.argv = ["parallel-core", *command]
-    if os.environ["RANK"] == rank:
+    # A job that is started again is not disturbed again.
+    if os.environ.get("RANK", "alone") == rank and not Path(os.environ[STRUCK]).exists():
         FAULTS[fault](int(exchange))
     parallel_core.__main__.main()
 

@@ -1,11 +1,41 @@
 """A computation that fails in one rank, or gives nonsense, ends the job; the rank says what went wrong."""
 
+import os
+import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
-from tests.faults.jobs import start
+from tests.faults.jobs import TRAINING, start
+from tests.faults.rank import STRUCK
 
 HOST = socket.gethostname()
+
+
+def test_an_operator_that_fails_on_one_device_of_a_process(framework: str, tmp_path: Path, root: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.faults.rank",
+            "fails_on_a_device",
+            "alone",
+            "3",
+            *TRAINING,
+            "--backend",
+            framework,
+        ],
+        cwd=root,
+        env={**os.environ, STRUCK: str(tmp_path / "struck")},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (tmp_path / "struck").exists()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(rf"\s*parallel-core: {framework} on cpu:\d: \w*Error: .*\n", done.stderr)
 
 
 def test_an_operator_that_fails_on_one_device_of_a_rank(framework: str, tmp_path: Path) -> None:
@@ -13,7 +43,8 @@ def test_an_operator_that_fails_on_one_device_of_a_rank(framework: str, tmp_path
         ended = job.end()
     assert ended.status == 1
     assert ended.verdict.startswith(f"rank 1 on {HOST}: {framework} on cpu:")
-    assert ended.errors.count("Error") == 1
+    # Not of the other rank, nor of what came after it.
+    assert ended.errors.count("parallel-core: ") == 1
     assert ended.output == ""
 
 
@@ -23,3 +54,11 @@ def test_numbers_that_are_not_finite_on_one_device_of_a_rank(framework: str, tmp
     assert ended.status == 1
     assert ended.verdict.startswith(f"rank 1 on {HOST}: the loss is nan on cpu:2 in epoch 1, step 3 ")
     assert ended.output == ""
+
+
+def test_a_rank_that_reaches_its_memory_limit(framework: str, tmp_path: Path) -> None:
+    with start("runs_out_of_memory", framework, tmp_path) as job:
+        ended = job.end()
+    assert ended.status == 1
+    assert ended.verdict.startswith(f"rank 1 on {HOST}: ")
+    assert "alloc" in ended.verdict.lower()
