@@ -26,10 +26,8 @@ from parallel_core.wording import figure
 BACKENDS = ("mxnet", "torch")
 RATES = {"10 Gbit/s": 10e9, "1 Gbit/s": 1e9, "100 Mbit/s": 1e8}
 EXCHANGES = ("after", "during")
-# A wider network has more parameters for the computation that hides their exchange.
-WIDTHS = (1, 4)
-BATCH = 256
-STEPS = 5
+# Width: batch and steps. A wider network has more parameters for the computation that hides their exchange.
+WIDTHS = {1: (256, 5), 4: (64, 2)}
 QUICK_RATES = {"1 Gbit/s": 1e9}
 QUICK_WIDTHS = (1,)
 STREAM_BYTES = 1_000_000
@@ -53,7 +51,7 @@ class Cell:
 @benchmark("network", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
     """Train on two hosts over 10 Gbit/s, 1 Gbit/s and 100 Mbit/s, with gradients exchanged after or during backward."""
-    rates, widths = (QUICK_RATES, QUICK_WIDTHS) if quick else (RATES, WIDTHS)
+    rates, widths = (QUICK_RATES, QUICK_WIDTHS) if quick else (RATES, tuple(WIDTHS))
     try:
         processes = measured_over(rates, widths, rounds)
     except NoHostsError as error:
@@ -99,7 +97,8 @@ def variants(hosts: TwoHosts, listed: Path, rate: str, widths: Sequence[int]) ->
 def training(hosts: TwoHosts, listed: Path, backend: str, width: int, exchange: str) -> tuple[str, ...]:
     """Make the command of a training on the two hosts, a rank on each."""
     where = ("--hosts", listed, "--remote-shell", shlex.join(hosts.shell), "--backend", backend)
-    amount = ("--epochs", 1, "--limit", STEPS, "--batch-size", BATCH, "--width", width, "--exchange", exchange)
+    batch, steps = WIDTHS[width]
+    amount = ("--epochs", 1, "--limit", steps, "--batch-size", batch, "--width", width, "--exchange", exchange)
     return launched(*where, "--", "run", "data-parallel", "--device-kind", "cpu", "--threads", 1, *amount)
 
 
@@ -125,7 +124,7 @@ def of_pair(backend: str, width: int, rate: str, processes: Mapping[str, Sequenc
             finding
             for exchange, measured in zip(EXCHANGES, (after, during), strict=True)
             for finding in (
-                Finding(f"{cell}, {exchange}", images(measured), "images/s"),
+                Finding(f"{cell}, {exchange}", images(width, measured), "images/s"),
                 Finding(f"{cell}, {exchange}: a step in communication", scaled(exposed(measured), 1e3), "ms"),
                 Finding(f"{cell}, {exchange}: of its time", scaled(share(measured), 100), "%"),
                 Finding(f"{cell}, {exchange}: the exchange by itself", scaled(alone(measured), 1e3), "ms"),
@@ -134,9 +133,9 @@ def of_pair(backend: str, width: int, rate: str, processes: Mapping[str, Sequenc
     ]
 
 
-def images(measured: Sequence[Measured]) -> Interval:
+def images(width: int, measured: Sequence[Measured]) -> Interval:
     """Return the images a second of both hosts together."""
-    return median_interval([BATCH / one.figures["step_seconds"] for one in measured])
+    return median_interval([WIDTHS[width][0] / one.figures["step_seconds"] for one in measured])
 
 
 def exposed(measured: Sequence[Measured]) -> Interval:
@@ -157,12 +156,17 @@ def alone(measured: Sequence[Measured]) -> Interval:
 def table_of(width: int, rates: Sequence[str], processes: Mapping[str, Sequence[Measured]]) -> str:
     """Write the one table that shows when communication dominates: a row for each link and time of the exchange."""
     heads = [f"{backend}: {column}" for backend in BACKENDS for column in ("images/s", "a step in communication")]
-    lines = [f"Width {width}:", "", f"| link | exchange | {' | '.join(heads)} |", "| --- " * (2 + len(heads)) + "|"]
+    lines = [
+        f"Width {width}, batch {WIDTHS[width][0]}:",
+        "",
+        f"| link | exchange | {' | '.join(heads)} |",
+        "| --- " * (2 + len(heads)) + "|",
+    ]
     for rate, exchange in product(rates, EXCHANGES):
         cells = []
         for backend in BACKENDS:
             measured = processes[Cell(backend, width, rate, exchange).name]
-            cells.append(figure(images(measured).estimate))
+            cells.append(figure(images(width, measured).estimate))
             cells.append(f"{figure(1e3 * exposed(measured).estimate)} ms ({share(measured).estimate:.0%})")
         lines.append(f"| {rate} | {exchange} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])

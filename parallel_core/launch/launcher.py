@@ -19,6 +19,7 @@ from parallel_core.launch.display import Display
 from parallel_core.launch.job import Job, port_for, processes_of
 from parallel_core.launch.process import Process
 from parallel_core.launch.reports import FromAgent, Printed
+from parallel_core.launch.stopping import until_stopped
 from parallel_core.launch.watch import Watch
 
 __all__ = ["launch", "with_terminal"]
@@ -40,38 +41,19 @@ def launch(job: Job, shell: Sequence[str] = REMOTE_SHELL, restarts: int = 0) -> 
         raise RequestError("--restarts goes on from a checkpoint: give --checkpoint DIR to the run")
     display = Display(Console(stderr=True, highlight=False), sys.stdout.buffer, sys.stderr.buffer)
     try:
-        return asyncio.run(_until_stopped(job, shell, restarts, display))
+        ended = asyncio.run(until_stopped(_restarting(job, shell, restarts, display)))
     finally:
         display.close()
+    if not isinstance(ended, signal.Signals):
+        return ended
+    goes_on = "; --resume goes on from the last checkpoint" if names_checkpoint(job.command) else ""
+    display.say(f"interrupted by {ended.name}: all processes were ended{goes_on}")
+    return 1
 
 
 def names_checkpoint(command: Sequence[str]) -> bool:
     """Tell whether a command says where its checkpoints are."""
     return any(word == "--checkpoint" or word.startswith("--checkpoint=") for word in command)
-
-
-async def _until_stopped(job: Job, shell: Sequence[str], restarts: int, display: Display) -> int:
-    task = asyncio.create_task(_restarting(job, shell, restarts, display))
-    stopped_by: list[signal.Signals] = []
-
-    def stop(number: signal.Signals) -> None:
-        # A second Ctrl-C must not break the ending that the first one began.
-        if not stopped_by:
-            stopped_by.append(number)
-            task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # What nohup or a shell's background job ignores stays ignored.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if not stopped_by:
-            raise
-    goes_on = "; --resume goes on from the last checkpoint" if names_checkpoint(job.command) else ""
-    display.say(f"interrupted by {stopped_by[0].name}: all processes were ended{goes_on}")
-    return 1
 
 
 async def _restarting(job: Job, shell: Sequence[str], restarts: int, display: Display) -> int:

@@ -273,7 +273,10 @@ async def join(job: Job, host: str) -> tuple[asyncio.StreamReader, asyncio.Strea
     return reader, writer
 
 
-@pytest.mark.parametrize("last", [b"", b"nonsense\n", b'{"type":"Ended","process":"rank 0","status":0}\n', None])
+SPEAKING_FOR_ANOTHER = b"".join(msgspec.json.encode(Ended(name, 0)) + b"\n" for name in ("rank 0", "rank 1"))
+
+
+@pytest.mark.parametrize("last", [b"", b"nonsense\n", SPEAKING_FOR_ANOTHER, None])
 def test_a_launch_that_is_gone_or_lies_ends_all(last: bytes | None) -> None:
     job = Job(workers=2)
     works: dict[Role, Work] = {"worker": Work(train_for_ever), "scheduler": Work(wait_for_ever)}

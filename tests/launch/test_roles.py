@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from parallel_core.command_line import cli
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.launch.addresses import free_port
 from parallel_core.launch.job import Job
 from parallel_core.launch.link.messages import Start
 from parallel_core.launch.roles import launch_role, link_port, process_of
+from tests.launch.ranks import is_gone
 
 HERE = "127.0.0.1"
 # In the roles of scheduler and server: it serves until the workers have left their marks.
@@ -69,7 +71,7 @@ except Exception as error:
 class Parts:
     """The launches of a job of a scheduler, a server and two workers."""
 
-    def __init__(self, folder: Path, address: str = HERE, timeout: float = 15) -> None:
+    def __init__(self, folder: Path, address: str = HERE, timeout: float = 20) -> None:
         self.folder, self.address, self.timeout = folder, address, timeout
         self.port = free_port(HERE)
         self.server = folder / "server"
@@ -96,7 +98,7 @@ class Parts:
 
     def pids(self, count: int) -> list[int]:
         """Wait until so many processes have begun, and return their numbers."""
-        for _ in range(300):
+        for _ in range(600):
             begun = [path for path in self.marks.iterdir() if path.read_text() and not path.name.startswith("done")]
             pids = [int(path.name.split("-")[1]) for path in begun]
             if len(pids) >= count:
@@ -108,7 +110,7 @@ class Parts:
         """Wait for the launches, and return the status and output of each, and the last line of its errors."""
         found = []
         for launch in self.launches:
-            output, errors = launch.communicate(timeout=30)
+            output, errors = launch.communicate(timeout=60)
             found.append((launch.returncode, output, (errors.splitlines() or [""])[-1]))
         return found
 
@@ -121,18 +123,6 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
         if launch.poll() is None:
             launch.kill()
         launch.communicate()
-
-
-def is_gone(pid: int) -> bool:
-    for _ in range(100):
-        try:
-            # A killed process stays in the table until init has taken note of it.
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def start_all(parts: Parts, first: str = "", second: str = "") -> None:
@@ -197,9 +187,9 @@ def test_a_launch_that_is_ended_ends_all(parts: Parts, role: str, number: signal
 
 
 def test_a_worker_that_hangs_is_named_and_shows_its_stacks(parts: Parts) -> None:
-    parts.timeout = 2
+    parts.timeout = 4
     start_all(parts, "def dawdle(): time.sleep(1000)\ndawdle()", "def dawdle(): time.sleep(1000)\ndawdle()")
-    errors = [launch.communicate(timeout=30)[1] for launch in parts.launches]
+    errors = [launch.communicate(timeout=60)[1] for launch in parts.launches]
     assert [launch.returncode for launch in parts.launches] == [1] * 4
     (line,) = {text.splitlines()[-1] for text in errors}
     # Its exchanges are fewer by one.
@@ -209,12 +199,13 @@ def test_a_worker_that_hangs_is_named_and_shows_its_stacks(parts: Parts) -> None
 
 
 def test_who_does_not_come_is_missed(parts: Parts) -> None:
-    parts.timeout = 2
-    for role in ("scheduler", "server", "worker"):
-        parts.start(role, SLEEP)
+    parts.start("worker", SLEEP)
+    parts.start("server")
+    parts.timeout = 4
+    parts.start("scheduler")
     ends = parts.ends()
     assert [status for status, _, _ in ends] == [1] * 3
-    assert {line for _, _, line in ends} == {"parallel-core: 1 of 2 workers has not joined within 2 s"}
+    assert {line for _, _, line in ends} == {"parallel-core: 1 of 2 workers has not joined within 4 s"}
     assert not list(parts.marks.iterdir())
 
 
@@ -287,8 +278,32 @@ def test_two_machines_know_their_own_addresses(parts: Parts) -> None:
         parts.address = "10.77.0.1"
         for role, where in (("scheduler", first), ("server", first), ("worker", first), ("worker", second)):
             parts.start(role, "print(os.environ['DMLC_NODE_HOST'], file=sys.stderr, flush=True)", where)
-        errors = [launch.communicate(timeout=30)[1].split() for launch in parts.launches]
+        errors = [launch.communicate(timeout=60)[1].split() for launch in parts.launches]
         assert [launch.returncode for launch in parts.launches] == [0] * 4
         assert "10.77.0.1" in errors[2]
         assert "10.77.0.2" in errors[3]
         assert "10.77.0.2" not in errors[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--processes", "2"], "--role needs --root HOST:PORT and --processes N"),
+        (["--root", "localhost:9000"], "--role needs --root HOST:PORT and --processes N"),
+        (["--root", "localhost", "--processes", "2"], "'localhost' is not HOST:PORT"),
+        (["--root", "[::1]:9000", "--processes", "2"], "is an IPv6 address"),
+        (["--root", "localhost:9000", "--processes", "2", "--port", "9000"], "--port is for a whole job"),
+        (["--root", "localhost:9000", "--processes", "2", "--", "run", "data-parallel"], "only workers run a command"),
+        (["--root", "0.0.0.0:9000", "--processes", "2", "--trusted-network"], "name one address"),
+        (["--root", "localhost:9000", "--processes", "2", "--backend", "torch"], "--role is for MXNet"),
+    ],
+)
+def test_the_command_refuses_half_a_description(arguments: list[str], said: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        cli.main(["launch", "--role", "server", *arguments], standalone_mode=False)
+    assert said in str(caught.value)
+
+
+def test_a_root_without_a_role_is_refused() -> None:
+    with pytest.raises(RequestError, match="give --role too"):
+        cli.main(["launch", "--root", "localhost:9000", "--processes", "2"], standalone_mode=False)
