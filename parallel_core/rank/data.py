@@ -1,4 +1,4 @@
-"""All ranks train on the same data: one that has others would send garbage, one that has fewer keep the rest waiting."""
+"""All ranks train on the same data: one that has others sends garbage, one that has fewer leaves the rest waiting."""
 
 from backends.groups import Group, agree
 from parallel_core.checkpoints.checkpoint import checksum

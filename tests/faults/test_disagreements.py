@@ -43,5 +43,7 @@ def test_on_the_shapes_of_an_exchange(framework: str, tmp_path: Path) -> None:
     check("says_other_shapes", framework, tmp_path, "exchange 3 sums", "float32 [128], float32 [128, 10] on rank 1")
 
 
-def test_on_the_dtypes_of_an_exchange(framework: str, tmp_path: Path) -> None:
-    check("says_other_dtypes", framework, tmp_path, "exchange 3 sums", "float64 [128, 10], float64 [10] on rank 1")
+def test_on_the_dtypes_of_an_exchange(require: Callable[[str], None], tmp_path: Path) -> None:
+    """They are compared together with the shapes."""
+    require("torch")
+    check("says_other_dtypes", "torch", tmp_path, "exchange 3 sums", "float64 [128, 10], float64 [10] on rank 1")

@@ -35,9 +35,10 @@ def test_nothing_survives_a_launcher_that_is_killed(framework: str, tmp_path: Pa
         job.wait_until(lambda: not job.processes(), job.deadline + ENDING_SECONDS)
 
 
-def test_nothing_survives_an_agent_that_is_killed(framework: str, tmp_path: Path) -> None:
-    """Nobody is left to end its processes, so they leave by themselves."""
-    with start("hangs", framework, tmp_path, training=LONG) as job:
+def test_nothing_survives_an_agent_that_is_killed(require: Callable[[str], None], tmp_path: Path) -> None:
+    """Nobody is left to end its processes, so they leave by themselves: ranks, scheduler and server."""
+    require("mxnet")
+    with start("hangs", "mxnet", tmp_path, training=LONG) as job:
         job.wait_for_fault()
         (agent,) = psutil.Process(job.process.pid).children()
         agent.kill()
