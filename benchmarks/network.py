@@ -26,8 +26,8 @@ from parallel_core.wording import figure
 BACKENDS = ("mxnet", "torch")
 RATES = {"10 Gbit/s": 10e9, "1 Gbit/s": 1e9, "100 Mbit/s": 1e8}
 EXCHANGES = ("after", "during")
-# Width: batch and steps. A wider network has more parameters for the computation that hides their exchange.
-WIDTHS = {1: (256, 5), 4: (64, 2)}
+# Width of the network: batch and steps.
+WIDTHS = {1: (256, 5), 2: (128, 3)}
 QUICK_RATES = {"1 Gbit/s": 1e9}
 QUICK_WIDTHS = (1,)
 STREAM_BYTES = 1_000_000
