@@ -39,8 +39,11 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
     `scaling_efficiency` is the speed of all n ranks over n times that of one, on the same global batches.
     `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` what a step takes longer
     than one without exchange: where exchange hides under computation it is the smaller one. `exchanged_bytes` is what
-    each rank hands to the engine in all steps of the training. All ranks must call this, and time it together.
+    each rank hands to the engine in all steps of the training. All ranks must call this, and time it together. The
+    result of a job of one process is returned as it is.
     """
+    if backend.group.size == 1:
+        return result
     few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
     silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, backend.on_exchange)
     steps = {

@@ -49,12 +49,14 @@ def run_between_processes(
     vectors and sends n, so it reaches 1/n where all ranks are on other hosts. Processes on one host share its cores
     and need not obey either.
 
-    Raises RequestError for other algorithms than `native`, which are written over the devices of one process, and for
-    sizes for which the memory does not suffice.
+    Raises RequestError for a single process, for other algorithms than `native`, which are written over the devices of
+    one process, and for sizes for which the memory does not suffice.
     """
     if any(name != NATIVE for name in algorithms):
         raise RequestError(f"between processes the sum is the framework's own: leave --algorithm out, or say {NATIVE}")
     group, count = backend.group, sum(backend.device_counts)
+    if group.size < 2:
+        raise RequestError("between processes there must be at least 2 of them (--processes 2)")
     whole = whole_elements(sizes)
     here = [devices for devices, host in zip(backend.device_counts, group.hosts, strict=True) if host == own(group)]
     refuse_more_than_memory(whole[-1], sum(here))
