@@ -169,12 +169,12 @@ def epoch(number: int, accuracy: float) -> Epoch:
 
 
 def test_training() -> None:
-    plateau = explain([epoch(1, 0.1), epoch(2, 0.8), epoch(3, 0.7)], 2)
+    plateau = explain([epoch(1, 0.1), epoch(2, 0.8), epoch(3, 0.7)], [epoch(1, 0.1), epoch(2, 0.8), epoch(3, 0.7)], 2)
     assert "On 2 devices, training ran at 500 images/s to a test accuracy of 0.700" in plateau
     assert "best: 0.800 after epoch 2" in plateau
     assert "after epoch 1 it was still at chance" in plateau
-    assert "chance" not in explain([epoch(1, 0.6), epoch(2, 0.8)], 1)
-    assert "train for longer" in explain([epoch(1, 0.1)], 1)
+    assert "chance" not in explain([epoch(1, 0.6), epoch(2, 0.8)], [epoch(1, 0.6), epoch(2, 0.8)], 1)
+    assert "train for longer" in explain([epoch(1, 0.1)], [epoch(1, 0.1)], 1)
 
 
 def test_a_nan_behind_right_values_is_the_largest_error() -> None:
