@@ -1,0 +1,63 @@
+"""The tests that need a GPU, on both engines, in processes of their own."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from xml.etree import ElementTree
+
+from benchmarks.gpu.part import Found
+
+__all__ = ["FILES", "read_outcome", "run_tests"]
+
+ROOT = Path(__file__).parent.parent.parent
+FILES = "tests/backends/test_*gpu*.py"
+
+
+def run_tests(engine: str, seconds: float) -> Found:
+    """Run them with one engine; a test that fails is a problem, and why others were skipped is said."""
+    if find_spec("pytest") is None:
+        return Found(skipped=("pytest is not installed",))
+    files = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(FILES))
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        options = ["-q", "-p", "no:cacheprovider", f"--junit-xml={report}", "--engine", engine]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", *options, *files],
+                cwd=ROOT,
+                # What else is installed there is not to take part.
+                env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+                capture_output=True,
+                text=True,
+                timeout=max(seconds, 1),
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Found(problems=(f"stopped: they were not done after {seconds:.0f} s",))
+        if not report.exists():
+            last = next(iter((done.stderr or done.stdout).strip().splitlines()[-1:]), "no reason given")
+            return Found(problems=(f"pytest ended with status {done.returncode}: {last}",))
+        return read_outcome(report.read_text())
+
+
+def read_outcome(xml: str) -> Found:
+    """Read a report in JUnit's format."""
+    cases = list(ElementTree.fromstring(xml).iter("testcase"))
+    bad = [(case, fault) for case in cases for kind in ("failure", "error") for fault in case.findall(kind)]
+    skips = Counter(skip.get("message", "") for case in cases for skip in case.findall("skipped"))
+    passed = len(cases) - len({id(case) for case, _ in bad}) - skips.total()
+    return Found(
+        notes=(f"{passed} passed, {len(bad)} failed, {skips.total()} skipped.",),
+        problems=tuple(f"{case.get('name')}: {first_line(fault.get('message', ''))}" for case, fault in bad),
+        skipped=tuple(f"{count} {'test' if count == 1 else 'tests'}: {reason}" for reason, count in skips.items()),
+        parameters={"passed": passed, "failed": len(bad), "skipped": skips.total()},
+    )
+
+
+def first_line(text: str) -> str:
+    """Return a message's first line."""
+    return next(iter(text.strip().splitlines()), "no reason given")
