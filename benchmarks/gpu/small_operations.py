@@ -1,8 +1,9 @@
 """Small products: from which size on computing is the limit and no longer launching, and what a second stream gains.
 
-One Python thread launches everything, so two streams gain nothing where launching takes as long as computing. What is
-called a small operation here is the smallest product that takes three times as long as its launch: one thread can then
-keep two streams busy, while the product is too small to fill a large GPU.
+What launching costs is the time of the smallest product, one of many in a row: computing it takes less. Two streams
+gain nothing where launching is the limit, for the launches take turns. So what is called a small operation here is the
+smallest product that takes three times as long as the smallest of all: two streams can both be kept busy with it, and
+it is too small to fill a large GPU.
 """
 
 import math
@@ -18,7 +19,7 @@ from parallel_core.experiments.calibration import normal_matrix
 from parallel_core.measurement import interleave
 from parallel_core.result import Case, Timing
 
-__all__ = ["crossing", "measure", "smallest_kept_waiting"]
+__all__ = ["crossing", "measure", "small_size"]
 
 TARGET = Target("at least", 1.5)
 SIZES = {
@@ -29,52 +30,44 @@ COUNT = {"gpu": 200, "cpu": 5}
 """Products on each stream in one timing. A CUDA queue takes about a thousand launches before launching has to wait."""
 LIMITED_BY_COMPUTING = 1.25
 SMALL = 3.0
-ONE, TWO, PLAIN_ONE, PLAIN_TWO = "one stream", "two streams", "one stream, plain torch", "two streams, plain torch"
+WHOLE, ONE, TWO = "the whole device", "one stream", "two streams"
+PLAIN_ONE, PLAIN_TWO = "one stream, plain torch", "two streams, plain torch"
 
 
 def measure(place: Place) -> Found:
-    """Time products of each size on one stream and on two, in ours and in plain PyTorch."""
+    """Time products of each size on the whole device, on one stream of it and on two, in ours and in plain PyTorch."""
     sizes, count = SIZES[place.kind], COUNT[place.kind]
+    takers = {WHOLE: partial(ours, load_one(place), 1, count)}
     skipped = []
     try:
-        backend = load_two_streams(place)
-    except (BackendError, TypeError) as error:
-        # Without two devices on one GPU, plain streams still tell what the GPU can do.
+        streams = load_two_streams(place)
+        takers |= {ONE: partial(ours, streams, 1, count), TWO: partial(ours, streams, 2, count)}
+    except BackendError as error:
         skipped.append(f"{place.framework}: two streams of one GPU as our devices ({error})")
-        backend = load_one(place)
-    own = [ONE] if skipped else [ONE, TWO]
-    takers = {way: partial(ours, backend, way, count) for way in own}
     if place.framework == "torch":
-        takers |= {way: partial(plain, place, way, count) for way in (PLAIN_ONE, PLAIN_TWO)}
+        takers |= {PLAIN_ONE: partial(plain, place, 1, count), PLAIN_TWO: partial(plain, place, 2, count)}
     timings = {label(way, size): take(size) for size in sizes for way, take in takers.items()}
     cases = {case.name: case for case in interleave(timings, place.rounds)}
-    alone = [cases[label(ONE, size)] for size in sizes]
-    small = smallest_kept_waiting(sizes, alone)
+    pairs = [(one, two) for one, two in ((ONE, TWO), (PLAIN_ONE, PLAIN_TWO)) if two in takers]
+    findings = about_crossing(place, sizes, [cases[label(WHOLE, size)] for size in sizes])
+    for one, two in pairs:
+        small = small_size(sizes, [cases[label(one, size)].median for size in sizes])
+        gain = by_round(lambda alone, both: alone / both, cases[label(one, small)], cases[label(two, small)])
+        # Where ours cannot be had, plain streams still tell what the GPU can do.
+        target = TARGET if two == TWO or TWO not in takers else None
+        findings.append(Finding(f"{place.framework}: {two} / {one}, {small} × {small}", gain, target=target))
     return Found(
-        findings=(
-            *about_crossing(place, sizes, alone),
-            *(
-                Finding(f"{place.framework}: {two} / {one}, products of {small} × {small}", gain, "×", target)
-                for one, two, target in ((ONE, TWO, TARGET), (PLAIN_ONE, PLAIN_TWO, None if TWO in takers else TARGET))
-                if two in takers
-                for gain in [by_round(gained, cases[label(one, small)], cases[label(two, small)])]
-            ),
-        ),
-        notes=tuple(
-            f"{two} over {one}, by size: {gains(sizes, cases, one, two)}."
-            for one, two in ((ONE, TWO), (PLAIN_ONE, PLAIN_TWO))
-            if two in takers
-        ),
+        findings=tuple(findings),
+        notes=tuple(f"{two} over {one}, by size: {gains(sizes, cases, one, two)}." for one, two in pairs),
         skipped=tuple(skipped),
-        parameters={"sizes": sizes, "products on each stream": count, "small": small},
+        parameters={"sizes": sizes, "products in a timing": 2 * count},
         seconds=seconds_of(list(cases.values())),
     )
 
 
-def ours(backend: Backend, way: str, count: int, size: int) -> Callable[[], Timing]:
-    """Make what times products on our devices: per product, twice `count` on the first or `count` on each of both."""
-    devices = [backend.devices[0], backend.devices[1] if way == TWO else backend.devices[0]]
-    matrices = [normal_matrix(backend, size, device) for device in devices]
+def ours(backend: Backend, streams: int, count: int, size: int) -> Callable[[], Timing]:
+    """Make what times a product on our devices, of twice `count` on the first one or `count` on each of two."""
+    matrices = [normal_matrix(backend, size, backend.devices[number % streams]) for number in range(2)]
 
     def launch() -> None:
         for _ in range(count):
@@ -89,12 +82,12 @@ def product(backend: Backend, x: Array) -> None:
     backend.launch(backend.ops.matmul, x, x)
 
 
-def plain(place: Place, way: str, count: int, size: int) -> Callable[[], Timing]:
+def plain(place: Place, streams: int, count: int, size: int) -> Callable[[], Timing]:
     """Make what times the same products on PyTorch's own streams."""
     from benchmarks.plain import torch_gpu
 
-    x, streams = torch_gpu.matrix(size, place.kind), torch_gpu.streams(place.kind)
-    chosen = streams if way == PLAIN_TWO else [streams[0]] * 2
+    x, made = torch_gpu.matrix(size, place.kind), torch_gpu.streams(place.kind)
+    chosen = [made[number % streams] for number in range(2)]
     return partial(per_product, partial(torch_gpu.products_on, x, chosen, count), torch_gpu.synchronize, count)
 
 
@@ -115,42 +108,31 @@ def gains(sizes: Sequence[int], cases: Mapping[str, Case], one: str, two: str) -
     return ", ".join(f"{size}: {alone / both:.2f}" for size, alone, both in medians)
 
 
-def gained(one: float, two: float) -> float:
-    """Return how many times faster two streams did the work of one."""
-    return one / two
-
-
-def about_crossing(place: Place, sizes: Sequence[int], alone: Sequence[Case]) -> list[Finding]:
+def about_crossing(place: Place, sizes: Sequence[int], cases: Sequence[Case]) -> list[Finding]:
     """Say what launching costs, and from which size on computing is the limit, where there is one."""
-    launching = by_round(lambda seconds: 1e6 * seconds, alone[0])
-    found = [Finding(f"{place.framework}: a product of {sizes[0]} × {sizes[0]}, one after another", launching, "μs")]
-    size = crossing(sizes, waits(alone))
+    launching = by_round(lambda seconds: 1e6 * seconds, cases[0])
+    found = [Finding(f"{place.framework}: a product of {sizes[0]} × {sizes[0]}, one of many", launching, "μs")]
+    size = crossing(sizes, [case.median for case in cases])
     if size is not None:
         name = f"{place.framework}: products are limited by computing, no longer by launching, from a size of"
         found.append(Finding(name, Interval(size, -math.inf, math.inf), ""))
     return found
 
 
-def waits(cases: Sequence[Case]) -> list[float]:
-    """Return for each case how many times longer it took than launching it."""
-    return [case.median / case.dispatch_median for case in cases]
+def crossing(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:
+    """Return the size from which on products take 1.25 times as long as the smallest; None where the largest does not.
 
-
-def crossing(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
-    """Return the size from which on all ratios are at least 1.25; None where the last one is not.
-
-    Interpolated between the logarithms of sizes and ratios.
+    Interpolated between the logarithms of sizes and times.
     """
-    if ratios[-1] < LIMITED_BY_COMPUTING:
+    bound = LIMITED_BY_COMPUTING * seconds[0]
+    last = max(index for index, each in enumerate(seconds) if each < bound)
+    if last == len(sizes) - 1:
         return None
-    first = max((index + 1 for index, ratio in enumerate(ratios) if ratio < LIMITED_BY_COMPUTING), default=0)
-    if first == 0:
-        return float(sizes[0])
-    low, high = math.log(ratios[first - 1]), math.log(ratios[first])
-    share = (math.log(LIMITED_BY_COMPUTING) - low) / (high - low)
-    return math.exp((1 - share) * math.log(sizes[first - 1]) + share * math.log(sizes[first]))
+    low, high = math.log(seconds[last]), math.log(seconds[last + 1])
+    share = (math.log(bound) - low) / (high - low)
+    return math.exp((1 - share) * math.log(sizes[last]) + share * math.log(sizes[last + 1]))
 
 
-def smallest_kept_waiting(sizes: Sequence[int], alone: Sequence[Case]) -> int:
-    """Return the smallest size whose product takes three times as long as its launch; the largest where none does."""
-    return next((size for size, ratio in zip(sizes, waits(alone), strict=True) if ratio >= SMALL), sizes[-1])
+def small_size(sizes: Sequence[int], seconds: Sequence[float]) -> int:
+    """Return the smallest size whose product takes three times as long as the first; the largest where none does."""
+    return next((size for size, each in zip(sizes, seconds, strict=True) if each >= SMALL * seconds[0]), sizes[-1])

@@ -25,7 +25,7 @@ def measure(place: Place) -> Found:
     skipped = []
     try:
         backend, counts = load_two_streams(place), (1, 2)
-    except (BackendError, TypeError) as error:
+    except BackendError as error:
         skipped.append(f"{place.framework}: training on two streams of one GPU ({error})")
         backend, counts = load_one(place), (1,)
     steps, rounds = BATCHES[place.kind], place.rounds
