@@ -79,7 +79,7 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> "tuple[subprocess.Com
 def written(rehearsal: "tuple[subprocess.CompletedProcess[str], Path]") -> dict[str, Any]:
     done, folder = rehearsal
     assert done.returncode == 0, done.stderr
-    return json.loads((folder / "gpu-rehearsal.json").read_text())  # type: ignore[no-any-return]
+    return json.loads((folder / "gpu-rehearsal.json").read_text())
 
 
 def test_all_parts_are_measured_where_nothing_but_numpy_and_torch_is_there(written: dict[str, Any]) -> None:

@@ -68,7 +68,7 @@ def receive(connection: Connection, seconds: float) -> "Found | str":
     try:
         if not connection.poll(seconds):
             return f"stopped: it was not done after {seconds:.0f} s"
-        return connection.recv()  # type: ignore[no-any-return]
+        return connection.recv()
     except EOFError:
         return "ended"
 

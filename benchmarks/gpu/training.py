@@ -9,7 +9,7 @@ from benchmarks.gpu.timing import by_round, rate, seconds_of
 from benchmarks.targets import Finding
 from parallel_core.dataset import Dataset, synthetic
 from parallel_core.measurement import interleave
-from parallel_core.result import Timing
+from parallel_core.result import Case, Timing
 from parallel_core.training import Settings, get_params, train_epoch
 
 __all__ = ["measure"]
@@ -24,18 +24,19 @@ def measure(place: Place) -> Found:
     """Train on made-up images in turn on one stream and on both; the first losses must agree."""
     skipped = []
     try:
-        backend, counts = load_two_streams(place), (1, 2)
+        backend = load_two_streams(place)
     except BackendError as error:
         skipped.append(f"{place.framework}: training on two streams of one GPU ({error})")
-        backend, counts = load_one(place), (1,)
+        backend = load_one(place)
     steps, rounds = BATCHES[place.kind], place.rounds
     data = synthetic("only speed is asked for", train=steps * max(SIZES[place.kind]), test=10)
-    findings, problems, cases = [], [], []
+    cases: list[Case] = []
+    findings, problems = [], []
     for size in SIZES[place.kind]:
         losses: dict[str, float] = {}
         timings = {
             f"{STREAMS[count - 1]}, batch {size}": trainer(backend, data, Settings(1, size, limit=steps), count, losses)
-            for count in counts
+            for count in ((1,) if skipped else (1, 2))
         }
         timed = interleave(timings, rounds)
         cases += timed
