@@ -178,11 +178,15 @@ def test_outcomes_of_tests_are_counted_and_faults_named(tmp_path: Path, monkeypa
     folder = tmp_path / "tests" / "backends"
     folder.mkdir(parents=True)
     (folder / "test_gpu.py").write_text(TESTS)
+    (folder / "test_gpu_absent.py").write_text("import no_such_package")
     (folder / "conftest.py").write_text(CONFTEST)
     monkeypatch.setattr(cuda_tests, "ROOT", tmp_path)
     found = run_tests("async", 60)
-    assert found.notes == ("1 passed, 1 failed, 2 skipped.",)
-    assert found.problems == ("test_fails: assert 1 == 2",)
+    assert found.notes == ("1 passed, 2 failed, 2 skipped.",)
+    assert found.problems == (
+        "tests.backends.test_gpu_absent: ModuleNotFoundError: No module named 'no_such_package'",
+        "test_fails: assert 1 == 2",
+    )
     assert found.skipped == ("2 tests: no second GPU",)
     assert run_tests("async", 0.01).problems == ("stopped: they were not done after 0.01 s",)
     assert run_tests("async", -1).skipped == ("no time was left",)
@@ -193,7 +197,7 @@ def test_a_report_of_nothing_has_no_problem() -> None:
 
 
 def test_the_tests_that_need_a_gpu_are_found(root: Path) -> None:
-    assert root / "tests/backends/test_gpu.py" in [path for each in cuda_tests.FILES for path in root.glob(each)]
+    assert root / "tests/backends/test_gpu.py" in list(root.glob(cuda_tests.FILES))
 
 
 @pytest.mark.parametrize(
