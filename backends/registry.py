@@ -2,9 +2,10 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import get_args
 
+from backends.checkout import registered
 from backends.errors import BackendError
 from backends.memory import keep_freed_memory
 from backends.protocol import Backend, Engine
@@ -68,7 +69,7 @@ def _takes_variants(make: Callable[..., Backend]) -> bool:
 
 def _registered() -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=GROUP):
+    for entry in registered(GROUP):
         other = found.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise BackendError(

@@ -1,73 +1,23 @@
 """What a benchmark found: figures with intervals, the targets they are held against, a table and a JSON file."""
 
 import json
-import math
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import click
 
 from benchmarks.side_by_side import Measured
-from parallel_core.comparison.interval import FEWEST_FOR_A_VERDICT, Interval
+from benchmarks.targets import RESULTS, Finding, Target, Verdict, rows, tally
+from parallel_core.comparison.interval import FEWEST_FOR_A_VERDICT
 from parallel_core.files import write_whole
 from parallel_core.machine import describe_machine
-from parallel_core.wording import figure, with_bounds
 
-__all__ = ["Finding", "Report", "Target", "Verdict", "benchmark", "table", "tally"]
-
-Verdict = Literal["met", "missed", "undecided"]
-RESULTS = Path(__file__).parent / "results"
-
-
-@dataclass(frozen=True)
-class Target:
-    """A bound that a figure must keep."""
-
-    kind: Literal["at least", "at most"]
-    bound: float
-
-    def verdict(self, interval: Interval) -> Verdict:
-        """Say whether the bound is kept, by the whole interval; `undecided` where the bound lies within it."""
-        low, high, bound = interval.low, interval.high, self.bound
-        if self.kind == "at most":
-            low, high, bound = -high, -low, -bound
-        if low >= bound:
-            return "met"
-        return "missed" if high < bound else "undecided"
-
-    def __str__(self) -> str:
-        return f"{'≥' if self.kind == 'at least' else '≤'} {figure(self.bound)}"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A figure with its interval; `unit` is `×` for a ratio."""
-
-    name: str
-    interval: Interval
-    unit: str = "×"
-    target: Target | None = None
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """What the target allows to say; None without one."""
-        return self.target.verdict(self.interval) if self.target else None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that stands in a benchmark's `findings`; a bound that is infinite becomes null."""
-        bounds = {"estimate": self.interval.estimate, "low": self.interval.low, "high": self.interval.high}
-        return {
-            "name": self.name,
-            **{name: value if math.isfinite(value) else None for name, value in bounds.items()},
-            "unit": self.unit,
-            "target": {self.target.kind: self.target.bound} if self.target else None,
-            "verdict": self.verdict,
-        }
+__all__ = ["RESULTS", "Finding", "Report", "Target", "Verdict", "benchmark", "table", "tally"]
 
 
 @dataclass(frozen=True)
@@ -103,22 +53,11 @@ def table(report: Report, rounds: int, machine: Mapping[str, Any]) -> str:
         "",
         f"{where}; processes a variant: {rounds}; intervals are of 95 %; {machine['utc']}",
         "",
-        "| | measured | target | |",
-        "| --- | --- | --- | --- |",
-        *(
-            f"| {one.name} | {with_bounds(one.interval)} {one.unit} | {one.target or ''} | {one.verdict or ''} |"
-            for one in report.findings
-        ),
+        *rows(report.findings),
         "",
         *report.notes,
     ]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def tally(verdicts: Sequence[str | None]) -> str:
-    """Say how many targets were met: `3 targets met, 1 missed, 2 undecided`."""
-    counts = {kind: verdicts.count(kind) for kind in ("met", "missed", "undecided")}
-    return f"{counts['met']} targets met, {counts['missed']} missed, {counts['undecided']} undecided"
 
 
 def benchmark(name: str, rounds: int) -> Callable[[Callable[[int, bool], Report]], click.Command]:

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import platformdirs
-import pooch
 
 from parallel_core.errors import RequestError
 
@@ -69,6 +67,9 @@ def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
     A directory that was named must hold good data: DataError names the file that is not. Finding none in the places
     that nobody named is no error.
     """
+    # Made-up data are also used where NumPy is all there is.
+    import platformdirs
+
     named = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if named is not None:
         return read_directory(named)
@@ -144,6 +145,8 @@ def parse_idx(content: bytes) -> np.ndarray:
 
 def download(directory: Path) -> None:
     """Fetch the four packed files into a directory, checked against the authors' checksums."""
+    import pooch
+
     for name, checksum in PACKED_MD5.items():
         pooch.retrieve(
             f"{ORIGIN}{name}.gz",

@@ -5,12 +5,12 @@ import datetime
 import os
 import platform
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from backends.checkout import package_version
 from backends.device import available_cores, core_numbers
 
 __all__ = ["describe_machine", "peak_memory_growth"]
@@ -24,7 +24,7 @@ def describe_machine() -> dict[str, Any]:
         "core_numbers": core_numbers(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": platform.platform(),
-        "parallel_core": version("parallel-core"),
+        "parallel_core": package_version(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

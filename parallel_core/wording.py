@@ -4,8 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from humanize import metric, naturalsize
-
 from parallel_core.comparison.interval import Interval
 
 __all__ = ["engine_in_words", "figure", "listed", "percent", "quantity", "with_bounds"]
@@ -52,6 +50,9 @@ def engine_in_words(backend: Mapping[str, Any]) -> str:
 
 def quantity(name: str, value: float) -> str:
     """Write a metric in the unit that its name tells."""
+    # The others are also used where NumPy is all there is.
+    from humanize import metric, naturalsize
+
     if name == "seconds" or name.endswith("_seconds") or name.startswith("seconds_"):
         return metric(value, "s")
     if "bytes" in name:

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 import backends
 from backends import Backend, BackendError
@@ -24,19 +24,26 @@ from benchmarks.two_hosts import NoHostsError, TwoHosts, two_hosts
 # Other tests' imports must not decide how many threads a framework takes.
 THREADS = 1
 
-# No deadline: a framework's first call takes as long as it takes.
-# A backend keeps no state between examples but its failure, and no example may fail.
-settings.register_profile(
-    "suite", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-settings.load_profile("suite")
-
 
 def pytest_configure() -> None:
+    # A machine that is lent for its GPU may have no package but pytest; tests of GPUs use no other.
+    if find_spec("hypothesis") is not None:
+        load_profile()
     # What a background job or nohup ignores, programs under test would ignore too.
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def load_profile() -> None:
+    from hypothesis import HealthCheck, settings
+
+    # No deadline: a framework's first call takes as long as it takes.
+    # A backend keeps no state between examples but its failure, and no example may fail.
+    settings.register_profile(
+        "suite", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

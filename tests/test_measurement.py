@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from backends import Backend, ComputationError
-from parallel_core.measurement import Benchmark, impossible, interleave, largest_of, measure, relative_error
+from parallel_core.benchmark import Benchmark
+from parallel_core.measurement import impossible, interleave, largest_of, measure, relative_error
 from parallel_core.result import Case
 
 

@@ -1,10 +1,10 @@
 """Join a group: find the framework's engine by entry point, meet the others, and compare what everyone is."""
 
 from collections.abc import Callable
-from importlib.metadata import entry_points, version
 
 import numpy as np
 
+from backends.checkout import package_version, registered
 from backends.errors import BackendError
 from backends.groups.agreement import agree
 from backends.groups.group import Group
@@ -32,7 +32,7 @@ def join(local: Backend, where: Rendezvous, on_exchange: Callable[[int], object]
     """
     group = _find(local.name)(local, where)
     said = {
-        "parallel-core": version("parallel-core"),
+        "parallel-core": package_version(),
         local.name: local.version,
         "numpy": np.__version__,
         "the kind of device": local.devices[0].kind,
@@ -43,7 +43,7 @@ def join(local: Backend, where: Rendezvous, on_exchange: Callable[[int], object]
 
 
 def _find(name: str) -> Callable[[Backend, Rendezvous], Group]:
-    found = {entry.name: entry for entry in entry_points(group=GROUPS)}
+    found = {entry.name: entry for entry in registered(GROUPS)}
     if name not in found:
         raise BackendError(f"{name} has no engine between processes (known: {', '.join(sorted(found))})")
     make: Callable[[Backend, Rendezvous], Group] = found[name].load()

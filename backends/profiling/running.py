@@ -1,10 +1,10 @@
 """Find a backend's profiler by entry point, and run it."""
 
 from contextlib import AbstractContextManager
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
 
+from backends.checkout import registered
 from backends.errors import BackendError
 from backends.profiling.marks import Mark
 from backends.profiling.slices import Trace
@@ -49,7 +49,7 @@ def profile(backend: Backend, path: Path) -> AbstractContextManager[Mark]:
 
 def understand(trace: Trace) -> Timeline:
     """Read a trace that one of the profilers wrote; raises ValueError, in one line, for another's."""
-    names = sorted(entry_points(group=GROUP).names)
+    names = sorted({entry.name for entry in registered(GROUP)})
     for profiler in map(_find, names):
         if profiler.is_from(trace):
             return profiler.timeline_of(trace)
@@ -57,7 +57,7 @@ def understand(trace: Trace) -> Timeline:
 
 
 def _find(name: str) -> Profiler:
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    found = {entry.name: entry for entry in registered(GROUP)}
     if name not in found:
         raise BackendError(f"{name} has no profiler of its own (profilers are known for {', '.join(sorted(found))})")
     profiler: Profiler = found[name].load()

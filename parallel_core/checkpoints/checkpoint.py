@@ -3,13 +3,13 @@
 import json
 import platform
 from dataclasses import dataclass
-from importlib.metadata import version
 from zlib import crc32
 
 import msgspec
 import numpy as np
 
 from backends import Backend
+from backends.checkout import package_version
 from parallel_core.batches import Settings, shuffled
 from parallel_core.dataset import Dataset
 from parallel_core.position import Position
@@ -88,7 +88,7 @@ def checkpoint_of(
             # PyTorch's version is more than a text.
             backend.name,
             str(backend.version),
-            version("parallel-core"),
+            package_version(),
             np.__version__,
             platform.python_version(),
         ),

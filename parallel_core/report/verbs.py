@@ -4,7 +4,6 @@ import ast
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
@@ -15,6 +14,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from backends import Backend
+from backends.checkout import registered
 from backends.registry import GROUP
 
 __all__ = ["Verb", "source_of_verb", "verbs"]
@@ -50,8 +50,8 @@ def verbs(backends: Iterable[str]) -> tuple[Verb, ...]:
 
 def module_of(backend: str) -> Path | None:
     """Find a backend's file, importing no more than its package; None where it is not installed here."""
-    for entry in entry_points(group=GROUP, name=backend):
-        spec = find_spec(entry.module)
+    for entry in registered(GROUP):
+        spec = find_spec(entry.module) if entry.name == backend else None
         if spec is not None and spec.origin is not None:
             return Path(spec.origin)
     return None

@@ -1,0 +1,69 @@
+"""The tests that need a GPU, on both engines, in processes of their own."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from xml.etree import ElementTree
+
+from benchmarks.gpu.part import Found
+
+__all__ = ["FILES", "read_outcome", "run_tests"]
+
+ROOT = Path(__file__).parent.parent.parent
+FILES = "tests/backends/test_gpu*.py"
+
+
+def run_tests(engine: str, seconds: float) -> Found:
+    """Run them with one engine; a test that fails is a problem, and why others were skipped is said."""
+    if find_spec("pytest") is None:
+        return Found(skipped=("pytest is not installed",))
+    if seconds <= 0:
+        return Found(skipped=("no time was left",))
+    files = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(FILES))
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+        options += [f"--junit-xml={report}", "--engine", engine]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", *options, *files],
+                cwd=ROOT,
+                # What else is installed there is not to take part.
+                env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Found(problems=(f"stopped: they were not done after {seconds:.3g} s",))
+        if not report.exists():
+            last = next(iter((done.stderr or done.stdout).strip().splitlines()[-1:]), "no reason given")
+            return Found(problems=(f"pytest ended with status {done.returncode}: {last}",))
+        return read_outcome(report.read_text())
+
+
+def read_outcome(xml: str) -> Found:
+    """Read a report in JUnit's format."""
+    cases = list(ElementTree.fromstring(xml).iter("testcase"))
+    bad = [(case, fault) for case in cases for kind in ("failure", "error") for fault in case.findall(kind)]
+    skips = Counter(skip.get("message", "") for case in cases for skip in case.findall("skipped"))
+    passed = len(cases) - len({id(case) for case, _ in bad}) - skips.total()
+    return Found(
+        notes=(f"{passed} passed, {len(bad)} failed, {skips.total()} skipped.",),
+        problems=tuple(f"{case.get('name')}: {reason(fault)}" for case, fault in bad),
+        skipped=tuple(f"{count} {'test' if count == 1 else 'tests'}: {reason}" for reason, count in skips.items()),
+        parameters={"passed": passed, "failed": len(bad), "skipped": skips.total()},
+    )
+
+
+def reason(fault: ElementTree.Element) -> str:
+    """Return a fault's message in one line; of a file that cannot be imported, why."""
+    message = fault.get("message", "")
+    if message == "collection failure":
+        message = "\n".join(line[1:] for line in (fault.text or "").splitlines()[-1:])
+    return next(iter(message.strip().splitlines()), "no reason given")

@@ -1,0 +1,35 @@
+"""How much of the copying to the host is hidden under the computing, in our way and in the book's."""
+
+from benchmarks.gpu.part import Found, Place, load_one
+from benchmarks.gpu.timing import by_round, seconds_of
+from benchmarks.targets import Finding, Target
+from parallel_core.experiments.overlap import run
+
+__all__ = ["measure"]
+
+TARGET = Target("at least", 0.9)
+SIZES = {"gpu": {"size": 2048}, "cpu": {"size": 32, "copies": 1}}
+"""On a GPU a product then takes about as long as copying it, and all page-locked buffers together take 4 GB."""
+
+
+def measure(place: Place) -> Found:
+    """Run the experiment `overlap`, and take its efficiency round by round."""
+    result = run(load_one(place), rounds=place.rounds, **SIZES[place.kind])
+    run_alone, copy_alone, together, book_copy, book_together = result.cases
+    ours = by_round(efficiency, run_alone, copy_alone, together)
+    book = by_round(efficiency, run_alone, book_copy, book_together)
+    return Found(
+        findings=(
+            Finding(f"{place.framework}: overlap_efficiency", ours, "", TARGET),
+            Finding(f"{place.framework}: overlap_efficiency of the book's version", book, ""),
+        ),
+        notes=(result.explanation,),
+        problems=result.problems,
+        parameters=result.parameters,
+        seconds=seconds_of(result.cases),
+    )
+
+
+def efficiency(run_alone: float, copy_alone: float, together: float) -> float:
+    """Return the share of the shorter part that was hidden under the longer one, not clamped."""
+    return (run_alone + copy_alone - together) / min(run_alone, copy_alone)

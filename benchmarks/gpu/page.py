@@ -1,0 +1,86 @@
+"""The check as JSON and as Markdown."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.gpu.part import Found
+from benchmarks.targets import Finding, rows, tally
+
+__all__ = ["as_json", "as_markdown", "file_name", "summary"]
+
+VERSIONS = ("torch", "cuda", "cudnn", "numpy", "python", "parallel_core")
+
+
+def file_name(device: str) -> str:
+    """Make a file's name, without suffix, of a GPU's: `gpu-nvidia-h200`."""
+    return "gpu-" + re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+
+
+def as_json(machine: Mapping[str, Any], parts: Mapping[str, Found], kind: str, seconds: float) -> dict[str, Any]:
+    """Return the object that the file holds."""
+    return {
+        "schema": 1,
+        "benchmark": "gpu_check",
+        "rehearsal": kind == "cpu",
+        "seconds": round(seconds, 1),
+        "machine": dict(machine),
+        "parts": {
+            name: {
+                "findings": [finding.as_json() for finding in found.findings],
+                "notes": list(found.notes),
+                "problems": list(found.problems),
+                "skipped": list(found.skipped),
+                "parameters": dict(found.parameters),
+                "seconds": {case: list(times) for case, times in found.seconds.items()},
+            }
+            for name, found in parts.items()
+        },
+    }
+
+
+def as_markdown(machine: Mapping[str, Any], parts: Mapping[str, Found], kind: str, seconds: float) -> str:
+    """Write the findings of all parts as one table, and below it what else there is to say of each."""
+    device = machine["device"]
+    lines = [f"## {device}: what its streams, its bus and its matrix units give", ""]
+    if kind == "cpu":
+        lines += ["**A rehearsal without a GPU: no figure here means anything.**", ""]
+    else:
+        memory = machine["device_memory_bytes"] / 2**30
+        what = f"{memory:.0f} GiB, compute capability {machine['compute_capability']}"
+        lines += [f"{device}, {what}, {machine['multiprocessors']} multiprocessors, driver {machine['driver']}", ""]
+    versions = ", ".join(f"{name} {machine[name]}" for name in VERSIONS if name in machine)
+    host = f"{machine['processor']}, {machine['cores']} cores, {machine['system']}"
+    how = f"medians of rounds, with intervals of 95 %; {machine['utc']}, in {seconds:.0f} s"
+    lines += [
+        f"{host}, {versions}; {how}",
+        "",
+        *rows(findings_of(parts)),
+        "",
+    ]
+    for name, found in parts.items():
+        said = [
+            *found.notes,
+            *(f"FAILED: {problem}" for problem in found.problems),
+            *(f"Not measured: {reason}" for reason in found.skipped),
+        ]
+        lines += [f"- **{name}**: {text}" for text in said]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def summary(parts: Mapping[str, Found]) -> str:
+    """Say how many targets were met, and which parts failed or were left out."""
+    failed = [name for name, found in parts.items() if found.problems]
+    left_out = [name for name, found in parts.items() if found.skipped and not found.findings and not found.notes]
+    return "; ".join(
+        [
+            tally([finding.verdict for finding in findings_of(parts)]),
+            *([f"failed: {', '.join(failed)}"] if failed else []),
+            *([f"left out: {', '.join(left_out)}"] if left_out else []),
+        ]
+    )
+
+
+def findings_of(parts: Mapping[str, Found]) -> list[Finding]:
+    """List the findings of all parts."""
+    return [finding for found in parts.values() for finding in found.findings]

@@ -1,0 +1,138 @@
+"""Small products: from which size on computing is the limit and no longer launching, and what a second stream gains.
+
+What launching costs is the time of the smallest product, one of many in a row: computing it takes less. Two streams
+gain nothing where launching is the limit, for the launches take turns. So what is called a small operation here is the
+smallest product that takes three times as long as the smallest of all: two streams can both be kept busy with it, and
+it is too small to fill a large GPU.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from backends import Array, Backend, BackendError
+from benchmarks.gpu.part import Found, Place, load_one, load_two_streams
+from benchmarks.gpu.timing import by_round, seconds_of, timed
+from benchmarks.targets import Finding, Target
+from parallel_core.comparison.interval import Interval
+from parallel_core.experiments.calibration import normal_matrix
+from parallel_core.measurement import interleave
+from parallel_core.result import Case, Timing
+
+__all__ = ["crossing", "measure", "small_size"]
+
+TARGET = Target("at least", 1.5)
+SIZES = {
+    "gpu": (32, 64, 128, 256, 384, 512, 640, 768, 896, 1024, 1280, 1536, 2048),
+    "cpu": (8, 32, 96),
+}
+COUNT = {"gpu": 200, "cpu": 5}
+"""Products on each stream in one timing. A CUDA queue takes about a thousand launches before launching has to wait."""
+LIMITED_BY_COMPUTING = 1.25
+SMALL = 3.0
+WHOLE, ONE, TWO = "the whole device", "one stream", "two streams"
+PLAIN_ONE, PLAIN_TWO = "one stream, plain torch", "two streams, plain torch"
+
+
+def measure(place: Place) -> Found:
+    """Time products of each size on the whole device, on one stream of it and on two, in ours and in plain PyTorch."""
+    sizes, count = SIZES[place.kind], COUNT[place.kind]
+    takers = {WHOLE: partial(ours, load_one(place), 1, count)}
+    skipped = []
+    try:
+        streams = load_two_streams(place)
+        takers |= {ONE: partial(ours, streams, 1, count), TWO: partial(ours, streams, 2, count)}
+    except BackendError as error:
+        skipped.append(f"{place.framework}: two streams of one GPU as our devices ({error})")
+    if place.framework == "torch":
+        takers |= {PLAIN_ONE: partial(plain, place, 1, count), PLAIN_TWO: partial(plain, place, 2, count)}
+    timings = {label(way, size): take(size) for size in sizes for way, take in takers.items()}
+    cases = {case.name: case for case in interleave(timings, place.rounds)}
+    pairs = [(one, two) for one, two in ((ONE, TWO), (PLAIN_ONE, PLAIN_TWO)) if two in takers]
+    findings = about_crossing(place, sizes, [cases[label(WHOLE, size)] for size in sizes])
+    for one, two in pairs:
+        small = small_size(sizes, [cases[label(one, size)].median for size in sizes])
+        gain = by_round(lambda alone, both: alone / both, cases[label(one, small)], cases[label(two, small)])
+        # Where ours cannot be had, plain streams still tell what the GPU can do.
+        target = TARGET if two == TWO or TWO not in takers else None
+        findings.append(Finding(f"{place.framework}: {two} / {one}, {small} × {small}", gain, target=target))
+    return Found(
+        findings=tuple(findings),
+        notes=tuple(f"{two} over {one}, by size: {gains(sizes, cases, one, two)}." for one, two in pairs),
+        skipped=tuple(skipped),
+        parameters={"sizes": sizes, "products in a timing": 2 * count},
+        seconds=seconds_of(list(cases.values())),
+    )
+
+
+def ours(backend: Backend, streams: int, count: int, size: int) -> Callable[[], Timing]:
+    """Make what times a product on our devices, of twice `count` on the first one or `count` on each of two."""
+    matrices = [normal_matrix(backend, size, backend.devices[number % streams]) for number in range(2)]
+
+    def launch() -> None:
+        for _ in range(count):
+            for x in matrices:
+                product(backend, x)
+
+    return partial(per_product, launch, backend.waitall, count)
+
+
+def product(backend: Backend, x: Array) -> None:
+    """Launch a product whose result is dropped: its memory serves the next one."""
+    backend.launch(backend.ops.matmul, x, x)
+
+
+def plain(place: Place, streams: int, count: int, size: int) -> Callable[[], Timing]:
+    """Make what times the same products on PyTorch's own streams."""
+    from benchmarks.plain import torch_gpu
+
+    x, made = torch_gpu.matrix(size, place.kind), torch_gpu.streams(place.kind)
+    chosen = [made[number % streams] for number in range(2)]
+    return partial(per_product, partial(torch_gpu.products_on, x, chosen, count), torch_gpu.synchronize, count)
+
+
+def per_product(launch: Callable[[], object], wait: Callable[[], object], count: int) -> Timing:
+    """Time twice `count` products, and divide by their number."""
+    dispatched, done = timed(launch, wait)
+    return dispatched / (2 * count), done / (2 * count)
+
+
+def label(way: str, size: int) -> str:
+    """Name a case."""
+    return f"{way}, size {size}"
+
+
+def gains(sizes: Sequence[int], cases: Mapping[str, Case], one: str, two: str) -> str:
+    """Write for each size how many times faster two streams did the work of one."""
+    medians = ((size, cases[label(one, size)].median, cases[label(two, size)].median) for size in sizes)
+    return ", ".join(f"{size}: {alone / both:.2f}" for size, alone, both in medians)
+
+
+def about_crossing(place: Place, sizes: Sequence[int], cases: Sequence[Case]) -> list[Finding]:
+    """Say what launching costs, and from which size on computing is the limit, where there is one."""
+    launching = by_round(lambda seconds: 1e6 * seconds, cases[0])
+    found = [Finding(f"{place.framework}: a product of {sizes[0]} × {sizes[0]}, one of many", launching, "μs")]
+    size = crossing(sizes, [case.median for case in cases])
+    if size is not None:
+        name = f"{place.framework}: products are limited by computing, no longer by launching, from a size of"
+        found.append(Finding(name, Interval(size, -math.inf, math.inf), ""))
+    return found
+
+
+def crossing(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:
+    """Return the size from which on products take 1.25 times as long as the smallest; None where the largest does not.
+
+    Interpolated between the logarithms of sizes and times.
+    """
+    bound = LIMITED_BY_COMPUTING * seconds[0]
+    last = max(index for index, each in enumerate(seconds) if each < bound)
+    if last == len(sizes) - 1:
+        return None
+    low, high = math.log(seconds[last]), math.log(seconds[last + 1])
+    share = (math.log(bound) - low) / (high - low)
+    return math.exp((1 - share) * math.log(sizes[last]) + share * math.log(sizes[last + 1]))
+
+
+def small_size(sizes: Sequence[int], seconds: Sequence[float]) -> int:
+    """Return the smallest size whose product takes three times as long as the first; the largest where none does."""
+    return next((size for size, each in zip(sizes, seconds, strict=True) if each >= SMALL * seconds[0]), sizes[-1])

@@ -1,0 +1,104 @@
+"""Check everything that needs a GPU, on one GPU, in less than four minutes.
+
+python -m benchmarks.gpu_check
+
+Runs the tests that need a GPU and measures overlap, streams, small operations, training, the bus and the matrix units,
+each against what the same run found to be possible. It needs Python 3.11, NumPy 1 or 2, PyTorch for CUDA and this
+checkout, which need not be installed; the tests need pytest. `--device cpu` rehearses the program without a GPU.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import monotonic
+
+# Run as a script, Python looks for packages beside the script only.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.gpu.cuda_tests import run_tests
+from benchmarks.gpu.page import as_json, as_markdown, file_name, summary
+from benchmarks.gpu.part import Found, Place
+from benchmarks.gpu.supervision import Clock, run_parts
+from benchmarks.targets import RESULTS
+from parallel_core.files import write_whole
+
+__all__ = ["main"]
+
+MACHINE = {"machine": "benchmarks.gpu.machine:describe"}
+TRIAL = {"trial": "benchmarks.gpu.part:try_out"}
+OF_ANY_FRAMEWORK = {
+    "overlap": "benchmarks.gpu.overlap:measure",
+    "small operations": "benchmarks.gpu.small_operations:measure",
+    "training": "benchmarks.gpu.training:measure",
+}
+OF_TORCH = {"bus": "benchmarks.gpu.bus:measure", "matrix products": "benchmarks.gpu.matrices:measure"}
+BUDGET_SECONDS = 225.0
+TESTS_SECONDS = 60.0
+ROUNDS = {"gpu": 7, "cpu": 2}
+ENGINES = {"gpu": ("async", "sync"), "cpu": ("async",)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the check and write its files; return 0, 1 where something failed, 2 where there is no GPU."""
+    options = parse(arguments)
+    start = monotonic()
+    clock = Clock(start + options.seconds)
+    place = Place("torch", options.device, ROUNDS[options.device])
+    ((_, machine),) = run_parts(MACHINE, place, clock)
+    if reasons := (*machine.problems, *machine.skipped):
+        print(f"gpu_check: {reasons[0]} (--device cpu rehearses without a GPU)", file=sys.stderr)
+        return 2
+    parts: dict[str, Found] = {}
+    for name, found in measured(place, clock):
+        parts[name] = found
+        print(f"{monotonic() - start:4.0f} s  {name}: {outcome(found)}", file=sys.stderr, flush=True)
+    seconds = monotonic() - start
+    described = (machine.parameters, parts, options.device, seconds)
+    path = options.out / file_name("rehearsal" if options.device == "cpu" else machine.parameters["device"])
+    options.out.mkdir(parents=True, exist_ok=True)
+    page, text = as_markdown(*described), json.dumps(as_json(*described), indent=1, ensure_ascii=False) + "\n"
+    write_whole(path.with_suffix(".json"), lambda stream: stream.write(text.encode()))
+    write_whole(path.with_suffix(".md"), lambda stream: stream.write(page.encode()))
+    print(page)
+    print(f"{summary(parts)}; written to {path}.json and .md, after {seconds:.0f} s")
+    return 1 if any(found.problems for found in parts.values()) else 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; ends with status 2 where it is wrong."""
+    parser = argparse.ArgumentParser("gpu_check", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu", help="cpu: a rehearsal, with tiny sizes")
+    parser.add_argument("--seconds", type=float, default=BUDGET_SECONDS, help="what is not begun by then is left out")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for gpu-NAME.json and gpu-NAME.md")
+    return parser.parse_args(arguments)
+
+
+def measured(place: Place, clock: Clock) -> Iterator[tuple[str, Found]]:
+    """Run the tests and all parts, PyTorch's first, and yield what each found."""
+    for engine in ENGINES[place.kind]:
+        yield f"CUDA tests, {engine} engine", run_tests(engine, min(TESTS_SECONDS, clock.left()))
+    yield from run_parts({**OF_ANY_FRAMEWORK, **OF_TORCH}, place, clock)
+    mxnet = Place("mxnet", place.kind, place.rounds)
+    others = run_parts(TRIAL | OF_ANY_FRAMEWORK, mxnet, clock)
+    _, trial = next(others)
+    if reasons := (*trial.problems, *trial.skipped):
+        others.close()
+        yield "mxnet", Found(skipped=reasons)
+        return
+    for name, found in others:
+        yield f"{name}, mxnet", found
+
+
+def outcome(found: Found) -> str:
+    """Say in a word how a part went."""
+    if found.problems:
+        return f"FAILED: {found.problems[0]}"
+    if found.findings or found.notes:
+        return "done"
+    return f"left out: {found.skipped[0]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
