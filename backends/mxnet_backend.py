@@ -13,6 +13,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
+from backends.cuda_libraries import load_cuda_libraries
 from backends.device import (
     HOST,
     Device,
@@ -73,7 +74,9 @@ class MXNetBackend:
             "MXNET_EXEC_BULK_EXEC_TRAIN": "1" if BULK_ON.name in self.variants else "0",
             "OMP_NUM_THREADS": str(self.threads_per_device),
         }
-        mx = import_framework("mxnet", self.settings, requirement="Python < 3.12 and numpy < 1.24")
+        mx = import_framework(
+            "mxnet", self.settings, requirement="Python < 3.12 and numpy < 1.24", prepare=load_cuda_libraries
+        )
         from backends import mxnet_ops, mxnet_sharding
 
         self._mx, self.ops, self._sharding = mx, mxnet_ops, mxnet_sharding

@@ -110,8 +110,8 @@ def run_python() -> RunPython:
 
 @cache
 def reason_against(framework: str) -> str:
-    """Try to import a framework in a fresh process, once for all tests; say why it cannot be, nothing if it can."""
-    command = [sys.executable, "-c", f"import {framework}"]
+    """Try to load a framework in a fresh process, once for all tests; say why it cannot be, nothing if it can."""
+    command = [sys.executable, "-c", f"import backends; backends.load({framework!r}, 1, 'cpu', 'sync')"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr.strip().splitlines()[-1] if done.returncode else ""
 
@@ -124,8 +124,8 @@ def require(request: pytest.FixtureRequest) -> Callable[[str], None]:
         reason = reason_against(name)
         if reason:
             if name in str(request.config.getoption("--require")).split(","):
-                pytest.fail(f"{name} is required and cannot be imported: {reason}")
-            pytest.skip(f"{name} cannot be imported: {reason}")
+                pytest.fail(f"{name} is required and cannot be loaded: {reason}")
+            pytest.skip(f"{name} cannot be loaded: {reason}")
 
     return check
 

@@ -4,6 +4,8 @@ import configparser
 import re
 from pathlib import Path
 
+from backends.cuda_wheels import WHEELS
+
 
 def names(requirements: str) -> set[str]:
     return {re.split(r"[<>=;\[ ]", line)[0].lower() for line in requirements.split("\n") if line.strip()}
@@ -18,10 +20,8 @@ def read(root: Path) -> configparser.ConfigParser:
 def test_every_direct_requirement_is_constrained(root: Path) -> None:
     config = read(root)
     wanted = names(config["options"]["install_requires"])
-    for extra, requirements in config["options.extras_require"].items():
-        # Two gigabytes of CUDA libraries, which the tests do not install.
-        if extra != "mxnet-cu112":
-            wanted |= names(requirements)
+    for requirements in config["options.extras_require"].values():
+        wanted |= names(requirements)
     lines = (root / "constraints.txt").read_text().splitlines()
     assert wanted <= {line.split("==")[0].lower() for line in lines if not line.startswith("#")}
 
@@ -31,6 +31,11 @@ def test_only_mxnet_is_tied_to_the_old_numpy(root: Path) -> None:
     assert "numpy<1.24" in config["options.extras_require"]["mxnet"]
     assert "numpy>=" in config["options"]["install_requires"]
     assert "numpy" not in config["options.extras_require"]["torch"]
+
+
+def test_the_cuda_build_s_extra_holds_the_wheels_that_are_loaded(root: Path) -> None:
+    lines = read(root)["options.extras_require"]["mxnet-cu112"].split()
+    assert [line for line in lines if line.startswith("nvidia-")] == [wheel.requirement for wheel in WHEELS]
 
 
 def test_the_extras_are_the_promised_ones(root: Path) -> None:

@@ -7,6 +7,9 @@ import os
 import sys
 import threading
 
+from backends.cuda_libraries import load_cuda_libraries
+from backends.errors import BackendError
+
 __all__ = ["main"]
 
 NO_PORT = "bind failed"
@@ -16,7 +19,10 @@ def main() -> None:
     """Serve; leave at once where standard input ends, for then whoever started this process is gone."""
     threading.Thread(target=_leave_with_starter, daemon=True).start()
     try:
+        load_cuda_libraries()
         import mxnet  # noqa: F401
+    except BackendError as error:
+        sys.exit(str(error))
     except Exception as error:
         if NO_PORT not in str(error):
             raise

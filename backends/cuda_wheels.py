@@ -1,0 +1,44 @@
+"""The CUDA 11 libraries that MXNet's CUDA build is linked against, and the wheels that hold them."""
+
+from typing import NamedTuple
+
+__all__ = ["CUDA_BUILD", "DRIVER", "WHEELS", "Wheel", "wheel_of"]
+
+CUDA_BUILD = "mxnet-cu112"
+"""The distribution of MXNet's CUDA build; its CPU build is called `mxnet`."""
+
+DRIVER = "libcuda.so.1"
+"""The NVIDIA driver's part in every process. No wheel holds it."""
+
+
+class Wheel(NamedTuple):
+    """A distribution and the libraries that MXNet needs of it; `requirement` is the extra's."""
+
+    name: str
+    version: str
+    sonames: tuple[str, ...]
+
+    @property
+    def requirement(self) -> str:
+        """The distribution with its version, as pip takes it."""
+        return self.name + self.version
+
+
+# In the order of loading: each needs at most what stands before it.
+WHEELS = (
+    Wheel("nvidia-cuda-runtime-cu11", "==11.8.89", ("libcudart.so.11.0",)),
+    Wheel("nvidia-cuda-nvrtc-cu11", "==11.8.89", ("libnvrtc.so.11.2",)),
+    Wheel("nvidia-cublas-cu11", "==11.11.3.6", ("libcublasLt.so.11", "libcublas.so.11")),
+    Wheel("nvidia-cusolver-cu11", "==11.4.1.48", ("libcusolver.so.11",)),
+    Wheel("nvidia-cufft-cu11", "==10.9.0.58", ("libcufft.so.10",)),
+    Wheel("nvidia-curand-cu11", "==10.3.0.86", ("libcurand.so.10",)),
+    Wheel("nvidia-nvtx-cu11", "==11.8.86", ("libnvToolsExt.so.1",)),
+    Wheel("nvidia-nccl-cu11", "==2.21.5", ("libnccl.so.2",)),
+    # cuDNN 9 has another soname.
+    Wheel("nvidia-cudnn-cu11", "<9", ("libcudnn.so.8",)),
+)
+
+
+def wheel_of(soname: str) -> Wheel | None:
+    """Return the wheel that holds a library; None for a library of none of them."""
+    return next((wheel for wheel in WHEELS if soname in wheel.sonames), None)
