@@ -23,13 +23,17 @@ DEFAULT_ENGINE = "default"
 
 @dataclass(frozen=True)
 class Probe:
-    """What became of loading a framework with one engine and of one small product; `failure` is None where it works."""
+    """What became of loading a framework with one engine and of one small product; `failure` is None where it works.
+
+    `imported` is whether the framework's import, which is the same for every engine, was done.
+    """
 
     framework: str
     engine: str
     version: str = ""
     gpus: Gpus = field(default_factory=Gpus)
     failure: Failure | None = None
+    imported: bool = True
 
 
 def probe(framework: str, engine: str) -> Probe:
@@ -46,7 +50,7 @@ def probe(framework: str, engine: str) -> Probe:
             raise BackendError(f"it multiplied two small matrices, and got {product.tolist()}")
         return Probe(framework, backend.engine, str(backend.version), list_gpus(framework))
     except Exception as error:
-        return Probe(framework, engine, failure=failure_of(framework, error))
+        return Probe(framework, engine, failure=failure_of(framework, error), imported=framework in sys.modules)
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ def try_all(deadline: float) -> Iterator[Attempt]:
 
 
 def try_backend(name: str, deadline: float) -> Attempt:
-    """Try one backend; after a process that did not answer in time its other engines are not tried."""
+    """Try one backend; where the import did not end, or failed, it would do so with its other engines too."""
     if name in DISTRIBUTIONS and importlib.util.find_spec(name) is None:
         return Attempt(name, (), ())
     probes: list[Probe] = []
@@ -57,7 +57,7 @@ def try_backend(name: str, deadline: float) -> Attempt:
         command = [sys.executable, "-P", "-m", "backends.probing", name, engine]
         outcome = asyncio.run(supervise(command, deadline, set()))
         probes.append(_answer(name, engine, outcome, deadline))
-        if outcome.timed_out:
+        if outcome.timed_out or not probes[-1].imported:
             break
     return Attempt(name, _distributions(name), tuple(probes))
 
