@@ -1,4 +1,7 @@
-"""Which GPUs a framework finds, and whether each computes: asked of the framework itself, once it is imported."""
+"""Which GPUs a framework finds: asked of the framework itself, once it is imported.
+
+That it finds one does not mean that it can compute there: `gpu_probe` tells.
+"""
 
 import warnings
 from dataclasses import dataclass
@@ -23,7 +26,7 @@ class Failure:
 class Gpu:
     """One GPU as a framework sees it; None for what the framework does not tell.
 
-    `peers` are the GPUs whose memory it can reach without the host. `failure` is why one addition failed on it.
+    `peers` are the GPUs whose memory it can reach without the host.
     """
 
     index: int
@@ -31,7 +34,6 @@ class Gpu:
     memory_bytes: int | None
     compute_capability: str | None
     peers: tuple[int, ...] | None = None
-    failure: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,6 @@ def _of_torch() -> Gpus:
                 properties.total_memory,
                 f"{properties.major}.{properties.minor}",
                 tuple(n for n in range(count) if n != index and torch.cuda.can_device_access_peer(index, n)),
-                _failure_on_torch(index),
             )
         )
     try:
@@ -97,16 +98,6 @@ def _of_torch() -> Gpus:
     except RuntimeError as error:
         return Gpus(built_for, tuple(found), page_locked=failure_of("torch", error))
     return Gpus(built_for, tuple(found))
-
-
-def _failure_on_torch(index: int) -> Failure | None:
-    import torch
-
-    try:
-        (torch.ones(1, device=f"cuda:{index}") + 1).item()
-    except Exception as error:
-        return failure_of("torch", error)
-    return None
 
 
 def _of_mxnet() -> Gpus:
@@ -118,14 +109,13 @@ def _of_mxnet() -> Gpus:
         count: int = mx.context.num_gpus()
     except Exception as error:
         return Gpus("CUDA", failure=failure_of("mxnet", error))
-    found = []
-    for index in range(count):
-        failure = None
-        memory: int | None = None
-        try:
-            memory = mx.context.gpu_memory_info(index)[1]
-            (mx.nd.ones(1, ctx=mx.gpu(index)) + 1).asnumpy()
-        except Exception as error:
-            failure = failure_of("mxnet", error)
-        found.append(Gpu(index, None, memory, None, failure=failure))
-    return Gpus("CUDA", tuple(found))
+    return Gpus("CUDA", tuple(Gpu(index, None, _memory_of_mxnet(index), None) for index in range(count)))
+
+
+def _memory_of_mxnet(index: int) -> int | None:
+    import mxnet as mx
+
+    try:
+        return int(mx.context.gpu_memory_info(index)[1])
+    except mx.MXNetError:
+        return None

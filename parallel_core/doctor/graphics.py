@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from humanize import naturalsize
 
 from backends.gpu_listing import Failure, Gpu, Gpus
+from backends.gpu_probe import reason_against
 from backends.installation_failures import explain
 from parallel_core.doctor.finding import Explanation, Finding, Section
 from parallel_core.doctor.nvidia_smi import Card, Cards
@@ -13,6 +14,9 @@ from parallel_core.doctor.trying import Attempt
 __all__ = ["examine_gpus", "examine_transfers"]
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+NO_KERNEL = "no kernel image is available"
+NO_CODE = "holds no code for this GPU"
+"""What CUDA says of a GPU that a binary has no machine code for, and what `gpu_probe` makes of it."""
 MXNET_CAPABILITIES = (5, 8)
 """The first and the last generation of GPUs that MXNet 1.9.1 holds machine code for."""
 CUDA_BUILD = {
@@ -60,7 +64,7 @@ def _of_framework(
     framework: str, gpus: Gpus, cards: Sequence[Card], environment: Mapping[str, str]
 ) -> Iterator[Finding]:
     name = f"GPUs of {framework}"
-    figures = {"cuda": gpus.cuda or None, "usable": [gpu.index for gpu in gpus.found if gpu.failure is None]}
+    figures = {"cuda": gpus.cuda or None, "found": [gpu.index for gpu in gpus.found]}
     if gpus.failure is not None:
         advice = gpus.failure.explanation or _unknown(framework, gpus.failure)
         yield Finding(name, "broken", "cannot be used", advice, figures)
@@ -70,8 +74,9 @@ def _of_framework(
         yield _hidden(name, framework, environment, figures)
     for gpu in gpus.found:
         label = f"GPU {gpu.index} of {framework}"
-        if gpu.failure is not None:
-            advice = gpu.failure.explanation or _unknown(framework, gpu.failure)
+        if reason := reason_against(framework, gpu.index):
+            said = NO_KERNEL if NO_CODE in reason else reason
+            advice = explain(framework, said) or _unknown(framework, Failure(reason))
             yield Finding(label, "broken", "an addition on it fails", advice, figures)
         else:
             yield Finding(label, "fine", _described(gpu), None, figures)
@@ -82,7 +87,7 @@ def _without_cuda(framework: str, cards: Sequence[Card], figures: Mapping[str, o
     generations = [int(card.compute_capability.split(".")[0]) for card in cards if card.compute_capability]
     first, last = MXNET_CAPABILITIES
     if framework == "mxnet" and generations and not any(first <= one <= last for one in generations):
-        why = explain("mxnet", "no kernel image is available")
+        why = explain("mxnet", NO_KERNEL)
         return Finding(name, "absent", "MXNet 1.9.1 cannot use GPUs of this generation", why, figures)
     cause = f"this {framework} is a build for CPUs, and the machine has a GPU"
     return Finding(name, "absent", "a build for CPUs", Explanation(cause, CUDA_BUILD[framework]), figures)

@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +9,7 @@ import pytest
 
 from backends.gpu_listing import Failure, Gpu, Gpus, list_gpus
 from backends.probing import Probe
+from parallel_core.doctor import graphics
 from parallel_core.doctor.finding import Finding
 from parallel_core.doctor.graphics import examine_gpus, examine_transfers
 from parallel_core.doctor.nvidia_smi import Card, Cards, ask_driver
@@ -18,18 +18,15 @@ from parallel_core.doctor.trying import Attempt
 CARD = Card(0, "NVIDIA A100", 40 * 2**30, "550.54", "8.0")
 HOPPER = Card(0, "NVIDIA H100", 80 * 2**30, "550.54", "9.0")
 TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
-NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+NO_CODE = "its compute capability is 9.0: its binary holds no code for this GPU"
 
 
-class Two:
-    def __init__(self, number: float) -> None:
-        self.number = number
-
-    def __add__(self, other: float) -> "Two":
-        return self
-
-    def item(self) -> float:
-        return self.number
+@pytest.fixture(autouse=True)
+def additions(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], str]:
+    """Why additions fail, by framework and GPU, in place of processes that add two numbers there."""
+    reasons: dict[tuple[str, int], str] = {}
+    monkeypatch.setattr(graphics, "reason_against", lambda *where: reasons.get(where, ""))
+    return reasons
 
 
 def fake_torch(
@@ -38,20 +35,14 @@ def fake_torch(
     *,
     cuda: str | None = "12.6",
     warning: str = "",
-    failing: Sequence[int] = (),
     lockable: bool = True,
 ) -> None:
-    """Put a torch in the real one's place that finds `count` GPUs, of which some fail."""
+    """Put a torch in the real one's place that finds `count` GPUs, some reaching each other."""
 
     def is_available() -> bool:
         if warning:
             warnings.warn(warning, stacklevel=1)
         return count > 0
-
-    def ones(_: int, device: str) -> Two:
-        if int(device.removeprefix("cuda:")) in failing:
-            raise RuntimeError(NO_KERNEL)
-        return Two(1)
 
     def empty(_: int, pin_memory: bool) -> None:
         if pin_memory and not lockable:
@@ -64,19 +55,36 @@ def fake_torch(
         get_device_properties=lambda index: properties,
         can_device_access_peer=lambda one, other: {one, other} == {0, 1},
     )
-    module = SimpleNamespace(version=SimpleNamespace(cuda=cuda), cuda=cuda_module, ones=ones, empty=empty)
+    module = SimpleNamespace(version=SimpleNamespace(cuda=cuda), cuda=cuda_module, empty=empty)
     monkeypatch.setitem(sys.modules, "torch", module)
 
 
-def test_a_gpu_that_computes_is_listed_and_one_that_cannot_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_torch(monkeypatch, 2, failing=[1])
+def test_gpus_are_listed_with_their_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_torch(monkeypatch, 3)
     gpus = list_gpus("torch")
     assert gpus.cuda == "CUDA 12.6"
     assert gpus.found[0] == Gpu(0, "NVIDIA A100", 40 * 2**30, "8.0", peers=(1,))
-    failure = gpus.found[1].failure
-    assert failure is not None
-    assert failure.explanation is not None
-    assert "no machine code for this GPU" in failure.explanation.cause
+    assert [gpu.peers for gpu in gpus.found] == [(1,), (0,), ()]
+
+
+@pytest.mark.parametrize(
+    ("framework", "reason", "cause"),
+    [
+        ("torch", NO_CODE, "holds no machine code for this GPU"),
+        ("mxnet", NO_CODE, "compute capability 5.0 to 8.6"),
+        ("mxnet", "CUDA driver version is insufficient for CUDA runtime version", "older than CUDA 11"),
+        ("torch", "the process died of SIGSEGV", "the process died of SIGSEGV"),
+    ],
+)
+def test_a_gpu_that_cannot_compute_says_why(
+    additions: dict[tuple[str, int], str], framework: str, reason: str, cause: str
+) -> None:
+    additions[framework, 1] = reason
+    found = tuple(Gpu(index, "a GPU", 1, "9.0") for index in range(2))
+    first, second = examined(Cards(), framework, Gpus("CUDA 12.6", found))
+    assert (first.state, second.state) == ("fine", "broken")
+    assert second.advice is not None
+    assert cause in second.advice.cause
 
 
 def test_a_driver_that_is_too_old_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,28 +114,15 @@ def test_memory_that_cannot_be_page_locked(monkeypatch: pytest.MonkeyPatch) -> N
     assert "OS call failed" in locked.advice.cause
 
 
-@pytest.mark.parametrize("cuda", [False, True])
-def test_mxnet_s_gpus(monkeypatch: pytest.MonkeyPatch, cuda: bool) -> None:
-    def ones(_: int, ctx: int) -> None:
-        assert ctx == 0
-        raise RuntimeError("ErrStr:no kernel image is available for execution on the device")
-
+@pytest.mark.parametrize(("cuda", "found"), [(False, ()), (True, (Gpu(0, None, 2**30, None),))])
+def test_mxnet_s_gpus(monkeypatch: pytest.MonkeyPatch, cuda: bool, found: tuple[Gpu, ...]) -> None:
     module = SimpleNamespace(
         runtime=SimpleNamespace(Features=lambda: SimpleNamespace(is_enabled=lambda name: cuda)),
-        context=SimpleNamespace(num_gpus=lambda: 1, gpu_memory_info=lambda index: (1, 80 * 2**30)),
-        nd=SimpleNamespace(ones=ones),
-        gpu=lambda index: index,
+        context=SimpleNamespace(num_gpus=lambda: 1, gpu_memory_info=lambda index: (1, 2**30)),
+        MXNetError=RuntimeError,
     )
     monkeypatch.setitem(sys.modules, "mxnet", module)
-    gpus = list_gpus("mxnet")
-    if not cuda:
-        assert gpus == Gpus()
-        return
-    (gpu,) = gpus.found
-    assert gpu.memory_bytes == 80 * 2**30
-    (finding,) = [one for one in examine_gpus(Cards(), [attempt("mxnet", gpus)], {}) if one.state == "broken"]
-    assert finding.advice is not None
-    assert "compute capability 5.0 to 8.6" in finding.advice.cause
+    assert list_gpus("mxnet").found == found
 
 
 def attempt(framework: str, gpus: Gpus) -> Attempt:
