@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from backends.gpu_listing import Failure
 from backends.installation_failures import explain_absence
-from backends.probing import Probe
+from backends.probing import DEFAULT_ENGINE, Probe
 from parallel_core.doctor.finding import Explanation, Finding, Section
 from parallel_core.doctor.trying import Attempt
 from parallel_core.wording import listed
@@ -22,8 +22,8 @@ def examine_frameworks(attempts: Sequence[Attempt]) -> Section:
     findings = [finding for attempt in attempts for finding in _of(attempt)]
     if not any(attempt.usable for attempt in attempts if attempt.name != ALONE):
         cause = "no framework can be used: NumPy is the synchronous reference, and has nothing to schedule"
-        command = f"{shlex.quote(sys.executable)} -m pip install 'parallel-core[torch]'"
-        findings.append(Finding("frameworks", "broken", "none can be used", Explanation(cause, command)))
+        advice = Explanation(cause, "pip install 'parallel-core[torch]'")
+        findings.append(Finding("frameworks", "broken", "none can be used", advice))
     return Section("Frameworks", tuple(findings))
 
 
@@ -70,10 +70,10 @@ def _installed(attempt: Attempt) -> str:
 
 
 def _unknown(probe: Probe, failure: Failure) -> Explanation:
-    shown = f"import backends; backends.load({probe.framework!r}, engine={probe.engine!r})"
-    if "within" in failure.reason and "was killed" in failure.reason:
-        # Where it stands after half a minute is said by Python itself.
-        shown = f"import faulthandler; faulthandler.dump_traceback_later(30, exit=True); {shown}"
+    engine = None if probe.engine == DEFAULT_ENGINE else probe.engine
+    loaded = f"import backends; backends.load({probe.framework!r}, engine={engine!r})"
+    # Where it stands after a minute is said by Python itself.
+    shown = f"import faulthandler; faulthandler.dump_traceback_later(60, exit=True); {loaded}"
     return Explanation(
         f"{failure.reason} (its cause is not known here; the command shows all that is said)",
         f"{shlex.quote(sys.executable)} -c {shlex.quote(shown)}",

@@ -25,7 +25,7 @@ def show_section(section: Section, console: Console) -> None:
         mark = f"[{STYLES[finding.state]}]{MARKS[finding.state]}[/]"
         rows.add_row(mark, escape(finding.name), escape(finding.text))
     console.print(f"\n[bold]{escape(section.name)}[/]")
-    console.print(Padding(rows, (0, 0, 0, 2)))
+    console.print(Padding(rows, (0, 0, 0, 2), expand=False))
 
 
 def show_summary(diagnosis: Diagnosis, console: Console) -> None:
@@ -38,7 +38,7 @@ def show_summary(diagnosis: Diagnosis, console: Console) -> None:
             continue
         state = f"[{STYLES[finding.state]}]{MARKS[finding.state]}[/]"
         console.print(f"{number}. {state}: {escape(section)}, {escape(finding.name)}")
-        console.print(Padding(escape(finding.advice.cause), (0, 0, 0, 3)))
+        console.print(Padding(escape(finding.advice.cause), (0, 0, 0, 3), expand=False))
         # Never broken into lines: it is there to be pasted.
         console.print(f"       {escape(finding.advice.command)}", style="bold", soft_wrap=True)
     broken = sum(finding.state == "broken" for section in diagnosis.sections for finding in section.findings)
