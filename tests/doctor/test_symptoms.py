@@ -9,7 +9,7 @@ import pytest
 from parallel_core.doctor.finding import Finding
 from parallel_core.doctor.frameworks import examine_frameworks
 from parallel_core.doctor.trying import try_backend
-from tests.doctor.made_up import BLOCKS, DIES, HIDDEN, MakeStub
+from tests.doctor.made_up import BLOCKS, DIES, HIDDEN, MakeStub, make_plug_in
 
 DEADLINE = 60.0
 
@@ -153,3 +153,16 @@ def test_what_is_not_installed_is_no_failure(monkeypatch: pytest.MonkeyPatch) ->
 def test_without_any_framework_nothing_can_be_done() -> None:
     section = examine_frameworks([try_backend("numpy", DEADLINE)])
     assert [(one.name, one.state) for one in section.findings] == [("numpy", "fine"), ("frameworks", "broken")]
+
+
+def test_a_plug_in_is_tried_with_its_own_first_engine(make_stub: MakeStub) -> None:
+    make_plug_in(make_stub)
+    finding = found("own")
+    assert (finding.name, finding.state, finding.figures["engines"]) == ("own", "fine", ["sync"])
+    assert finding.text.endswith("; its sync engine works")
+
+
+def test_the_engines_of_a_real_framework_work(require: Callable[[str], None]) -> None:
+    require("torch")
+    finding = found("torch")
+    assert (finding.state, finding.figures["engines"]) == ("fine", ["async", "sync"])
