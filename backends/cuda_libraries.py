@@ -36,8 +36,8 @@ def load_cuda_libraries() -> None:
     for wheel in WHEELS:
         for soname in wheel.sonames:
             try:
-                # For all that is loaded later, MXNet and the other libraries.
-                ctypes.CDLL(_path(wheel, soname) or soname, ctypes.RTLD_GLOBAL)
+                # For whoever asks for its name, and nobody else: its functions must not stand in for another CUDA's.
+                ctypes.CDLL(_path(wheel, soname) or soname, ctypes.RTLD_LOCAL)
             except OSError as error:
                 found = ABSENT.search(str(error))
                 if found is None:
@@ -49,7 +49,7 @@ def load_cuda_libraries() -> None:
 
 def _load_driver() -> None:
     try:
-        ctypes.CDLL(DRIVER, ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(DRIVER, ctypes.RTLD_LOCAL)
     except OSError as error:
         explanation = explain_driver() if ABSENT.search(str(error)) else explain_driver(str(error))
         raise InstallationError(explanation) from error

@@ -97,7 +97,8 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
     finally:
         mx.profiler.set_state("stop")
         mx.profiler.dump(True)
-        path.write_text(_last_document(written.read_text(encoding="utf-8")), encoding="utf-8")
+        text = _last_document(written.read_text(encoding="utf-8"))
+        path.write_text(text if mx.context.num_gpus() else _with_cpu_rows(text), encoding="utf-8")
 
 
 def is_from(trace: Trace) -> bool:
@@ -174,6 +175,12 @@ def _last_document(text: str) -> str:
     begin = first.find('"ph": "B"')
     rows = first[:begin].rpartition("{")[0] if begin >= 0 else first.rpartition("]")[0].rstrip() + ",\n"
     return rows + others[-1].lstrip(", \n") + END
+
+
+def _with_cpu_rows(text: str) -> str:
+    # MXNet's CUDA build keeps 32 rows for GPUs behind those of the cores, whatever GPUs there are; without any, all are
+    # of the CPU devices with their numbers.
+    return re.sub(r'"(?:gpu/\d+|cpu pinned/|cpu shared/)"(\s*},\s*"pid": )(\d+)', r'"cpu/\2"\1\2', text)
 
 
 def _device_of(array: Any, copies_by_source: bool, verb: str, *args: Array, **named: Any) -> Device | None:

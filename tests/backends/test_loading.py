@@ -77,8 +77,10 @@ def test_a_framework_imported_with_other_settings_is_refused(
     require("mxnet")
     done = run_python(
         """
-import mxnet
 import backends
+from backends.cuda_libraries import load_cuda_libraries
+load_cuda_libraries()
+import mxnet
 try:
     backends.load("mxnet", engine="sync")
 except backends.BackendError as error:

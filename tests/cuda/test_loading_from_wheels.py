@@ -17,12 +17,13 @@ NCCL = "nvidia/nvidia-nccl-cu11/lib/libnccl.so.2"
 # MXNet's Python package is as good as this one line.
 IMPORT = "import ctypes, pathlib; ctypes.CDLL(str(pathlib.Path(__file__).with_name('libmxnet.so')))\n"
 
+LIBRARIES = "backends.cuda_libraries.load_cuda_libraries()"
 LOAD = """
 import sys
-import backends, backends.cuda_libraries
+import backends, backends.cuda_libraries, backends.mxnet_backend
 sys.path[:] = [{site!r}]
 try:
-    backends.cuda_libraries.load_cuda_libraries()
+    {what}
     {then}
 except backends.BackendError as error:
     print(error)
@@ -67,9 +68,9 @@ Load = Callable[..., str]
 def load(run_python: RunPython, driver: Path, site: Path) -> Load:
     """Load what is in `site` in a fresh process whose system's loader knows some directories; return what was said."""
 
-    def loaded(*directories: Path, then: str = "print('loaded')") -> str:
+    def loaded(*directories: Path, what: str = LIBRARIES, then: str = "print('loaded')") -> str:
         known = ":".join(map(str, directories or (driver,)))
-        return run_python(LOAD.format(site=str(site), then=then), LD_LIBRARY_PATH=known).stdout.strip()
+        return run_python(LOAD.format(site=str(site), what=what, then=then), LD_LIBRARY_PATH=known).stdout.strip()
 
     return loaded
 
@@ -163,6 +164,11 @@ def test_an_nccl_of_another_cuda_over_ours_is_said(load: Load, site: Path) -> No
 def test_ours_over_an_nccl_of_another_cuda_is_loaded(load: Load, site: Path) -> None:
     install(site, "nvidia-nccl-cu12", "2.27", site / NCCL)
     assert load() == "loaded"
+
+
+def test_the_backend_loads_them_before_it_imports_mxnet(load: Load, tmp_path: Path) -> None:
+    said = load(tmp_path, what="backends.mxnet_backend.MXNetBackend(1, 'cpu', 'sync', 1)")
+    assert said.startswith("the NVIDIA driver is not installed")
 
 
 @pytest.mark.parametrize("left", [b"", None], ids=["cut off", "removed"])
