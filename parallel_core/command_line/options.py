@@ -94,9 +94,7 @@ class Devices(click.ParamType["int | tuple[Device, ...]"]):
 
     name = "devices"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | tuple[Device, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[Device, ...]:
         """Return the number or the devices, or fail with a line that says what is wrong."""
         try:
             wanted = parse_devices(value) if isinstance(value, str) else value
@@ -104,7 +102,7 @@ class Devices(click.ParamType["int | tuple[Device, ...]"]):
             self.fail(str(error), param, ctx)
         if wanted == 0:
             self.fail("0 is not in the range x>=1.", param, ctx)
-        return wanted  # type: ignore[no-any-return]
+        return wanted
 
 
 class Integers(click.ParamType[tuple[int, ...]]):
