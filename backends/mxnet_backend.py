@@ -49,8 +49,8 @@ PATIENCE = 10.0
 class MXNetBackend:
     """MXNet on CPU contexts `cpu(1)` … `cpu(N)`, on GPUs, or on both.
 
-    Several logical devices on one GPU are one context. Its queue has two workers, each with a CUDA stream of its own, or
-    as many as there are such devices where they are named.
+    Several logical devices on one GPU are one context. Its queue has two workers, each with a CUDA stream of its own,
+    or as many as there are such devices where they are named.
     """
 
     name = "mxnet"

@@ -32,7 +32,7 @@ def join(local: Backend, where: Rendezvous, on_exchange: Callable[[int], object]
     """
     if len({device.kind for device in local.devices}) > 1 or any(d.stream is not None for d in local.devices):
         raise BackendError(
-            f"{', '.join(map(str, local.devices))} cannot be one process's share: let each have CPUs alone, or whole GPUs"
+            f"{', '.join(map(str, local.devices))} cannot be a process's share: let each have CPUs alone, or whole GPUs"
         )
     group = _find(local.name)(local, where)
     said = {

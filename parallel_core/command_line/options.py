@@ -102,7 +102,7 @@ class Devices(click.ParamType["int | tuple[Device, ...]"]):
             self.fail(str(error), param, ctx)
         if wanted == 0:
             self.fail("0 is not in the range x>=1.", param, ctx)
-        return wanted  # type: ignore[no-any-return]
+        return wanted
 
 
 class Integers(click.ParamType[tuple[int, ...]]):
