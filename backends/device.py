@@ -1,7 +1,7 @@
 """Logical devices: what a backend schedules on. On a CPU several of them share one memory, and split its cores."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -14,10 +14,11 @@ __all__ = [
     "DeviceKind",
     "available_cores",
     "check_workers",
-    "choose_devices",
     "core_numbers",
     "core_shares",
+    "cores_of",
     "on_cores",
+    "same_memory",
     "threads_for",
     "workers_in_words",
 ]
@@ -27,36 +28,23 @@ DeviceKind = Literal["cpu", "gpu"]
 
 @dataclass(frozen=True)
 class Device:
-    """One queue of work. `str(device)` is `cpu:1` or `gpu:0`."""
+    """One queue of work. `str(device)` is `cpu:1` or `gpu:0`, or `gpu:0/1` for one of several streams on a GPU."""
 
     kind: DeviceKind
     index: int
+    stream: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.index}"
+        return f"{self.kind}:{self.index}{'' if self.stream is None else f'/{self.stream}'}"
 
 
 HOST = Device("cpu", 0)
 """The memory of the host that GPUs copy from and to, page-locked so that a copy need not wait for anyone."""
 
 
-def choose_devices(framework: str, kind: str, count: int, gpus: int, workers: int = 1) -> tuple[Device, ...]:
-    """Name `count` devices, `cpu:1` … `cpu:N` or `gpu:0` … `gpu:N-1`, given the number of GPUs that a framework finds.
-
-    `kind` is `cpu`, `gpu`, or `auto`: GPUs where there are enough. Raises BackendError for more GPUs than there are,
-    and for GPUs with several workers each.
-    """
-    if kind == "gpu" and gpus < count:
-        raise BackendError(f"{framework} finds {gpus} GPUs, fewer than the {count} asked for: use --device-kind cpu")
-    if kind != "cpu" and gpus >= count:
-        if workers > 1:
-            raise BackendError(
-                f"{framework} leaves a GPU's queue to the GPU, and not to {workers} workers: "
-                f"use --workers 1, or --device-kind cpu"
-            )
-        return tuple(Device("gpu", index) for index in range(count))
-    # cpu:0 is left out everywhere because MXNet queues its waits there: a wait would stand behind the work.
-    return tuple(Device("cpu", index) for index in range(1, count + 1))
+def same_memory(first: Device, second: Device) -> bool:
+    """Tell whether what lies on one device can be read on the other: on CPUs always, and on two streams of one GPU."""
+    return first.kind == second.kind and (first.kind == "cpu" or first.index == second.index)
 
 
 def core_numbers() -> list[int]:
@@ -70,8 +58,8 @@ def available_cores() -> int:
 
 
 def threads_for(devices: int, workers: int) -> int:
-    """Divide this process's cores evenly among the workers of all devices."""
-    return max(1, available_cores() // (devices * workers))
+    """Divide this process's cores evenly among the workers of so many CPU devices."""
+    return max(1, available_cores() // (max(1, devices) * workers))
 
 
 def check_workers(framework: str, engine: str, workers: int) -> None:
@@ -83,6 +71,13 @@ def check_workers(framework: str, engine: str, workers: int) -> None:
 def workers_in_words(workers: int) -> str:
     """Write a number of workers: `one worker`, `2 workers`."""
     return "one worker" if workers == 1 else f"{workers} workers"
+
+
+def cores_of(devices: Sequence[Device], threads: int | None) -> list[set[int]]:
+    """Give each CPU device `threads` cores of its own (all cores, for None), as `core_shares` does, and GPUs none."""
+    on_cpus = sum(device.kind == "cpu" for device in devices)
+    shares = iter([set(core_numbers())] * on_cpus if threads is None else core_shares(on_cpus, threads))
+    return [next(shares) if device.kind == "cpu" else set() for device in devices] if on_cpus else []
 
 
 def core_shares(devices: int, threads: int) -> list[set[int]]:

@@ -13,14 +13,13 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
+from backends.choosing import Wanted, choose_devices, cpu_devices
 from backends.cuda_libraries import load_cuda_libraries
 from backends.device import (
     HOST,
     Device,
     check_workers,
-    choose_devices,
-    core_numbers,
-    core_shares,
+    cores_of,
     on_cores,
     threads_for,
     workers_in_words,
@@ -39,6 +38,8 @@ __all__ = ["MXNetBackend"]
 SHARDED_BYTES = 2**20
 """From here on summing in shards is worth its 0.3 ms: a function in Python for each device."""
 
+OWN_GPU_WORKERS = 2
+"""How many workers MXNet gives a GPU's queue unless it is told another number."""
 
 PATIENCE = 10.0
 """Seconds after which a worker no longer waits for the others to start."""
@@ -46,13 +47,17 @@ PATIENCE = 10.0
 
 @final
 class MXNetBackend:
-    """MXNet on CPU contexts `cpu(1)` … `cpu(N)`, or on GPUs."""
+    """MXNet on CPU contexts `cpu(1)` … `cpu(N)`, on GPUs, or on both.
+
+    Several logical devices on one GPU are one context. Its queue has two workers, each with a CUDA stream of its own,
+    or as many as there are such devices where they are named.
+    """
 
     name = "mxnet"
 
     def __init__(
         self,
-        devices: int,
+        devices: Wanted,
         device_kind: str,
         engine: Engine | None,
         threads_per_device: int | None,
@@ -63,7 +68,7 @@ class MXNetBackend:
         check_workers(self.name, self.engine, workers_per_device)
         self.variants = choose_variants(self.name, self.engine, variants)
         self.workers_per_device = workers_per_device
-        self.threads_per_device = threads_per_device or threads_for(devices, workers_per_device)
+        self.threads_per_device = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
         self.settings: Settings = {
             # Unset, MXNet takes ThreadedEnginePerDevice.
             "MXNET_ENGINE_TYPE": "NaiveEngine" if self.engine == "sync" else None,
@@ -74,6 +79,8 @@ class MXNetBackend:
             "MXNET_EXEC_BULK_EXEC_TRAIN": "1" if BULK_ON.name in self.variants else "0",
             "OMP_NUM_THREADS": str(self.threads_per_device),
         }
+        if (streams := _streams_on_one_gpu(devices)) > OWN_GPU_WORKERS:
+            self.settings = {**self.settings, "MXNET_GPU_WORKER_NTHREADS": str(streams)}
         mx = import_framework(
             "mxnet", self.settings, requirement="Python < 3.12 and numpy < 1.24", prepare=load_cuda_libraries
         )
@@ -82,28 +89,35 @@ class MXNetBackend:
         self._mx, self.ops, self._sharding = mx, mxnet_ops, mxnet_sharding
         self.version: str = mx.__version__
         gpus: int = mx.context.num_gpus()
-        self.devices = choose_devices(self.name, device_kind, devices, gpus, workers_per_device)
-        check_device_kind(self.name, self.devices[0].kind, variants)
-        self._cuda = self.devices[0].kind == "gpu"
+        self.devices, note = choose_devices(self.name, device_kind, devices, gpus, workers_per_device)
+        for kind in dict.fromkeys(device.kind for device in self.devices):
+            check_device_kind(self.name, kind, variants)
+        self._on_gpus = any(device.kind == "gpu" for device in self.devices)
         # Functions and not methods: a backend that held on to itself would outlive its last user.
-        self._overwrite: Callable[[Array, Array], Array] = partial(_overwrite, mx.nd._internal._slice_assign)
-        if self._cuda or COPY_ON_COMPUTE_QUEUE.name in self.variants:
+        assign = mx.nd._internal._slice_assign
+        self._overwrite: Callable[[Array, Array], Array] = partial(_overwrite, assign)
+        if COPY_ON_COMPUTE_QUEUE.name in self.variants:
             self._overwrite = _overwrite_by_source
+        elif self._on_gpus:
+            self._overwrite = partial(_overwrite_anywhere, assign)
         self._failure: ComputationError | None = None
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
-        if self._cuda:
+        if self._on_gpus:
             self._contexts[HOST] = mx.cpu_pinned(0)
-        self.cores: Sequence[set[int]] = () if self._cuda else [set(core_numbers())] * devices
-        if self.engine == "async" and not self._cuda:
-            self.cores = core_shares(devices, workers_per_device * self.threads_per_device)
+        queued = self.engine == "async"
+        self.cores: Sequence[set[int]] = cores_of(
+            self.devices, workers_per_device * self.threads_per_device if queued else None
+        )
+        if queued:
             self._start_workers()
-        elif not self._cuda:
+        else:
             limit_openmp_threads(self.threads_per_device)
-        self.scheduler = (
+        scheduler = (
             f"MXNet's own engine: one queue and {workers_in_words(workers_per_device)} per device"
-            if self.engine == "async"
+            if queued
             else "none: MXNet's NaiveEngine runs each operator where it is called"
         )
+        self.scheduler = f"{scheduler}; {note}" if note else scheduler
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         if self._failure:
@@ -151,7 +165,7 @@ class MXNetBackend:
         if self._failure:
             self._refuse()
         try:
-            if self._cuda or _bytes_of(xs[0]) < SHARDED_BYTES:
+            if self._on_gpus or _bytes_of(xs[0]) < SHARDED_BYTES:
                 return self._gather_and_broadcast(*xs)
             return self._sum_in_shards(*xs)
         except Exception as error:
@@ -168,9 +182,11 @@ class MXNetBackend:
 
     def _start_workers(self) -> None:
         # MXNet starts a context's workers at its first operator, on the cores of the thread that issues it; those of
-        # cpu(0), which serve every wait, come first and are left free.
+        # cpu(0), which serve every wait, come first and are left free. On a GPU a worker only issues.
         self._mx.np.zeros((1,), ctx=self._mx.cpu(0)).wait_to_read()
-        for device, cores in zip(self.devices, self.cores, strict=True):
+        for device, cores in zip(self.devices, self.cores, strict=bool(self.cores)):
+            if device.kind == "gpu":
+                continue
             with on_cores(cores):
                 self._mx.np.zeros((1,), ctx=self._contexts[device]).wait_to_read()
             self._limit_threads_of_workers(self._contexts[device])
@@ -200,8 +216,9 @@ class MXNetBackend:
     def _add_terms(self, total: Array, *terms: Array) -> Array:
         check_equal((total, *terms))
         for term in terms:
-            # Operators take operands of two CPU contexts, not of two GPUs.
-            self._mx.np.add(total, term.as_in_ctx(total.ctx) if self._cuda else term, out=total)
+            # Operators take operands of two CPU contexts, but not otherwise of two contexts.
+            on_cpus = not self._on_gpus or _both_on_cpus(total, term)
+            self._mx.np.add(total, term if on_cpus else term.as_in_ctx(total.ctx), out=total)
         return total
 
     def _sum_in_shards(self, *xs: Array) -> tuple[Array, ...]:
@@ -230,6 +247,20 @@ def _overwrite(assign: Callable[..., object], out: Array, x: Array) -> Array:
     target = out.as_nd_ndarray()
     assign(target, x.as_nd_ndarray(), begin=everything, end=everything, step=everything, out=target)
     return out
+
+
+def _overwrite_anywhere(assign: Callable[..., object], out: Array, x: Array) -> Array:
+    return _overwrite(assign, out, x) if _both_on_cpus(out, x) else _overwrite_by_source(out, x)
+
+
+def _both_on_cpus(first: Array, second: Array) -> bool:
+    return first.ctx.device_type == second.ctx.device_type == "cpu"
+
+
+def _streams_on_one_gpu(devices: Wanted) -> int:
+    # A number is known to mean streams when MXNet has been imported, and has told how many GPUs there are.
+    indices = [] if isinstance(devices, int) else [device.index for device in devices if device.kind == "gpu"]
+    return max(map(indices.count, indices), default=0)
 
 
 def _overwrite_by_source(out: Array, x: Array) -> Array:

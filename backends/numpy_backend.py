@@ -9,7 +9,8 @@ from typing import Any, NoReturn, final
 import numpy as np
 
 from backends import numpy_ops
-from backends.device import Device, check_workers, choose_devices, core_numbers, threads_for
+from backends.choosing import Wanted, choose_devices
+from backends.device import Device, check_workers, cores_of, threads_for
 from backends.environment import Settings
 from backends.errors import BackendError, ComputationError
 from backends.native_threads import limit_blas_threads
@@ -30,7 +31,7 @@ class NumPyBackend:
 
     def __init__(
         self,
-        devices: int,
+        devices: Wanted,
         device_kind: str,
         engine: Engine | None,
         threads_per_device: int | None,
@@ -43,13 +44,13 @@ class NumPyBackend:
         check_workers(self.name, self.engine, workers_per_device)
         self.variants = choose_variants(self.name, self.engine, variants)
         self.workers_per_device = workers_per_device
-        self.threads_per_device = threads_per_device or threads_for(devices, workers_per_device)
         self.settings: Settings = {}
         self.ops: Ops = numpy_ops
         self.version = np.__version__
-        self.devices = choose_devices(self.name, device_kind, devices, gpus=0, workers=workers_per_device)
+        self.devices, _ = choose_devices(self.name, device_kind, devices, gpus=0, workers=workers_per_device)
+        self.threads_per_device = threads_per_device or threads_for(len(self.devices), workers_per_device)
         self.scheduler = "none: NumPy computes on the calling thread"
-        self.cores: Sequence[set[int]] = [set(core_numbers())] * devices
+        self.cores: Sequence[set[int]] = cores_of(self.devices, None)
         self._failure: ComputationError | None = None
         # NumPy read its environment before anyone could choose a backend.
         limit_blas_threads(self.name, self.threads_per_device)

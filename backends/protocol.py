@@ -113,7 +113,8 @@ class Backend(Protocol):
     scheduler: str
     """Who queues the work, in a sentence that a reader of results can use."""
     settings: Settings
-    """The environment variables that this backend set, or unset, before it imported its framework."""
+    """The environment variables that this backend set, or unset, for its framework to read, and the framework's own
+    switches, which have a dot in their names."""
     variants: tuple[str, ...]
     """The variants of how it schedules that differ from the defaults, by name."""
     ops: Ops

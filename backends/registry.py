@@ -6,6 +6,8 @@ from importlib.metadata import EntryPoint
 from typing import get_args
 
 from backends.checkout import registered
+from backends.choosing import Wanted, parse_device, parse_devices
+from backends.device import Device
 from backends.errors import BackendError
 from backends.memory import keep_freed_memory
 from backends.protocol import Backend, Engine
@@ -22,7 +24,7 @@ def names() -> tuple[str, ...]:
 
 def load(
     name: str,
-    devices: int = 2,
+    devices: int | str | Sequence[str | Device] = 2,
     device_kind: str = "auto",
     engine: str | None = None,
     threads_per_device: int | None = None,
@@ -31,8 +33,9 @@ def load(
 ) -> Backend:
     """Import a framework and return its backend.
 
-    `devices` is the number of logical devices. `device_kind` is `cpu`, `gpu`, or `auto` (GPUs where there are enough
-    of them). `engine` is `async` or `sync`; None takes the backend's own first choice (`async` for all but NumPy).
+    `devices` is the number of logical devices, or their names: `["cpu:1", "gpu:0"]`, or `"gpu:0/0,gpu:0/1"` for two
+    streams on one GPU. `device_kind` is `cpu`, `gpu`, or `auto` (GPUs where there are enough of them, or one, and then
+    streams on it). `engine` is `async` or `sync`; None takes the backend's own first choice: `async` for all but NumPy.
     `threads_per_device` is for CPU devices; None divides this process's cores among them. `workers_per_device` is how
     many operators a CPU device may run at the same time, each on as many threads; more than 1 needs a queue, and so the
     `async` engine. `variants` are names of `backends.variants.VARIANTS`, of each setting at most one.
@@ -41,8 +44,9 @@ def load(
     registered = _registered()
     if name not in registered:
         raise BackendError(f"unknown backend {name!r} (known: {', '.join(sorted(registered))})")
-    if devices < 1:
-        raise BackendError(f"a backend needs at least 1 device, not {devices}")
+    wanted = _wanted(devices)
+    if isinstance(wanted, int) and wanted < 1:
+        raise BackendError(f"a backend needs at least 1 device, not {wanted}")
     if device_kind not in ("auto", "cpu", "gpu"):
         raise BackendError(f"unknown device kind {device_kind!r} (known: auto, cpu, gpu)")
     if engine not in (None, *get_args(Engine)):
@@ -59,7 +63,15 @@ def load(
     named = {"variants": tuple(variants)} if variants else {}
     if named and not _takes_variants(make):
         raise BackendError(f"the backend {name!r} has no variants: leave out {', '.join(map(repr, variants))}")
-    return make(devices, device_kind, engine, threads_per_device, *workers, **named)
+    return make(wanted, device_kind, engine, threads_per_device, *workers, **named)
+
+
+def _wanted(devices: int | str | Sequence[str | Device]) -> Wanted:
+    if isinstance(devices, str):
+        return parse_devices(devices)
+    if isinstance(devices, int):
+        return devices
+    return tuple(parse_device(device) if isinstance(device, str) else device for device in devices)
 
 
 def _takes_variants(make: Callable[..., Backend]) -> bool:

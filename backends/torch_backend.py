@@ -3,18 +3,22 @@
 On a CPU, PyTorch has no queue: an operator runs on the calling thread and returns when it is done (the GIL is
 released meanwhile). So the asynchronous engine brings its own streams, a thread for computation and one for copies
 per logical device, and a value is a promise. The synchronous engine is plain eager PyTorch, and values are tensors.
-On CUDA, PyTorch enqueues by itself: `launch` is `fn(*args)` on either engine.
+On CUDA, PyTorch enqueues by itself: with whole GPUs `launch` is `fn(*args)` on either engine (`cuda_direct.py`). GPUs
+beside CPU devices, and several logical devices on one GPU, get workers as CPU devices do (`cuda_workers.py`).
 """
 
-import os
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.device import HOST, Device, check_workers, choose_devices, core_numbers, core_shares, threads_for
+from backends.choosing import Wanted, choose_devices
+from backends.cuda_copies import CudaCopies
+from backends.cuda_direct import DirectCuda
+from backends.cuda_settings import settle_cuda
+from backends.cuda_workers import CudaWorkers
+from backends.device import Device, check_workers, cores_of, same_memory, threads_for
 from backends.environment import Settings, import_framework
 from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
@@ -25,7 +29,7 @@ from backends.shards import check_equal, sum_shard
 from backends.source_queue import SourceQueue
 from backends.splitting import row_ranges
 from backends.streams import WorkerStream, submit_collective
-from backends.variants import COPY_ON_COMPUTE_QUEUE, check_device_kind, choose_variants
+from backends.variants import COPY_ON_COMPUTE_QUEUE, TF32, check_device_kind, choose_variants
 
 __all__ = ["TorchBackend"]
 
@@ -35,13 +39,13 @@ SHARDED_BYTES = 2**21
 
 @final
 class TorchBackend:
-    """PyTorch on logical CPU devices, or on GPUs."""
+    """PyTorch on logical CPU devices, on GPUs, or on both."""
 
     name = "torch"
 
     def __init__(
         self,
-        devices: int,
+        devices: Wanted,
         device_kind: str,
         engine: Engine | None,
         threads_per_device: int | None,
@@ -53,46 +57,48 @@ class TorchBackend:
         self.variants = choose_variants(self.name, self.engine, variants)
         on_compute_queue = COPY_ON_COMPUTE_QUEUE.name in self.variants
         self.workers_per_device = workers_per_device
-        self.threads_per_device = threads_per_device or threads_for(devices, workers_per_device)
         torch = import_framework("torch", {}, requirement="torch 2 or later")
         from backends import torch_ops
 
         self._torch, self.ops = torch, torch_ops
         self.version: str = torch.__version__
-        gpus: int = torch.cuda.device_count()
-        self.devices = choose_devices(self.name, device_kind, devices, gpus, workers_per_device)
-        check_device_kind(self.name, self.devices[0].kind, variants)
-        self._cuda = self.devices[0].kind == "gpu"
-        self.settings: Settings = self._settle_launch_blocking() if self._cuda else {}
+        found: int = torch.cuda.device_count()
+        self.devices, note = choose_devices(self.name, device_kind, devices, found, workers_per_device)
+        on_cpus = [device for device in self.devices if device.kind == "cpu"]
+        gpus = [device.index for device in self.devices if device.kind == "gpu"]
+        for kind in dict.fromkeys(device.kind for device in self.devices):
+            check_device_kind(self.name, kind, variants)
+        if on_compute_queue and on_cpus and gpus:
+            raise BackendError(f"torch has no variant {COPY_ON_COMPUTE_QUEUE.name!r} on CPUs and GPUs together")
+        self.threads_per_device = threads_per_device or threads_for(len(on_cpus), workers_per_device)
         self._failure: ComputationError | None = None
         limit_threads = partial(_limit_threads, torch, self.threads_per_device)
         limit_threads()
-        self.cores: Sequence[set[int]] = () if self._cuda else [set(core_numbers())] * devices
+        whole_gpus = not on_cpus and len(set(gpus)) == len(gpus)
+        self._threaded = self.engine == "async" and not whole_gpus
+        self.cores: Sequence[set[int]] = cores_of(
+            self.devices, workers_per_device * self.threads_per_device if self._threaded else None
+        )
+        self.settings: Settings = settle_cuda(torch, self.engine == "sync", TF32.name in self.variants) if gpus else {}
+        self._direct = None if self._threaded or not gpus else DirectCuda(torch, sorted(set(gpus)), on_compute_queue)
         self.streams: tuple[WorkerStream, ...] = ()
-        if self._cuda:
-            torch.backends.cudnn.allow_tf32 = False
-            stream = torch.cuda.current_stream if on_compute_queue else torch.cuda.Stream
-            self._cuda_copies = {device: stream(device.index) for device in self.devices}
-            self._in_copy: deque[tuple[Any, Array]] = deque()
-            self._touched_host: dict[int, Any] = {}
-            self.scheduler = "CUDA streams: PyTorch itself enqueues on each GPU" + (
-                ", and CUDA_LAUNCH_BLOCKING waits after every kernel" if self.engine == "sync" else ""
-            )
-        elif self.engine == "async":
-            self.cores = core_shares(devices, workers_per_device * self.threads_per_device)
-            shares = dict(zip(self.devices, self.cores, strict=True))
+        if self._threaded:
+            shares = dict(zip(self.devices, self.cores, strict=False))
             # Two kinds of stream, for where one worker does it its order alone protects, and costs nothing to count.
             pool = partial(PooledStream, workers=workers_per_device) if workers_per_device > 1 else WorkerStream
-            self._compute = {d: pool(d, f"{d} compute", shares[d], limit_threads) for d in self.devices}
-            self._copy = {d: WorkerStream(d, f"{d} copy", shares[d], limit_threads) for d in self.devices}
+            self._compute = {d: pool(d, f"{d} compute", shares[d], limit_threads) for d in on_cpus}
+            self._copy = {d: WorkerStream(d, f"{d} copy", shares[d], limit_threads) for d in on_cpus}
             self.streams = (*self._compute.values(), *self._copy.values())
-            self._queues_of_copies: Mapping[Device, WorkerStream | SourceQueue] = (
-                {d: SourceQueue(d, self._compute) for d in self.devices} if on_compute_queue else self._copy
+            self._queues_of_copies: Mapping[Device, WorkerStream | SourceQueue | CudaCopies] = (
+                {d: SourceQueue(d, self._compute) for d in on_cpus} if on_compute_queue else self._copy
             )
-            self.scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
-        else:
-            self.scheduler = "none: eager PyTorch computes on the calling thread and has no queue on a CPU"
-        self._threaded = not self._cuda and self.engine == "async"
+        self._gpu_workers: CudaWorkers | None = None
+        if self._threaded and gpus:
+            self._gpu_workers = CudaWorkers(torch, self.devices, self._copy, limit_threads, on_compute_queue)
+            self._compute.update(self._gpu_workers.compute)
+            self._queues_of_copies = self._gpu_workers.copies
+            self.streams += self._gpu_workers.streams
+        self.scheduler = "; ".join(filter(None, (_scheduler(self.engine, bool(on_cpus), bool(gpus), whole_gpus), note)))
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         if self._failure:
@@ -100,8 +106,8 @@ class TorchBackend:
         if self._threaded:
             return self._stream(self._compute, args).submit(fn, *args)
         try:
-            if self._cuda:
-                self._await_on_host(args)
+            if self._direct:
+                self._direct.await_on_host(args)
             return fn(*args)
         except Exception as error:
             self._fail(error, "at launch")
@@ -113,11 +119,8 @@ class TorchBackend:
             try:
                 if self._threaded:
                     resolve(leaf)
-                elif self._cuda and leaf.is_cuda:
-                    # The stream, not the tensor: PyTorch has no event per tensor.
-                    self._torch.cuda.current_stream(leaf.device).synchronize()
-                elif self._cuda:
-                    self._await_on_host(leaf)
+                elif self._direct:
+                    self._direct.wait(leaf)
             except Exception as error:
                 self._fail(error, f"on {leaf.device}")
         return x
@@ -131,8 +134,10 @@ class TorchBackend:
             for stream in self.streams:
                 if stream.error is not None:
                     self._fail(stream.error, f"on {stream.device}")
-        elif self._cuda:
+        elif self._direct:
             for device in self.devices:
+                if device.kind == "cpu":
+                    continue
                 try:
                     self._torch.cuda.synchronize(device.index)
                 except Exception as error:
@@ -147,8 +152,9 @@ class TorchBackend:
                 return self._queues_of_copies[device].submit(_clone, x)
             return self._queues_of_copies[device].submit_consuming(_overwrite, out, x)
         try:
-            if self._cuda:
-                return map_leaves(lambda leaf, *outs: self._copy_on_cuda(leaf, device, *outs), *_operands(x, out))
+            if self._direct:
+                direct = self._direct
+                return map_leaves(lambda leaf, *outs: direct.copy(leaf, device, *outs), *_operands(x, out))
             return _clone(x) if out is None else _overwrite(out, x)
         except Exception as error:
             self._fail(error, f"on {device}")
@@ -162,8 +168,10 @@ class TorchBackend:
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         if self._failure:
             self._refuse()
-        if self._cuda:
+        if self._gpu_workers:
             return self._gather_and_broadcast(*xs)
+        if self._direct:
+            return self._sum_between_gpus(self._direct, xs)
         if not self._threaded:
             return self.launch(_sum_in_shards, tuple(xs))
         # On the copy threads, so that what is ready can be reduced while the rest is still being computed.
@@ -178,80 +186,36 @@ class TorchBackend:
         self.wait(x)
         return map_leaves(lambda leaf: leaf.detach().to("cpu", copy=True).numpy(), resolve(x))
 
-    def _settle_launch_blocking(self) -> Settings:
-        # CUDA reads this when it starts, which is not when PyTorch is imported.
-        name, wanted = "CUDA_LAUNCH_BLOCKING", "1" if self.engine == "sync" else "0"
-        found = os.environ.get(name, "0")
-        if found != wanted and self._torch.cuda.is_initialized():
-            raise BackendError(f"CUDA was started with {name}={found}, and this engine needs {wanted}: start afresh")
-        os.environ[name] = wanted
-        return {name: wanted}
-
     def _load(self, x: np.ndarray, device: Device) -> Array:
-        if self._cuda and device == HOST:
-            return self._torch.tensor(x).pin_memory()
-        if self._cuda:
-            return self._torch.tensor(x, device=f"cuda:{device.index}")
-        tensor = self._torch.tensor(x)
+        if self._direct:
+            return self._direct.load(x, device)
         if not self._threaded:
-            return tensor
+            return self._torch.tensor(x)
+        tensor = self._torch.tensor(x)
+        if self._gpu_workers:
+            return self._gpu_workers.loads.load(tensor, device)
         promise = Promise(device)
         promise.fulfil(tensor)
         return promise
 
-    def _consume(self, fn: Callable[..., Array], x: Array, *args: Array) -> Array:
-        # Copies out of `x` may be under way on streams of their own.
-        for copied, source in self._in_copy:
-            if source.is_cuda:
-                self._torch.cuda.current_stream(source.device).wait_event(copied)
-        return self.launch(fn, x, *args)
+    def _sum_between_gpus(self, direct: DirectCuda, xs: Sequence[Array]) -> tuple[Array, ...]:
+        try:
+            if direct.sum_between_peers(xs):
+                return tuple(xs)
+            return direct.gather_and_broadcast(_add_into, *xs)
+        except Exception as error:
+            self._fail(error, "at launch")
 
     def _gather_and_broadcast(self, first: Array, *others: Array) -> tuple[Array, ...]:
-        home = next(device for device in self.devices if device.index == next(leaves(first)).device.index)
-        total = self._consume(_add_into, first, *(self.copy_to(x, home) for x in others))
-        return (total, *(self._consume(_overwrite, x, total) for x in others))
+        home = _device_of(first)
+        terms = [x if same_memory(home, _device_of(x)) else self.copy_to(x, home) for x in others]
+        total = self._compute[home].submit_consuming(_add_into, first, *terms)
+        return (total, *(self.copy_to(total, _device_of(x), out=x) for x in others))
 
     def _stream(self, streams: Mapping[Device, WorkerStream], args: Iterable[Array]) -> WorkerStream:
         for promise in promises(*args):
             return streams[promise.device]
         raise BackendError("launch needs an array of this backend among its arguments: it says the device")
-
-    def _copy_on_cuda(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        cuda = self._torch.cuda
-        if out is None:
-            out = self._empty_like(x, device)
-        on_gpu = [tensor for tensor in (x, out) if tensor.is_cuda]
-        on_host = [_address(tensor) for tensor in (x, out) if not tensor.is_cuda]
-        copies = self._cuda_copies[Device("gpu", on_gpu[-1].device.index)]
-        for tensor in on_gpu:
-            copies.wait_stream(cuda.current_stream(tensor.device))
-        for earlier in filter(None, map(self._touched_host.get, on_host)):
-            copies.wait_event(earlier)
-        with cuda.stream(copies):
-            out.copy_(x, non_blocking=True)
-        done = copies.record_event()
-        self._touched_host.update(dict.fromkeys(on_host, done))
-        if out.is_cuda:
-            cuda.current_stream(out.device).wait_event(done)
-        # PyTorch would reuse the source's memory as soon as the last reference goes, copied or not.
-        self._in_copy.append((done, x))
-        while self._in_copy and self._in_copy[0][0].query():
-            self._in_copy.popleft()
-        return out
-
-    def _empty_like(self, x: Array, device: Device) -> Array:
-        # Memory that is not page-locked would make the copy wait for all before it.
-        if device == HOST:
-            return self._torch.empty_like(x, device="cpu", pin_memory=True)
-        return self._torch.empty_like(x, device=f"cuda:{device.index}")
-
-    def _await_on_host(self, values: Any) -> None:
-        # No stream orders what the host reads or writes; only the copy's own event says that it is done.
-        for leaf in leaves(values):
-            if isinstance(leaf, self._torch.Tensor) and not leaf.is_cuda:
-                copied = self._touched_host.get(_address(leaf))
-                if copied is not None:
-                    copied.synchronize()
 
     def _fail(self, error: BaseException, place: str) -> NoReturn:
         if isinstance(error, ComputationError):
@@ -266,8 +230,21 @@ class TorchBackend:
         raise ComputationError(f"torch refuses further work after a failure ({self._failure}): load the backend again")
 
 
-def _address(x: Array) -> int:
-    return int(x.untyped_storage().data_ptr())
+def _scheduler(engine: Engine, on_cpus: bool, on_gpus: bool, whole_gpus: bool) -> str:
+    on_cuda = "CUDA streams: PyTorch itself enqueues on each GPU"
+    on_threads = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
+    eager = "none: eager PyTorch computes on the calling thread and has no queue on a CPU"
+    if engine == "sync":
+        blocking = f"{on_cuda}, and CUDA_LAUNCH_BLOCKING waits after every kernel"
+        return ", and ".join(filter(None, (blocking if on_gpus else "", eager if on_cpus else "")))
+    if whole_gpus or not on_gpus:
+        return on_cuda if on_gpus else on_threads
+    also = " and to compute on CPUs, where eager PyTorch has no queue" if on_cpus else ""
+    return f"worker threads of parallel-core, to issue to a CUDA stream for each device on a GPU{also}"
+
+
+def _device_of(x: Array) -> Device:
+    return next(promise.device for promise in promises(x))
 
 
 def _operands(x: Array, out: Array | None) -> tuple[Array, ...]:

@@ -14,6 +14,7 @@ __all__ = [
     "BULK_ON",
     "COPY_ON_COMPUTE_QUEUE",
     "TEMPORARY_SPACE_LOW",
+    "TF32",
     "VARIANTS",
     "Variant",
     "check_device_kind",
@@ -47,6 +48,7 @@ class Variant:
 
 _ANY: tuple[DeviceKind, ...] = get_args(DeviceKind)
 _ONE_BY_ONE = "PyTorch runs operators one by one"
+_SWITCH = "only PyTorch on GPUs has a switch for it"
 _SHARED = "only MXNet's CPU devices share scratch memory"
 
 BULK_ON = Variant(
@@ -75,6 +77,15 @@ COPY_ON_COMPUTE_QUEUE = Variant(
     meaning="A copy stands in the queue that computes its source, behind all that was launched there before: look for "
     "copies and computations on one queue, one after the other, and nothing under them.",
     elsewhere="MXNet's engine has workers of their own for the copies of every GPU",
+)
+TF32 = Variant(
+    "tf32",
+    "matrix precision",
+    default=False,
+    found_on={"torch": ("gpu",)},
+    meaning="Products and convolutions round their operands to TensorFloat-32, 10 bits of mantissa in place of 23, if "
+    "the GPU has matrix units for it: look for shorter products, and for checks that miss NumPy's numbers.",
+    elsewhere=_SWITCH,
 )
 
 VARIANTS: tuple[Variant, ...] = (
@@ -107,6 +118,15 @@ VARIANTS: tuple[Variant, ...] = (
         "or in one for copies alone: look for copies under the computation that goes on.",
     ),
     COPY_ON_COMPUTE_QUEUE,
+    Variant(
+        "tf32-off",
+        "matrix precision",
+        default=True,
+        found_on={"torch": ("gpu",)},
+        meaning="Products and convolutions are computed in float32 throughout, as on CPUs and in NumPy.",
+        elsewhere=_SWITCH,
+    ),
+    TF32,
 )
 """All variants, those of a setting together and its default first."""
 

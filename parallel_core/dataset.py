@@ -17,7 +17,16 @@ import numpy as np
 
 from parallel_core.errors import RequestError
 
-__all__ = ["DataError", "Dataset", "load_fashion_mnist", "parse_idx", "read_directory", "synthetic"]
+__all__ = [
+    "DataError",
+    "Dataset",
+    "cache_directory",
+    "find_fashion_mnist",
+    "load_fashion_mnist",
+    "parse_idx",
+    "read_directory",
+    "synthetic",
+]
 
 ORIGIN = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
@@ -67,22 +76,33 @@ def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
     A directory that was named must hold good data: DataError names the file that is not. Finding none in the places
     that nobody named is no error.
     """
-    # Made-up data are also used where NumPy is all there is.
-    import platformdirs
-
-    named = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    if named is not None:
-        return read_directory(named)
-    cache = platformdirs.user_cache_path("parallel-core") / "fashion-mnist"
-    for directory in (cache, DEBIAN):
-        if all(locate(directory, name) for name in FILES):
-            return read_directory(directory)
+    found = find_fashion_mnist(data_dir)
+    if found is not None:
+        return read_directory(found)
+    cache = cache_directory()
     try:
         download(cache)
     except (OSError, ValueError) as error:
         reason = type(error).__name__
         return synthetic(f"Fashion-MNIST is not on this machine and cannot be downloaded ({reason})")
     return read_directory(cache)
+
+
+def find_fashion_mnist(data_dir: Path | None = None) -> Path | None:
+    """Return the directory that is read: the one that was named, or the first that has all files; None for none."""
+    named = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    if named is not None:
+        return named
+    directories = (cache_directory(), DEBIAN)
+    return next((one for one in directories if all(locate(one, name) for name in FILES)), None)
+
+
+def cache_directory() -> Path:
+    """Return the directory that a download is kept in."""
+    # Made-up data are also used where NumPy is all there is.
+    import platformdirs
+
+    return platformdirs.user_cache_path("parallel-core") / "fashion-mnist"
 
 
 def read_directory(directory: Path) -> Dataset:

@@ -30,6 +30,10 @@ def join(local: Backend, where: Rendezvous, on_exchange: Callable[[int], object]
     Blocks until all are there. Raises BackendError for a backend that cannot, GroupError where one of them does not
     come, and DisagreementError where they run different programs.
     """
+    if len({device.kind for device in local.devices}) > 1 or any(d.stream is not None for d in local.devices):
+        raise BackendError(
+            f"{', '.join(map(str, local.devices))} cannot be a process's share: let each have CPUs alone, or whole GPUs"
+        )
     group = _find(local.name)(local, where)
     said = {
         "parallel-core": package_version(),

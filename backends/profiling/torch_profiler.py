@@ -78,7 +78,7 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
 
     all_threads = _ExperimentalConfig(profile_all_threads=True)
     activities = [ProfilerActivity.CPU]
-    if backend.devices[0].kind == "gpu":
+    if any(device.kind == "gpu" for device in backend.devices):
         activities.append(ProfilerActivity.CUDA)
     with (
         run_profiler(activities=activities, experimental_config=all_threads) as running,

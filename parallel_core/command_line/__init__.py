@@ -1,10 +1,11 @@
-"""The command line: `parallel-core list`, `run`, `trace`, `compare`, `report`, `diff` and `launch`."""
+"""The command line: `parallel-core list`, `run`, `trace`, `compare`, `report`, `diff`, `launch` and `doctor`."""
 
 import click
 
 import backends
 from parallel_core.command_line.compare import compare
 from parallel_core.command_line.diff import diff
+from parallel_core.command_line.doctor import doctor
 from parallel_core.command_line.launch import launch
 from parallel_core.command_line.report import report
 from parallel_core.command_line.run import run
@@ -38,3 +39,4 @@ cli.add_command(compare)
 cli.add_command(report)
 cli.add_command(diff)
 cli.add_command(launch)
+cli.add_command(doctor)

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 import backends
+from backends import Device
 from backends.profiling import check_profiler
 from parallel_core import drawing, files
 from parallel_core.command_line import options
@@ -35,7 +36,7 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
         def command(
             backend: str,
             engine: str | None,
-            devices: int | None,
+            devices: int | tuple[Device, ...] | None,
             device_kind: str,
             threads: int | None,
             workers: int,

@@ -7,10 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
+from backends import BackendError, Device
+from backends.choosing import parse_devices
 from parallel_core.byte_sizes import parse_sizes
 
 __all__ = [
     "POSITIVE",
+    "Devices",
     "Integers",
     "Names",
     "Number",
@@ -86,6 +89,22 @@ class Names(click.ParamType[tuple[str, ...]]):
         return names
 
 
+class Devices(click.ParamType["int | tuple[Device, ...]"]):
+    """A positive number of devices, or their names with commas between them."""
+
+    name = "devices"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[Device, ...]:
+        """Return the number or the devices, or fail with a line that says what is wrong."""
+        try:
+            wanted = parse_devices(value) if isinstance(value, str) else value
+        except BackendError as error:
+            self.fail(str(error), param, ctx)
+        if wanted == 0:
+            self.fail("0 is not in the range x>=1.", param, ctx)
+        return wanted
+
+
 class Integers(click.ParamType[tuple[int, ...]]):
     """Positive whole numbers with commas between them."""
 
@@ -122,11 +141,13 @@ def devices(default: int = 2) -> Callable[[Command], Command]:
 
 
 def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
-    """Make the option for the number of a process's devices, None where nobody says it; `alone` is said in its help."""
+    """Make the option for a process's devices, None where nobody says it; `alone` is their number, for the help."""
     return click.option(
         "--devices",
-        type=POSITIVE,
-        help=f"Logical devices of a process.  [default: {alone}; 1 where there are several processes]",
+        type=Devices(),
+        metavar="N|NAMES",
+        help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a GPU)."
+        f"  [default: {alone}; 1 where there are several processes]",
     )
 
 

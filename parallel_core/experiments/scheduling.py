@@ -102,11 +102,10 @@ def with_medians(runs: list[tuple[Task, ...]]) -> tuple[Task, ...]:
 
 
 def places(backend: Backend) -> int:
-    """Count what can work at once: all GPUs, or the CPU devices' workers, but no more than there are cores for."""
-    if backend.devices[0].kind == "gpu":
-        return len(backend.devices)
-    workers = len(backend.devices) * backend.workers_per_device
-    return min(workers, max(1, available_cores() // backend.threads_per_device))
+    """Count what can work at once: all on GPUs, and the CPU devices' workers, but no more than there are cores for."""
+    on_cpus = sum(device.kind == "cpu" for device in backend.devices)
+    workers = min(on_cpus * backend.workers_per_device, max(1, available_cores() // backend.threads_per_device))
+    return len(backend.devices) - on_cpus + workers
 
 
 def verdict(name: str, found: Scheduled) -> str:

@@ -95,7 +95,7 @@ def run(backend: Backend, size: int | None = None, copies: int | None = None, ro
     # The first repetition was a warm-up.
     core_seconds = sum(median(worked[part.name][1:]) for part in parts)
 
-    on_cpu = first.kind == "cpu"
+    on_cpu = first.kind == second.kind == "cpu"
     metrics = fractions(parts, together, core_seconds / available_cores() if on_cpu else 0.0)
     error = largest_error(backend, matrices, results, size)
     problems = [problem for problem in (impossible(together, parts),) if problem]

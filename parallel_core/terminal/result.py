@@ -36,7 +36,8 @@ def show(result: Result, console: Console) -> None:
     for table in tables(result, caption):
         console.print(table)
     console.print(escape(result.explanation), style="bold")
-    for note in result.notes:
+    # Behind the sentence on who schedules stands what is unusual about the devices.
+    for note in (*filter(None, backend["scheduler"].split("; ")[1:]), *result.notes):
         console.print(f"· {escape(note)}")
     for problem in result.problems:
         console.print(f"INVALID: {escape(problem)}", style="bold red")

@@ -1,4 +1,7 @@
-"""The verbs on GPUs, where there are any; nowhere else is this code run."""
+"""The verbs on GPUs, where there are any; nowhere else is this code run.
+
+Lists of devices that one GPU is enough for: a CPU device beside it, and two streams on it.
+"""
 
 from collections.abc import Callable
 
@@ -17,6 +20,17 @@ def gpus(request: pytest.FixtureRequest, engine: str) -> Callable[[int], Backend
     def load(count: int) -> Backend:
         try:
             return backends.load(request.param, count, "gpu", engine, 1)
+        except BackendError as error:
+            pytest.skip(str(error))
+
+    return load
+
+
+@pytest.fixture
+def named(engine: str) -> Callable[[str, str], Backend]:
+    def load(framework: str, devices: str) -> Backend:
+        try:
+            return backends.load(framework, devices, "auto", engine, 1)
         except BackendError as error:
             pytest.skip(str(error))
 
@@ -102,3 +116,94 @@ def test_copies_on_the_compute_stream_give_the_same(engine: str) -> None:
         y = backend.launch(backend.ops.matmul, y, loaded)
     there = backend.copy_to(backend.copy_to(y, HOST), device)
     np.testing.assert_allclose(backend.to_numpy(backend.launch(lambda z: z + z, there)), 2 * x, rtol=1e-3)
+
+
+ONE_GPU_IS_ENOUGH = pytest.mark.parametrize("devices", ["cpu:1,gpu:0", "gpu:0,cpu:1", "gpu:0/0,gpu:0/1"])
+FRAMEWORKS = pytest.mark.parametrize("framework", ["mxnet", "torch"])
+
+
+@FRAMEWORKS
+@ONE_GPU_IS_ENOUGH
+@pytest.mark.parametrize("into", ["buffer", "new memory"])
+def test_a_copy_to_any_device_is_read_only_when_it_is_done(
+    named: Callable[[str, str], Backend], framework: str, devices: str, into: str
+) -> None:
+    backend = named(framework, devices)
+    x = np.full((1000, 1000), 1 / 1000, dtype=np.float32)
+    for source in backend.devices:
+        for there in (*backend.devices, HOST):
+            y = loaded = backend.asarray(x, source)
+            for _ in range(10):
+                y = backend.launch(backend.ops.matmul, y, loaded)
+            out = backend.asarray(np.zeros_like(x), there) if into == "buffer" else None
+            copy = backend.copy_to(y, there, out=out)
+            del y, loaded
+            doubled = backend.launch(lambda z: z + z, copy)
+            np.testing.assert_allclose(backend.to_numpy(doubled), 2 * x, rtol=1e-3)
+            np.testing.assert_allclose(backend.to_numpy(copy), x, rtol=1e-3)
+
+
+@FRAMEWORKS
+@ONE_GPU_IS_ENOUGH
+def test_memory_is_not_used_again_before_its_copies_are_done(
+    named: Callable[[str, str], Backend], framework: str, devices: str
+) -> None:
+    backend = named(framework, devices)
+    first, second = backend.devices
+    copies = []
+    for step in range(50):
+        x = backend.asarray(np.full(10**5, step, dtype=np.float32), first)
+        copies.append(backend.copy_to(backend.launch(lambda z: z + 1, x), second))
+        del x
+    for step, copy in enumerate(copies):
+        np.testing.assert_array_equal(backend.to_numpy(copy), np.full(10**5, step + 1))
+
+
+@FRAMEWORKS
+@ONE_GPU_IS_ENOUGH
+@pytest.mark.parametrize("length", [3, 10**6])
+def test_every_device_gets_the_sum(
+    named: Callable[[str, str], Backend], framework: str, devices: str, length: int
+) -> None:
+    backend = named(framework, devices)
+    terms = [np.full(length, k + 1, dtype=np.float32) for k in range(2)]
+    xs = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
+    for _ in range(3):
+        xs = list(backend.allreduce([backend.launch(lambda z: z / 2, x) for x in xs]))
+    for total in xs:
+        np.testing.assert_array_equal(backend.to_numpy(total), np.full(length, 1.5))
+
+
+@FRAMEWORKS
+@ONE_GPU_IS_ENOUGH
+def test_training_on_unlike_devices_gives_numpy_s_losses(
+    named: Callable[[str, str], Backend], framework: str, devices: str
+) -> None:
+    data, chosen = synthetic("a test needs no more", train=300, test=50), Settings(1, 64)
+    backend, reference = named(framework, devices), backends.load("numpy", devices=2, threads_per_device=1)
+    found, expected = (
+        next(train(one, [get_params(one, device) for device in one.devices], data, chosen)).losses
+        for one in (backend, reference)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_two_streams_of_one_gpu_are_said(named: Callable[[str, str], Backend]) -> None:
+    named("torch", "gpu:0/0,gpu:0/1")
+    counted = backends.load("torch", 2, "auto", None, 1)
+    if len({device.index for device in counted.devices}) == 1:
+        assert counted.scheduler.endswith("; gpu:0/0, gpu:0/1 are streams on one GPU, and share it")
+
+
+@pytest.mark.parametrize("variants", [(), ("tf32",)])
+def test_tensorfloat_is_off_unless_asked_for(variants: tuple[str, ...], engine: str) -> None:
+    if engine == "sync":
+        pytest.skip("its variants are none")
+    try:
+        backend = backends.load("torch", 1, "gpu", engine, 1, variants=variants)
+    except BackendError as error:
+        pytest.skip(str(error))
+    import torch
+
+    assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == bool(variants)
+    assert backend.settings["torch.backends.cuda.matmul.allow_tf32"] == str(bool(variants))

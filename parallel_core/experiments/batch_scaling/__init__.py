@@ -140,6 +140,6 @@ def series_of(timed: Timed, batch_size: int) -> dict[str, tuple[float, ...]]:
 
 def most_efficient(backend: Backend) -> float:
     """Return the efficiency that all devices together cannot exceed: below 1 where CPU devices share cores."""
-    if backend.devices[0].kind == "gpu":
+    if any(device.kind == "gpu" for device in backend.devices):
         return 1.0
     return min(1.0, describe_machine()["cores"] / (len(backend.devices) * backend.threads_per_device))

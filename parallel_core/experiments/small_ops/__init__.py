@@ -58,7 +58,7 @@ def run(backend: Backend, sizes: Sequence[int] = SIZES, rounds: int = 5) -> Resu
         raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
     sizes = tuple(sorted(set(sizes)))
     timed, error = time_here(backend, sizes, rounds), largest_error(backend, sizes)
-    if len(backend.devices) > 1 and backend.devices[0].kind == "cpu":
+    if len(backend.devices) > 1 and all(device.kind == "cpu" for device in backend.devices):
         result = time_elsewhere(backend, sizes, rounds)
         # A case is called after its way and its size.
         renamed = [replace(case, name=case.name.replace(ONE, THREADS)) for case in result.cases]

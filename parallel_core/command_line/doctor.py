@@ -1,0 +1,46 @@
+"""`parallel-core doctor`: what is here, what is wrong, its cause and the command that mends it."""
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from parallel_core import files
+from parallel_core.command_line import options
+from parallel_core.doctor import Diagnosis, examine
+from parallel_core.terminal.doctor import show_section, show_summary
+
+__all__ = ["doctor"]
+
+
+@click.command()
+@click.option(
+    "--deadline",
+    type=options.Number(),
+    default=60,
+    show_default=True,
+    help="Seconds that a framework may take to be imported and to compute something small.",
+)
+@options.json_file
+@click.pass_context
+def doctor(ctx: click.Context, deadline: float, json_path: Path | None) -> None:
+    """Tell what is here, what is wrong with it, why, and the command that mends it.
+
+    The exit status is 0 where all that is installed works, and 1 where something does not or no framework can be used.
+    """
+    if json_path is not None:
+        files.check_writable(json_path)
+    # Standard output belongs to the JSON where it goes there.
+    console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+    found = []
+    with console.status("trying the frameworks"):
+        for section in examine(deadline):
+            show_section(section, console)
+            found.append(section)
+    diagnosis = Diagnosis(tuple(found))
+    show_summary(diagnosis, console)
+    if json_path is not None:
+        text = json.dumps(diagnosis.as_json(), indent=1, ensure_ascii=False) + "\n"
+        files.write_whole(json_path, lambda stream: stream.write(text.encode()))
+    ctx.exit(0 if diagnosis.works else 1)
