@@ -102,11 +102,13 @@ class DirectCuda:
 
     def sum_between_peers(self, xs: Sequence[Any]) -> bool:
         """Replace each GPU's value by the sum of all, over NCCL; return False where it cannot be done so."""
-        nccl = self._torch.cuda.nccl
         terms = [list(same) for same in zip(*map(leaves, xs), strict=True)]
         for same in terms:
             check_equal(same)
-        if not self._peers or not all(nccl.is_available(same) for same in terms):
+        if not self._peers:
+            return False
+        nccl = self._torch.cuda.nccl
+        if not all(nccl.is_available(same) for same in terms):
             return False
         self.before_writing()
         for same in terms:

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,8 +25,8 @@ Known = Counter[int]
 class MadeUpStream:
     """A stream that computes nothing."""
 
-    def __init__(self, cuda: "Cuda") -> None:
-        self.cuda, self.known = cuda, Known()
+    def __init__(self, cuda: "Cuda", gpu: int) -> None:
+        self.cuda, self.gpu, self.known = cuda, gpu, Known()
 
     def wait_event(self, event: "MadeUpEvent") -> None:
         with self.cuda.lock:
@@ -34,6 +34,9 @@ class MadeUpStream:
 
     def wait_stream(self, other: "MadeUpStream") -> None:
         self.wait_event(other.record_event())
+
+    def synchronize(self) -> None:
+        self.record_event().synchronize()
 
     def record_event(self) -> "MadeUpEvent":
         with self.cuda.lock:
@@ -67,8 +70,10 @@ class Cuda:
         self.races: list[str] = []
         self.seen_done = Known()
         self.gpus = gpus
+        self.default_streams = [MadeUpStream(self, gpu) for gpu in range(gpus)]
         self.here = threading.local()
-        self.on_gpu: set[int] = set()
+        self.on_gpu: dict[int, int] = {}
+        self.pinned: set[int] = set()
         self.allocated_on: dict[int, MadeUpStream] = {}
         self.accesses: dict[int, list[tuple[MadeUpStream, int, bool, str]]] = defaultdict(list)
         self.users: Counter[int] = Counter()
@@ -81,23 +86,32 @@ class Cuda:
     def is_initialized(self) -> bool:
         return False
 
+    def can_device_access_peer(self, one: int, other: int) -> bool:
+        return one == other
+
     def Stream(self, device: int) -> MadeUpStream:  # noqa: N802
-        assert device < self.gpus
-        return MadeUpStream(self)
+        return MadeUpStream(self, range(self.gpus)[device])
 
     def set_stream(self, stream: MadeUpStream) -> None:
-        self.here.stream = stream
+        self._current()[stream.gpu] = stream
 
-    def current_stream(self, device: object = None) -> MadeUpStream:
-        del device
-        return self.here.stream  # type: ignore[no-any-return]
+    def current_stream(self, device: Any) -> MadeUpStream:
+        return self._current()[device if isinstance(device, int) else device.index]
+
+    def synchronize(self, device: int) -> None:
+        self.current_stream(device).synchronize()
 
     @contextmanager
     def stream(self, stream: MadeUpStream) -> Iterator[None]:
-        before = getattr(self.here, "stream", None)
-        self.here.stream = stream
+        before = self.current_stream(stream.gpu)
+        self.set_stream(stream)
         yield
-        self.here.stream = before
+        self.set_stream(before)
+
+    def _current(self) -> list[MadeUpStream]:
+        if not hasattr(self.here, "streams"):
+            self.here.streams = list(self.default_streams)
+        return self.here.streams  # type: ignore[no-any-return]
 
     def access(self, memory: int, writes: bool, name: str, stream: MadeUpStream | None) -> None:
         """Note a race where the access does not know of an earlier one that it conflicts with."""
@@ -109,15 +123,14 @@ class Cuda:
             stream.known = known | Known({id(stream): known[id(stream)] + 1})
             self.accesses[memory].append((stream, stream.known[id(stream)], writes, name))
 
-    def used(self, x: torch.Tensor, stream: MadeUpStream | None, on_gpu: bool) -> None:
+    def used(self, x: torch.Tensor, gpu: int | None) -> None:
         """Count a tensor among the users of its memory, which belongs to the stream that first uses it."""
         memory = address(x)
         if memory not in self.kept:
             self.kept[memory] = x.untyped_storage()
-            if on_gpu:
-                self.on_gpu.add(memory)
-                if stream is not None:
-                    self.allocated_on[memory] = stream
+            if gpu is not None:
+                self.on_gpu[memory] = gpu
+                self.allocated_on[memory] = self.current_stream(gpu)
         self.users[memory] += 1
         weakref.finalize(x, self.dropped, memory).atexit = False
 
@@ -135,13 +148,24 @@ class MadeUpTorch:
         self.cuda = cuda = Cuda(gpus, seed)
 
         class Tensor(torch.Tensor):
+            @property
+            def is_cuda(self) -> bool:
+                return address(self) in cuda.on_gpu
+
+            @property
+            def device(self) -> Place:
+                return Place(cuda.on_gpu.get(address(self)))
+
+            def is_pinned(self) -> bool:
+                return address(self) in cuda.pinned
+
             @classmethod
             def __torch_function__(
                 cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
             ) -> Any:
                 with cuda.lock:
                     result = super().__torch_function__(func, types, args, kwargs or {})
-                    noted(cuda, func.__name__, args, result)
+                    noted(cuda, func.__name__, args, kwargs or {}, result)
                 return result
 
         self.own = Tensor
@@ -150,45 +174,62 @@ class MadeUpTorch:
         return getattr(torch, name)
 
     def tensor(self, x: Any) -> Any:
-        return self._new(torch.tensor(x), on_gpu=False)
+        return self._new(torch.tensor(x), None)
 
     def empty(self, size: int, dtype: torch.dtype, pin_memory: bool) -> Any:
-        assert pin_memory
-        return self._new(torch.empty(size, dtype=dtype), on_gpu=False)
+        return self._new(torch.empty(size, dtype=dtype), None, pin_memory)
 
-    def empty_like(self, x: Any, device: str = "cpu", **kwargs: Any) -> Any:
-        kwargs.pop("pin_memory", None)
+    def empty_like(self, x: Any, device: str | None = None, pin_memory: bool = False, **kwargs: Any) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
             made = torch.empty_like(x, **kwargs)
-        return self._new(made, on_gpu=device != "cpu")
+        gpu = {None: x.device.index, "cpu": None}.get(device, int((device or "")[5:] or 0))
+        return self._new(made, gpu, pin_memory)
 
-    def _new(self, plain: Any, on_gpu: bool) -> Any:
+    def _new(self, plain: Any, gpu: int | None, pinned: bool = False) -> Any:
         with self.cuda.lock:
             x = plain.as_subclass(self.own)
-            self.cuda.used(x, getattr(self.cuda.here, "stream", None), on_gpu)
+            self.cuda.used(x, gpu)
+            if pinned:
+                self.cuda.pinned.add(address(x))
         return x
 
 
-def noted(cuda: Cuda, name: str, args: tuple[Any, ...], result: Any) -> None:
+class Place(NamedTuple):
+    """What a tensor says of where it is."""
+
+    index: int | None
+
+
+def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
     """Write down what an operator reads and writes; what gives a view of its argument does neither."""
     if not isinstance(result, torch.Tensor):
         return
-    with torch._C.DisableTorchFunctionSubclass():
-        read = [address(x) for x in args if isinstance(x, torch.Tensor)]
-        written = address(result)
-        in_place = name.endswith("_") and not name.endswith("__")
-        on_gpu = any(memory in cuda.on_gpu for memory in read)
-        stream = getattr(cuda.here, "stream", None) if on_gpu else None
-        if in_place or written not in read:
-            for memory in {*read} - {written}:
-                cuda.access(memory, False, name, stream)
-            if in_place:
-                cuda.access(written, True, name, stream)
-        if not in_place:
-            # `to` is how the host takes what it has waited for.
-            cuda.used(result, stream, on_gpu and name != "to")
-            if written not in read:
-                cuda.access(written, True, name, stream)
+    read = [address(x) for x in args if isinstance(x, torch.Tensor)]
+    written = address(result)
+    in_place = name.endswith("_") and not name.endswith("__")
+    # The last is the source of a copy, on whose current stream it runs.
+    gpus = [cuda.on_gpu[memory] for memory in read if memory in cuda.on_gpu]
+    stream = cuda.current_stream(gpus[-1]) if gpus else None
+    between_gpus = [cuda.current_stream(gpu) for gpu in gpus if gpu != gpus[-1]]
+    if stream is not None:
+        for other in between_gpus:
+            stream.wait_stream(other)
+    if in_place or written not in read:
+        for memory in {*read} - {written}:
+            cuda.access(memory, False, name, stream)
+        if in_place:
+            cuda.access(written, True, name, stream)
+    if not in_place:
+        # `to` is how the host takes what it has waited for.
+        cuda.used(result, gpus[-1] if gpus and name != "to" else None)
+        if written not in read:
+            cuda.access(written, True, name, stream)
+    if stream is not None:
+        for other in between_gpus:
+            other.wait_stream(stream)
+        on_host = any(memory not in cuda.on_gpu for memory in (*read, written))
+        if on_host and not kwargs.get("non_blocking"):
+            stream.synchronize()
 
 
 def address(x: torch.Tensor) -> int:

@@ -1,4 +1,4 @@
-"""PyTorch's GPUs beside CPU devices, and streams of one GPU: who waits for whom, on a made-up GPU."""
+"""PyTorch on GPUs, whole, beside CPU devices, and as several streams: who waits for whom, on made-up GPUs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +15,7 @@ from backends.choosing import choose_devices
 from backends.device import same_memory
 from tests.conftest import reason_against
 
-PLACES = ("gpu:0/0,gpu:0/1", "cpu:1,gpu:0", "gpu:1,cpu:2,gpu:0/0,gpu:0/1,cpu:1")
+PLACES = ("gpu:0/0,gpu:0/1", "cpu:1,gpu:0", "gpu:1,cpu:2,gpu:0/0,gpu:0/1,cpu:1", "gpu:0", "gpu:1,gpu:0")
 NAMES = st.sampled_from(PLACES)
 
 Loaded = tuple[Backend, Any]
@@ -23,8 +23,6 @@ Loaded = tuple[Backend, Any]
 
 @pytest.fixture
 def on_made_up_gpus(monkeypatch: pytest.MonkeyPatch, engine: str) -> Callable[..., Loaded]:
-    if engine == "sync":
-        pytest.skip("its tensors say themselves where they are, and so must be on a GPU")
     if reason := reason_against("torch"):
         pytest.skip(f"torch cannot be imported: {reason}")
     from tests.backends.made_up_cuda import MadeUpTorch
@@ -36,7 +34,8 @@ def on_made_up_gpus(monkeypatch: pytest.MonkeyPatch, engine: str) -> Callable[..
             choose = partial(choose_devices, reason_against=lambda *_: "")
             patched.setattr("backends.torch_backend.choose_devices", choose)
             patched.setenv("CUDA_LAUNCH_BLOCKING", "0")
-            return backends.load("torch", names, threads_per_device=1, variants=variants), torch.cuda
+            chosen = variants if engine == "async" else ()
+            return backends.load("torch", names, "auto", engine, 1, variants=chosen), torch.cuda
 
     return load
 
@@ -112,7 +111,7 @@ def test_a_value_is_let_go_when_its_readers_are_done(on_made_up_gpus: Callable[.
 @pytest.mark.parametrize("names", PLACES)
 def test_large_arrays_cross_in_pieces(on_made_up_gpus: Callable[..., Loaded], names: str) -> None:
     backend, cuda = on_made_up_gpus(names)
-    x = np.arange(6 * 2**20 + 3, dtype=np.float32)
+    x = np.arange(2**20 + 3, dtype=np.float32)
     for device in backend.devices:
         for other in (*backend.devices, HOST):
             there = backend.copy_to(backend.asarray(x, device), other)
@@ -124,10 +123,9 @@ def test_large_arrays_cross_in_pieces(on_made_up_gpus: Callable[..., Loaded], na
 def test_an_error_on_a_gpu_reaches_who_waits(on_made_up_gpus: Callable[..., Loaded], names: str) -> None:
     backend, _ = on_made_up_gpus(names)
     device = next(device for device in backend.devices if device.kind == "gpu")
-    x = backend.launch(lambda _: 1 / 0, backend.asarray(np.ones(2, dtype=np.float32), device))
-    copied = backend.copy_to(x, backend.devices[-1])
-    with pytest.raises(ComputationError, match=r"torch on .*: ZeroDivisionError"):
-        backend.wait(copied)
+    with pytest.raises(ComputationError, match=r"torch .*: ZeroDivisionError"):
+        x = backend.launch(lambda _: 1 / 0, backend.asarray(np.ones(2, dtype=np.float32), device))
+        backend.wait(backend.copy_to(x, backend.devices[-1]))
 
 
 def test_items_and_tuples_cross(on_made_up_gpus: Callable[..., Loaded]) -> None:

@@ -38,9 +38,9 @@ def test_arrays_of_any_shape_arrive_and_come_back(copies: list[tuple[list[int], 
     for shape, dtype, transposed, transposed_out in copies:
         x = torch.tensor(real.arange(real.Size(shape).numel()).reshape(shape).to(getattr(real, dtype)).numpy())
         x = x.mT if transposed and x.ndim > 1 else x
-        there, back = torch.empty_like(x, device="cuda:0"), torch.empty_like(x)
-        there = there.mT.contiguous().mT if transposed_out and x.ndim > 1 else there
         with torch.cuda.stream(stream):
+            there, back = torch.empty_like(x, device="cuda:0"), torch.empty_like(x)
+            there = there.mT.contiguous().mT if transposed_out and x.ndim > 1 else there
             staging.to_gpu(there, x)
             staging.to_host(back, there)
         assert real.equal(back, x)
