@@ -10,6 +10,7 @@ import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -68,6 +69,11 @@ class Dataset:
     train_labels: np.ndarray
     test_images: np.ndarray
     test_labels: np.ndarray
+
+    @cached_property
+    def checksum(self) -> int:
+        """The CRC-32 of the training images and labels."""
+        return zlib.crc32(self.train_labels.tobytes(), zlib.crc32(self.train_images.tobytes()))
 
 
 def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:

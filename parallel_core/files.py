@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from parallel_core.errors import RequestError
 
-__all__ = ["STANDARD_OUTPUT", "check_writable", "write_whole"]
+__all__ = ["STANDARD_OUTPUT", "check_writable", "remove_unfinished", "write_whole"]
 
 STANDARD_OUTPUT = Path("-")
 
@@ -62,6 +62,13 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what `write_whole` left beside a path where its process was killed. Nobody may be writing there now."""
+    target = path.resolve()
+    for left in target.parent.glob(f".{target.name}.*"):
+        left.unlink(missing_ok=True)
 
 
 def _is_special(target: Path) -> bool:

@@ -50,6 +50,11 @@ class Position:
         return len(self.epochs) + 1
 
     @property
+    def losses(self) -> tuple[float, ...]:
+        """The losses of all steps that are done."""
+        return (*(loss for epoch in self.epochs for loss in epoch.losses), *self.begun.losses)
+
+    @property
     def step(self) -> int:
         """The number of steps of it that are done."""
         return len(self.begun.losses)

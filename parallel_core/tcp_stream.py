@@ -12,6 +12,10 @@ from time import monotonic, perf_counter
 __all__ = ["accepted", "answer_round_trip", "connected", "listening", "own_address", "round_trip"]
 
 
+STRANGER_SECONDS = 1.0
+"""So long may one who has connected take to say the secret."""
+
+
 def own_address(other: str, port: int) -> str:
     """Return the address of this host from which it reaches another one; nothing is sent. Raises OSError."""
     family, kind, protocol, _, address = socket.getaddrinfo(other, port, type=socket.SOCK_DGRAM)[0]
@@ -34,7 +38,7 @@ def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.s
         connection, _ = listener.accept()
         # A stranger may leave at once or say nothing, and must not keep the right one out.
         with suppress(OSError):
-            prepare(connection, max(deadline - monotonic(), 0.001))
+            prepare(connection, min(STRANGER_SECONDS, max(deadline - monotonic(), 0.001)))
             if hmac.compare_digest(receive(connection, memoryview(bytearray(len(secret)))), secret):
                 connection.sendall(secret)
                 connection.settimeout(timeout)

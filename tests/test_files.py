@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from parallel_core.errors import RequestError
-from parallel_core.files import check_writable, write_whole
+from parallel_core.files import check_writable, remove_unfinished, write_whole
 
 
 def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
@@ -59,3 +59,12 @@ def test_what_cannot_be_written_is_found_out(tmp_path: Path, name: str, reason: 
 def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
     check_writable(tmp_path / "result.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "kept.npz"
+    write_whole(path, lambda stream: stream.write(b"whole"))
+    for name in (".kept.npz.abcdefgh", ".other.npz.abcdefgh", "kept.npz.1"):
+        (tmp_path / name).write_bytes(b"half")
+    remove_unfinished(path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [".other.npz.abcdefgh", "kept.npz", "kept.npz.1"]

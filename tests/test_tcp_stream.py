@@ -3,11 +3,13 @@
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from time import monotonic
 
 import pytest
 
+from parallel_core import tcp_stream
 from parallel_core.tcp_stream import accepted, answer_round_trip, connected, listening, own_address, round_trip
 
 LOOPBACK = "127.0.0.1"
@@ -56,6 +58,16 @@ def test_strangers_are_turned_away_and_the_right_one_gets_in(listener: socket.so
     accepted(listener, SECRET, 10).close()
     thread.join()
     assert right.is_set()
+
+
+def test_a_stranger_who_says_nothing_does_not_keep_the_right_one_out(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tcp_stream, "STRANGER_SECONDS", 0.1)
+    with socket.create_connection((LOOPBACK, port_of(listener))), ThreadPoolExecutor(1) as other:
+        right = other.submit(connected, LOOPBACK, port_of(listener), SECRET, 10)
+        accepted(listener, SECRET, 10).close()
+        right.result().close()
 
 
 def test_another_program_s_answer_is_refused(listener: socket.socket) -> None:

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from backends.device import Device
+from backends.errors import BackendError
 from backends.groups.group import Group
 from backends.protocol import Array, Backend, HostArray
 from backends.splitting import row_ranges
@@ -51,8 +52,8 @@ class GroupedBackend:
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
         counts = self.device_counts
-        if len(devices) != counts[self.group.rank]:
-            counts = (len(devices),) * self.group.size
+        if tuple(devices) != self.devices:
+            raise BackendError("the shares of several processes are of all their devices")
         first = sum(counts[: self.group.rank])
         own = row_ranges(len(x), sum(counts))[first : first + len(devices)]
         return tuple(self.local.asarray(x[rows], device) for rows, device in zip(own, devices, strict=True))

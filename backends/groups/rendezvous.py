@@ -26,7 +26,7 @@ class Rendezvous:
     """Which process of a job this is, and where all of them meet.
 
     `rank` is None where the framework gives ranks out itself, which MXNet's scheduler does for workers that were
-    started by hand. `servers` is the number of MXNet's parameter servers, 0 where there is no scheduler.
+    started by hand.
     """
 
     rank: int | None
@@ -35,7 +35,6 @@ class Rendezvous:
     local_size: int
     address: str
     port: int
-    servers: int
     timeout: float
 
 
@@ -65,7 +64,6 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
         local_size=local_size,
         address=_text(environment, address_name),
         port=port,
-        servers=_number(environment, "DMLC_NUM_SERVER") if by_scheduler else 0,
         timeout=_seconds(environment),
     )
 

@@ -34,9 +34,9 @@ def join_torch(backend: Backend, where: Rendezvous) -> Group:
     import torch
     import torch.distributed
 
-    # What gloo writes to standard error of a broken connection is said by the exception too.
-    torch.set_warn_always(False)
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_towards(where.address))
+    interface = os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_towards(where.address))
+    # NCCL takes a name for the beginning of one, unless it is told not to.
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
     distributed: Any = torch.distributed
     cuda = backend.devices[0].kind == "gpu"
     if cuda:

@@ -83,7 +83,7 @@ def checkpoint_of(
         step=position.step,
         position=position,
         generator=generator_of(settings, position.epoch, data),
-        data=checksum(data),
+        data=data.checksum,
         written=Written(
             # PyTorch's version is more than a text.
             backend.name,
@@ -100,8 +100,3 @@ def generator_of(settings: Settings, epoch: int, data: Dataset) -> Generator:
     """Draw an epoch's order and say what drew it."""
     order, generator = shuffled(settings.seed, epoch, len(data.train_labels))
     return Generator(json.dumps(generator.bit_generator.state, sort_keys=True), crc32(order.astype("<i8").tobytes()))
-
-
-def checksum(data: Dataset) -> int:
-    """Return the CRC-32 of the training images and labels."""
-    return crc32(data.train_labels.tobytes(), crc32(data.train_images.tobytes()))

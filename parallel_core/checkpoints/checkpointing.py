@@ -12,10 +12,10 @@ __all__ = ["Checkpointing"]
 class Checkpointing:
     """Where to go on from, and what to do with each new checkpoint.
 
-    `resumed` is None for a training from the beginning. `keep` writes a checkpoint; in a process that is to write
-    nothing it does nothing. One is kept after each epoch, and with `every` after so many steps of one.
+    `resumed` is None for a training from the beginning. `keep` writes a checkpoint, and is None in a process
+    that is to write nothing. One is kept after each epoch, and with `every` after so many steps of one.
     """
 
-    keep: Callable[[Checkpoint], object]
+    keep: Callable[[Checkpoint], object] | None
     every: int | None = None
     resumed: Checkpoint | None = None

@@ -27,6 +27,7 @@ def open_directory(directory: Path, resume: bool) -> bytes | None:
     if exists and not resume:
         raise RequestError(f"{path} exists: add --resume to go on from it, or remove it")
     files.check_writable(path)
+    files.remove_unfinished(path)
     if not exists:
         return None
     try:

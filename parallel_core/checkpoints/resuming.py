@@ -1,7 +1,7 @@
 """Whether a training may go on from a checkpoint: only where the numbers will be those of an undisturbed one."""
 
 from parallel_core.batches import Settings, steps_of
-from parallel_core.checkpoints.checkpoint import Checkpoint, checksum, generator_of
+from parallel_core.checkpoints.checkpoint import Checkpoint, generator_of
 from parallel_core.checkpoints.reading import CheckpointError
 from parallel_core.dataset import Dataset
 from parallel_core.errors import RequestError
@@ -31,7 +31,7 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
     begun = len(state.position.epochs) + bool(state.step)
     if settings.epochs < begun:
         raise RequestError(f"the checkpoint is in epoch {begun}: --epochs {settings.epochs} lies behind it")
-    if state.data != checksum(data):
+    if state.data != data.checksum:
         raise RequestError(f"the checkpoint was trained on other images than these ({data.source}): look at --data-dir")
     if state.generator != generator_of(settings, state.epoch, data):
         raise RequestError(

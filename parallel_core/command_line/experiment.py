@@ -20,7 +20,7 @@ from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.explanation import explanation
 from parallel_core.measurement import repeatable
-from parallel_core.rank import check_job, described, joined
+from parallel_core.rank import check_job, described, joined, share_gpus
 from parallel_core.result import Result
 from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.result import show
@@ -63,6 +63,8 @@ def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
             # Standard output belongs to the JSON where it goes there.
             console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
             devices = devices or (EXPERIMENTS[name].devices if where is None else 1)
+            if where is not None and isinstance(devices, int):
+                share_gpus(where, devices)
             loaded = backends.load(backend, devices, device_kind, engine, threads, workers, variants)
             if where is not None:
                 with joined(loaded, where, name, own) as together:

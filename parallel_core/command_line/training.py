@@ -87,7 +87,10 @@ def run_data_parallel(
         result = experiments.run_data_parallel(
             backend, data, settings, progress.on_batch, progress.on_epoch, checkpoints
         )
-    return with_scaling(result, backend, data, settings) if isinstance(backend, GroupedBackend) else result
+    if not isinstance(backend, GroupedBackend):
+        return result
+    before = checkpoints.resumed.state.position.losses if checkpoints and checkpoints.resumed else ()
+    return with_scaling(result, backend, data, settings, len(result.series["loss"]) - len(before))
 
 
 @experiment("allreduce")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from backends import Backend
 from backends.groups import GroupedBackend, broadcast
 from parallel_core.checkpoints import Checkpointing, from_bytes, to_bytes
-from parallel_core.training import ignore
 
 __all__ = ["checkpointing_of"]
 
@@ -22,4 +21,4 @@ def checkpointing_of(backend: Backend, read: Callable[[], Checkpointing | None])
         return own
     if not every:
         return None
-    return Checkpointing(ignore, int(every) or None, from_bytes(content, "rank 0") if content else None)
+    return Checkpointing(None, int(every) or None, from_bytes(content, "rank 0") if content else None)

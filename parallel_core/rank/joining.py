@@ -17,7 +17,7 @@ from parallel_core.rank.reporting import report, reports_are_read
 from parallel_core.rank.watching import Watch, dump_stacks_on_request, leave_with_starter
 from parallel_core.result import Result
 
-__all__ = ["EXPERIMENTS", "check_job", "described", "in_a_job", "joined"]
+__all__ = ["EXPERIMENTS", "check_job", "described", "in_a_job", "joined", "share_gpus"]
 
 EXPERIMENTS = ("data-parallel", "allreduce")
 """The experiments that mean something on several processes."""
@@ -50,6 +50,19 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
         share = len(cores) // where.local_size
         os.sched_setaffinity(0, cores[where.local_rank * share : (where.local_rank + 1) * share])
     return where
+
+
+def share_gpus(where: Rendezvous, devices: int) -> None:
+    """Let this process see its share of the host's GPUs only, so many, before a framework looks for them.
+
+    Two ranks on one GPU would wait for each other, or be refused by NCCL.
+    """
+    if where.local_size == 1:
+        return
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = [str(number) for number in range(where.local_size * devices)] if given is None else given.split(",")
+    first = where.local_rank * devices
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(visible[first : first + devices])
 
 
 @contextmanager

@@ -24,37 +24,38 @@ from parallel_core.dataset import Dataset
 from parallel_core.exchange import buckets_of, exchange
 from parallel_core.lenet import initial_parameters
 from parallel_core.result import Result
-from parallel_core.training import Settings, get_params, train_epoch
+from parallel_core.training import Settings, get_params, ignore, train_epoch
 
 __all__ = ["with_scaling"]
 
 STEPS = 5
 ROUNDS = 3
 WARMUPS = 1
+LONG_STEP = 1.0
+"""Seconds; a step that takes longer is timed by itself."""
 
 
-def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, settings: Settings) -> Result:
+def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, settings: Settings, trained: int) -> Result:
     """Add to a training's result what its processes exchanged, how long that took, and what they are worth.
 
     `scaling_efficiency` is the speed of all n ranks over n times that of one, on the same global batches.
     `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` what a step takes longer
     than one without exchange: where exchange hides under computation it is the smaller one. `exchanged_bytes` is what
-    each rank hands to the engine in all steps of the training. All ranks must call this, and time it together. The
+    each rank handed to the engine in the `trained` steps. All ranks must call this, and time it together. The
     result of a job of one process is returned as it is.
     """
     if backend.group.size == 1:
         return result
     few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
-    silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, backend.on_exchange)
+    silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, on_exchange=ignore)
     steps = {
         "together": partial(time_step, backend, data, few),
         "without exchange": partial(time_step, silent, data, few),
         "alone": partial(time_alone, backend, data, few),
         "exchange alone": partial(time_exchange, backend, settings, few.limit or STEPS),
     }
-    seconds = in_turns(backend.group, steps)
+    seconds = in_turns(backend, steps)
     size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
-    trained = len(result.series["loss"])
     together, alone = seconds["together"], seconds["alone"]
     efficiency = alone / (backend.group.size * together)
     exposed = together - seconds["without exchange"]
@@ -75,13 +76,15 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
     return replace(result, metrics={**result.metrics, **metrics}, notes=(*result.notes, note))
 
 
-def in_turns(group: Group, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
-    """Time every way in turns, all ranks at once; return the medians of what rank 0 measured."""
+def in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+    """Time every way in turns, all ranks at once; return the medians of each rank's own times."""
     timed: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(WARMUPS + ROUNDS):
         for name, take in ways.items():
-            barrier(group)
+            barrier(backend.group)
             timed[name].append(take())
+            # A way without exchanges is progress too.
+            backend.on_exchange(backend.exchanges)
     return {name: median(taken[WARMUPS:]) for name, taken in timed.items()}
 
 
@@ -89,12 +92,16 @@ def time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
     """Train from the start for a few steps; return the seconds of one."""
     params = [get_params(backend, device, settings.seed, settings.width) for device in backend.devices]
     epoch = train_epoch(backend, params, data, settings, number=1)
-    return epoch.seconds / (settings.limit or 1)
+    return epoch.seconds / len(epoch.losses)
 
 
 def time_alone(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
     """Train on rank 0 by itself, whole batches; the others have nothing to do and wait at the next barrier."""
-    return time_step(backend.local, data, settings) if backend.group.rank == 0 else 0.0
+    if backend.group.rank > 0:
+        return 0.0
+    one = time_step(backend.local, data, replace(settings, limit=1))
+    # Nobody waits for so long that he takes the others for dead.
+    return one if one > LONG_STEP else time_step(backend.local, data, settings)
 
 
 def time_exchange(backend: GroupedBackend, settings: Settings, steps: int) -> float:

@@ -58,9 +58,11 @@ class _Reported:
         report(Progress(self._backend.exchanges, self._epoch, self._step, done))
 
     def on_batch(self, epoch: int, images: int) -> None:
-        self._step = self._step + 1 if epoch == self._epoch else 1
-        self._epoch = epoch
-        report(Progress(self._backend.exchanges, epoch, self._step, images))
+        # Without images nothing is trained, but something is done.
+        if images:
+            self._step = self._step + 1 if epoch == self._epoch else 1
+            self._epoch = epoch
+        report(Progress(self._backend.exchanges, self._epoch, self._step, images))
 
     def on_epoch(self, epoch: Epoch) -> None:
         report(TrainedEpoch(epoch_line(epoch)))

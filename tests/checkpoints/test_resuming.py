@@ -68,8 +68,10 @@ def test_a_training_that_is_complete_is_reported_and_not_gone_on_with(backend: B
     whole = kept(backend)[-1]
     files: list[bytes] = []
     checkpoints = Checkpointing(stop_after(-1, files), None, as_read(whole))
-    result = run_data_parallel(backend, DATA, SETTINGS, lambda *_: pytest.fail("a batch"), checkpoints=checkpoints)
+    images: list[int] = []
+    result = run_data_parallel(backend, DATA, SETTINGS, lambda _, count: images.append(count), checkpoints=checkpoints)
     assert files == []
+    assert sum(images) == 0
     assert len(losses_of(result)) == 8
     assert len(result.cases[0].seconds) == 2
 

@@ -29,15 +29,15 @@ def test_no_job_is_no_rendezvous() -> None:
 
 
 def test_torchrun_s_variables() -> None:
-    assert rendezvous(TORCHRUN) == Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, 0, TIMEOUT)
+    assert rendezvous(TORCHRUN) == Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, TIMEOUT)
 
 
 def test_ps_lite_s_variables_alone_leave_the_rank_to_its_scheduler() -> None:
-    assert rendezvous(PS_LITE) == Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, 2, TIMEOUT)
+    assert rendezvous(PS_LITE) == Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
 
 
 def test_ps_lite_s_place_and_our_rank() -> None:
-    assert rendezvous(TORCHRUN | PS_LITE) == Rendezvous(3, 4, 1, 2, "10.0.0.2", 9000, 2, TIMEOUT)
+    assert rendezvous(TORCHRUN | PS_LITE) == Rendezvous(3, 4, 1, 2, "10.0.0.2", 9000, TIMEOUT)
 
 
 @pytest.mark.parametrize(

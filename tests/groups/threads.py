@@ -9,6 +9,7 @@ import numpy as np
 
 from backends import Array
 from backends.groups import Group
+from backends.nested import map_leaves
 
 Returned = TypeVar("Returned")
 
@@ -24,7 +25,7 @@ class ThreadGroup:
         self.hosts = tuple(f"host {rank}" for rank in range(meeting.size))
 
     def sum(self, x: Array) -> Array:
-        return self._meeting.sum(self.rank, x)
+        return map_leaves(lambda leaf: self._meeting.sum(self.rank, leaf), x)
 
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
         assert x.dtype == np.float32

@@ -66,6 +66,8 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Stream]:
 
 def connect(group: Group, other: int, where: Rendezvous, held: ExitStack) -> socket.socket | None:
     """Return this rank's end of the stream, closed with `held`; None for a rank that has none."""
+    # Whoever watches over the job must not give it up before the reason can be told.
+    patience = where.timeout / 2
     # By the way to where all have met, which is a way that all have.
     addresses = [said.decode() for said in gather(group, own_address(where.address, where.port).encode())]
     if group.rank == 0:
@@ -75,8 +77,8 @@ def connect(group: Group, other: int, where: Rendezvous, held: ExitStack) -> soc
         secret = secrets.token_hex(SECRET_BYTES)
         listener = held.enter_context(listening(mine))
         broadcast(group, json.dumps([mine, listener.getsockname()[1], secret]).encode())
-        return held.enter_context(accepted(listener, secret.encode(), where.timeout))
+        return held.enter_context(accepted(listener, secret.encode(), patience))
     address, port, secret = json.loads(broadcast(group, b""))
     if group.rank != other:
         return None
-    return held.enter_context(connected(address, port, secret.encode(), where.timeout))
+    return held.enter_context(connected(address, port, secret.encode(), patience))
