@@ -184,6 +184,12 @@ def test_neither_a_refusal_nor_a_result_that_was_shown_is_tried_again(run: Run, 
     assert "restart" not in done.errors
 
 
+def test_what_one_rank_refuses_is_not_tried_again_though_the_others_fail(run: Run) -> None:
+    code = "join()\nif rank == 0: fail('there is a checkpoint', status=2)\nfail('closed by a peer', by_others=True)"
+    done = run(code, "--checkpoint", "there", restarts=3)
+    assert (done.status, done.errors) == (2, "parallel-core: there is a checkpoint\n")
+
+
 def test_restarts_need_a_checkpoint() -> None:
     with pytest.raises(RequestError, match="give --checkpoint DIR"):
         launch(job_of("sys.exit()"), restarts=1)
