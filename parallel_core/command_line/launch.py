@@ -131,10 +131,11 @@ def launch(
     if servers is not None and name != "mxnet":
         raise RequestError(f"--servers are MXNet's, and {name} has none")
     hosts = chosen_hosts(hosts_path, processes)
-    if bind is not None:
-        check_bind(bind, trusted_network)
     address = root_address(hosts, interface, bind)
     listens_at = address if bind is None else resolved(bind)
+    # A name may mean a wildcard, also that of a host.
+    for used in (address, listens_at):
+        check_bind(used, trusted_network)
     if port is not None and hosts[0].name is None:
         check_port(listens_at, port)
     job = Job(

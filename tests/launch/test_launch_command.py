@@ -69,6 +69,19 @@ def test_a_wildcard_is_listened_at_only_on_a_trusted_network(asked: Asked) -> No
     assert (job.bind, job.address) == ("0.0.0.0", "127.0.0.1")
 
 
+@pytest.mark.parametrize("name", ["0.0.0.0", "0", "0x0", "somebody@0", "everywhere"])
+def test_a_wildcard_is_refused_wherever_it_comes_from(
+    name: str, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(0, 0, 0, "", ("0.0.0.0", 0))])
+    path = tmp_path / "hosts"
+    path.write_text(f"{name}\n")
+    named = ("--bind", name.rpartition("@")[2], "--processes", "2")
+    for arguments in (("--hosts", str(path)), named):
+        with pytest.raises(RequestError, match="say --trusted-network"):
+            asked(*arguments, "--backend", "torch", *RUN)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
