@@ -355,6 +355,16 @@ def test_an_exchange_does_not_take_back_which_batch_was_the_last() -> None:
     assert after_grace(watch, 1.0).message == "rank 1 on b was killed by SIGTERM after epoch 1, step 5"
 
 
+def test_a_rank_that_counts_anew_has_not_gone_back() -> None:
+    watch = joined(2, exchanges=5)
+    watch.see(reported(0, Progress(6)), 1.0)
+    watch.see(reported(0, Progress(1)), 2.0)
+    verdict = watch.decide(2.0 + TIMEOUT)
+    assert verdict is not None
+    assert verdict.culprits == ("rank 1",)
+    assert verdict.message.endswith("5 exchanges launched, where others have launched 6")
+
+
 def test_words_are_kept_to_their_end() -> None:
     watch = joined(1)
     for number in range(10_000):
