@@ -149,6 +149,7 @@ def launch(
         interface=interface,
         timeout=timeout,
         python=python,
+        keeps_port=port is not None,
     )
     return launch_job(job, words_of(remote_shell), restarts)
 

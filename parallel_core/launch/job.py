@@ -49,6 +49,8 @@ class Job:
     timeout: float
     python: str = sys.executable
     """Other hosts' Python; there it takes the place of this one in the command."""
+    keeps_port: bool = False
+    """Whether a restart meets at the same port, because somebody chose it."""
 
 
 def processes_of(job: Job) -> Sequence[Process]:

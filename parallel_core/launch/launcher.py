@@ -67,7 +67,8 @@ async def _restarting(job: Job, shell: Sequence[str], restarts: int, display: Di
             return verdict.status
         display.say(f"{verdict.message}; restart {restart} of {restarts}, from the last checkpoint")
         resume = () if "--resume" in job.command else ("--resume",)
-        job = replace(job, command=(*job.command, *resume), port=port_for(job.hosts[0], job.bind))
+        port = job.port if job.keeps_port else port_for(job.hosts[0], job.bind)
+        job = replace(job, command=(*job.command, *resume), port=port)
     raise AssertionError
 
 

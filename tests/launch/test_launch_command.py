@@ -9,7 +9,7 @@ import pytest
 
 from parallel_core.command_line.launch import launch
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.launch.addresses import listening
+from parallel_core.launch.addresses import free_port, listening
 from parallel_core.launch.job import Host, Job
 
 MODULE = "parallel_core.command_line.launch"
@@ -119,6 +119,13 @@ def test_a_bad_request_is_refused_before_anything_is_started(
 def test_numbers_out_of_range_are_refused(arguments: Sequence[str]) -> None:
     with pytest.raises(click.BadParameter):
         launch.main([*arguments, "--backend", "torch", *RUN], standalone_mode=False)
+
+
+def test_a_port_that_is_given_is_kept(asked: Asked) -> None:
+    port = free_port("127.0.0.1")
+    given = asked("--processes", "2", "--port", str(port), "--backend", "torch", *RUN)
+    assert (given.port, given.keeps_port) == (port, True)
+    assert not asked("--processes", "2", "--backend", "torch", *RUN).keeps_port
 
 
 def test_a_port_in_use_is_a_failure_that_is_told_at_once(asked: Asked) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -166,6 +167,17 @@ def test_a_job_that_crashed_is_started_again_from_its_checkpoint(run: Run, tmp_p
     lines = sorted(line for line in wait_for_lines(6, tmp_path / "log") if line.startswith("1"))
     with_resume = "1 ['--checkpoint', 'there', '--resume']"
     assert lines == [with_resume, with_resume, "1 ['--checkpoint', 'there']"]
+
+
+@pytest.mark.parametrize("keeps_port", [True, False])
+def test_a_restart_keeps_a_port_that_was_given(
+    keeps_port: bool, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    code = "note(os.environ['MASTER_PORT']); join(); fail('oh no') if '--resume' not in sys.argv else None"
+    job = job_of(code, str(tmp_path / "ports"), "--checkpoint", "there", hosts=(Host(None, 1),))
+    assert launch(replace(job, keeps_port=keeps_port), restarts=1) == 0
+    first, second = wait_for_lines(2, tmp_path / "ports")
+    assert (first == second) is keeps_port
 
 
 def test_restarts_come_to_an_end(run: Run, tmp_path: Path) -> None:
