@@ -52,7 +52,7 @@ LOOPBACK = "127.0.0.1"
     default=0,
     show_default=True,
     metavar="K",
-    help="How often a job that crashed is started again from its last checkpoint.",
+    help="How often a job is started again from its last checkpoint, after any failure.",
 )
 @click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Where the ranks meet. Default: a free one.")
 @click.option(
