@@ -75,7 +75,7 @@ LOOPBACK = "127.0.0.1"
 @click.option("--interface", metavar="NAME", help="Of the network between the processes, such as eth0.")
 @click.option("--bind", metavar="ADDRESS", help="Where rank 0 or the scheduler listens. Default: at its own address.")
 @click.option(
-    "--trusted-network", is_flag=True, help="Allow it to listen at all addresses: whoever reaches it could run code."
+    "--trusted-network", is_flag=True, help="Of PyTorch: allow rank 0 to listen at all addresses, for whoever reaches it."
 )
 @click.option(
     "--role",
@@ -133,6 +133,8 @@ def launch(
     hosts = chosen_hosts(hosts_path, processes)
     address = root_address(hosts, interface, bind)
     listens_at = address if bind is None else resolved(bind)
+    if name == "mxnet" and is_wildcard(listens_at):
+        raise RequestError("MXNet's scheduler listens at one address alone: name it with --bind or --interface")
     # A name may mean a wildcard, also that of a host.
     for used in (address, listens_at):
         check_bind(used, trusted_network)

@@ -34,8 +34,9 @@ class Host:
 class Job:
     """What is to be launched.
 
-    `address` is where rank 0 or the scheduler listens, as the others reach it; `bind` is what it listens at, which is
-    the same but where it listens everywhere. `interface` names the network interface of all traffic, such as `lo`.
+    `address` is where rank 0 or the scheduler listens, as the others reach it; `bind` is what rank 0 listens at,
+    which is the same but where it listens everywhere; the scheduler listens at `address` alone. `interface` names the
+    network interface of all traffic, such as `lo`.
     """
 
     command: tuple[str, ...]
@@ -121,6 +122,8 @@ def _mxnets(job: Job, size: int) -> Sequence[tuple[str, str | None]]:
         ("DMLC_INTERFACE", None),
         # ps-lite would listen at it in every process.
         ("PORT", None),
+        # With it ps-lite's scheduler would listen at all addresses.
+        ("DMLC_USE_KUBERNETES", None),
     )
 
 

@@ -95,6 +95,10 @@ def test_a_wildcard_is_refused_wherever_it_comes_from(
         (("--processes", "2", "--servers", "2", "--backend", "torch", *RUN), "--servers are MXNet's"),
         (("--processes", "2", "--restarts", "1", "--backend", "torch", *RUN), "give --checkpoint DIR to the run"),
         (("--processes", "2", "--bind", "0.0.0.0", "--backend", "torch", *RUN), "say --trusted-network"),
+        (
+            ("--processes", "2", "--bind", "0.0.0.0", "--trusted-network", "--backend", "mxnet", *RUN),
+            "MXNet's scheduler listens at one address alone",
+        ),
         (("--processes", "2", "--interface", "none0", "--backend", "torch", *RUN), "no network interface 'none0'"),
         (("--processes", "2", "--remote-shell", "", "--backend", "torch", *RUN), "names no command"),
         (("--processes", "2", "--remote-shell", "a 'b", "--backend", "torch", *RUN), "cannot be read"),
