@@ -27,10 +27,10 @@ from parallel_core.launch.job import Host, Job, port_for
 from parallel_core.launch.launcher import launch as launch_job
 from parallel_core.launch.link.messages import Role
 from parallel_core.launch.roles import launch_role
+from parallel_core.rank.joining import EXPERIMENTS
 
 __all__ = ["launch"]
 
-EXPERIMENTS = ("data-parallel", "allreduce")
 LOOPBACK = "127.0.0.1"
 
 
@@ -75,7 +75,9 @@ LOOPBACK = "127.0.0.1"
 @click.option("--interface", metavar="NAME", help="Of the network between the processes, such as eth0.")
 @click.option("--bind", metavar="ADDRESS", help="Where rank 0 or the scheduler listens. Default: at its own address.")
 @click.option(
-    "--trusted-network", is_flag=True, help="Of PyTorch: allow rank 0 to listen at all addresses, for whoever reaches it."
+    "--trusted-network",
+    is_flag=True,
+    help="Of PyTorch: let rank 0 listen at all addresses, for whoever reaches it.",
 )
 @click.option(
     "--role",

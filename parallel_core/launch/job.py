@@ -8,14 +8,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backends.groups.rendezvous import TIMEOUT_VARIABLE
+from backends.groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
 from parallel_core.launch.addresses import free_port
 from parallel_core.launch.process import Process
 
-__all__ = ["BIND_VARIABLE", "SERVER_MODULE", "Host", "Job", "Process", "port_for", "processes_of"]
+__all__ = ["SERVER_MODULE", "Host", "Job", "Process", "port_for", "processes_of"]
 
-BIND_VARIABLE = "PARALLEL_CORE_BIND"
-"""The address that rank 0 or the scheduler listens at, where it is another one than they are reached at."""
 SERVER_MODULE = "backends.groups.parameter_server"
 LOOPBACK = "lo"
 REMOTE_PORTS = (20000, 30000)

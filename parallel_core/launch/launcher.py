@@ -34,8 +34,8 @@ def launch(job: Job, shell: Sequence[str] = REMOTE_SHELL, restarts: int = 0) -> 
     """Launch a job, on other hosts by a remote shell; return the exit status: 0, 1 for a failure, 2 for a bad request.
 
     Rank 0's standard output is passed on as it is. After any failure but a refusal the job is started again with
-    `--resume`, at most `restarts` times, unless rank 0 has printed something by then. SIGINT, SIGTERM and SIGHUP end it with status 1. Raises RequestError where the command has no
-    `--checkpoint` to start again from.
+    `--resume`, at most `restarts` times, unless rank 0 has printed something by then. SIGINT, SIGTERM and SIGHUP end it
+    with status 1. Raises RequestError where the command has no `--checkpoint` to start again from.
     """
     if restarts and not names_checkpoint(job.command):
         raise RequestError("--restarts goes on from a checkpoint: give --checkpoint DIR to the run")

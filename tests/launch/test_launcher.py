@@ -170,9 +170,7 @@ def test_a_job_that_crashed_is_started_again_from_its_checkpoint(run: Run, tmp_p
 
 
 @pytest.mark.parametrize("keeps_port", [True, False])
-def test_a_restart_keeps_a_port_that_was_given(
-    keeps_port: bool, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_a_restart_keeps_a_port_that_was_given(keeps_port: bool, tmp_path: Path) -> None:
     code = "note(os.environ['MASTER_PORT']); join(); fail('oh no') if '--resume' not in sys.argv else None"
     job = job_of(code, str(tmp_path / "ports"), "--checkpoint", "there", hosts=(Host(None, 1),))
     assert launch(replace(job, keeps_port=keeps_port), restarts=1) == 0
