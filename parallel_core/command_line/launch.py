@@ -27,10 +27,10 @@ from parallel_core.launch.job import Host, Job, port_for
 from parallel_core.launch.launcher import launch as launch_job
 from parallel_core.launch.link.messages import Role
 from parallel_core.launch.roles import launch_role
+from parallel_core.rank.joining import EXPERIMENTS
 
 __all__ = ["launch"]
 
-EXPERIMENTS = ("data-parallel", "allreduce")
 LOOPBACK = "127.0.0.1"
 
 
@@ -52,7 +52,7 @@ LOOPBACK = "127.0.0.1"
     default=0,
     show_default=True,
     metavar="K",
-    help="How often a job that crashed is started again from its last checkpoint.",
+    help="How often a job is started again from its last checkpoint, after any failure.",
 )
 @click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Where the ranks meet. Default: a free one.")
 @click.option(
@@ -75,7 +75,9 @@ LOOPBACK = "127.0.0.1"
 @click.option("--interface", metavar="NAME", help="Of the network between the processes, such as eth0.")
 @click.option("--bind", metavar="ADDRESS", help="Where rank 0 or the scheduler listens. Default: at its own address.")
 @click.option(
-    "--trusted-network", is_flag=True, help="Allow it to listen at all addresses: whoever reaches it could run code."
+    "--trusted-network",
+    is_flag=True,
+    help="Of PyTorch: let rank 0 listen at all addresses, for whoever reaches it.",
 )
 @click.option(
     "--role",
@@ -131,10 +133,13 @@ def launch(
     if servers is not None and name != "mxnet":
         raise RequestError(f"--servers are MXNet's, and {name} has none")
     hosts = chosen_hosts(hosts_path, processes)
-    if bind is not None:
-        check_bind(bind, trusted_network)
     address = root_address(hosts, interface, bind)
     listens_at = address if bind is None else resolved(bind)
+    if name == "mxnet" and is_wildcard(listens_at):
+        raise RequestError("MXNet's scheduler listens at one address alone: name it with --bind or --interface")
+    # A name may mean a wildcard, also that of a host.
+    for used in (address, listens_at):
+        check_bind(used, trusted_network)
     if port is not None and hosts[0].name is None:
         check_port(listens_at, port)
     job = Job(
@@ -148,6 +153,7 @@ def launch(
         interface=interface,
         timeout=timeout,
         python=python,
+        keeps_port=port is not None,
     )
     return launch_job(job, words_of(remote_shell), restarts)
 

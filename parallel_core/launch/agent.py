@@ -13,7 +13,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, NamedTuple, TypeAlias
 
 import msgspec
@@ -35,7 +36,11 @@ __all__ = ["main"]
 CHUNK = 1 << 16
 LONGEST_LINE = 1 << 24
 PIPES_SECONDS = 0.5
-"""How long the pipes of a process that has ended may stay open: a child in another session may hold them for ever."""
+"""How long the pipes of a process that has ended may stay open: a child in another session may hold them for ever.
+
+Only time counts in which nothing came from them and nothing waited for the launcher to read it.
+"""
+LOOKS = 10
 REPORTS_SECONDS = 0.05
 """Reports are read so often, and successive progress is passed on as one message."""
 LAST_SECONDS = 3.0
@@ -50,6 +55,26 @@ class Started(NamedTuple):
     process: "subprocess.Popen[bytes]"
     reports: IO[bytes]
     ended: "asyncio.Future[int]"
+
+
+@dataclass
+class Passage:
+    """Passes on what comes from a process's pipes."""
+
+    send: Send
+    waiting: int = 0
+    """Messages that the launcher has not taken yet."""
+    passed: int = 0
+    """Messages so far."""
+
+    async def __call__(self, message: FromAgent) -> None:
+        """Pass on a message, at the pace of the launcher."""
+        self.passed += 1
+        self.waiting += 1
+        try:
+            await self.send(message)
+        finally:
+            self.waiting -= 1
 
 
 def main() -> None:
@@ -109,19 +134,31 @@ async def follow(process: Process, running: dict[str, Started], send: Send) -> N
     assert lifeline is not None
     assert output is not None
     assert errors is not None
+    passage = Passage(send)
     tasks = [
-        asyncio.create_task(pass_on_output(process.name, output, False, send)),
-        asyncio.create_task(pass_on_output(process.name, errors, True, send)),
-        asyncio.create_task(pass_on_reports(process.name, started.reports, send)),
+        asyncio.create_task(pass_on_output(process.name, output, False, passage)),
+        asyncio.create_task(pass_on_output(process.name, errors, True, passage)),
+        asyncio.create_task(pass_on_reports(process.name, started.reports, passage)),
     ]
     status = await started.ended
     kill_group(started.process.pid)
-    await asyncio.wait(tasks, timeout=PIPES_SECONDS)
+    await emptied(tasks, passage)
     for task in tasks:
         task.cancel()
     del running[process.name]
     lifeline.close()
     await send(Ended(process.name, status))
+
+
+async def emptied(tasks: Sequence["asyncio.Task[None]"], passage: Passage) -> None:
+    """Wait until the pipes have ended, or until nothing has moved for PIPES_SECONDS in all."""
+    idle = 0
+    while idle < LOOKS:
+        passed = passage.passed
+        _, reading = await asyncio.wait(tasks, timeout=PIPES_SECONDS / LOOKS)
+        if not reading:
+            return
+        idle += not passage.waiting and passage.passed == passed
 
 
 def start(process: Process) -> Started:

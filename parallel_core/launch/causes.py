@@ -80,12 +80,15 @@ def cause_of(everyone: Sequence[Seen], now: float) -> Verdict:
     ranks = [seen for seen in everyone if is_rank(seen.name)]
     refused = [rank for rank in ranks if refused_by(rank)]
     abrupt = [seen for seen in everyone if ended_abruptly(seen) and seen not in refused]
+    if any(not (rank.failed and rank.failed.by_others) for rank in refused):
+        # Where one refuses, the others' frameworks may abort because it is gone.
+        abrupt = [seen for seen in abrupt if seen.unstartable is not None or ended_from_outside(seen)]
     if abrupt:
         # Nobody kills itself by SIGKILL, and a lost agent takes its processes with it; other ends may be consequences.
-        first = min(abrupt, key=lambda seen: (not (seen.lost or seen.status == -KILL), seen.ended_at))
+        first = min(abrupt, key=lambda seen: (not ended_from_outside(seen), seen.ended_at))
         return Verdict(how_it_ended(first), culprits=(first.name,))
     own = [rank for rank in ranks if rank.failed and not rank.failed.by_others]
-    if refused and all(refused_by(rank) for rank in ranks if rank.failed or rank.status):
+    if refused and all(refused_by(rank) for rank in own):
         return Verdict(why_refused(refused[0]), REFUSED, (refused[0].name,))
     if own or refused:
         return _told([*own, *(rank for rank in refused if rank not in own)])
@@ -149,6 +152,11 @@ def ended_abruptly(seen: Seen) -> bool:
     if seen.failed:
         return False
     return bool(seen.status) or seen.unstartable is not None or seen.lost is not None
+
+
+def ended_from_outside(seen: Seen) -> bool:
+    """Tell whether a process's end is no consequence of what other ranks did."""
+    return seen.lost is not None or seen.status == -KILL
 
 
 def ended_early(everyone: Sequence[Seen]) -> Seen | None:

@@ -9,9 +9,10 @@ from rich.text import Text
 from parallel_core.launch.reports import FromAgent, Printed, Progress, Reported, TrainedEpoch, Training
 from parallel_core.terminal.training_progress import TrainingProgress, training_progress
 
-__all__ = ["Display"]
+__all__ = ["SHOWN", "Display"]
 
 SHOWN = "rank 0"
+"""Whose output a person sees."""
 SHOWN_LINES = 20
 KEPT_BYTES = 1 << 12
 

@@ -8,14 +8,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backends.groups.rendezvous import TIMEOUT_VARIABLE
+from backends.groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
 from parallel_core.launch.addresses import free_port
 from parallel_core.launch.process import Process
 
-__all__ = ["BIND_VARIABLE", "SERVER_MODULE", "Host", "Job", "Process", "port_for", "processes_of"]
+__all__ = ["SERVER_MODULE", "Host", "Job", "Process", "port_for", "processes_of"]
 
-BIND_VARIABLE = "PARALLEL_CORE_BIND"
-"""The address that rank 0 or the scheduler listens at, where it is another one than they are reached at."""
 SERVER_MODULE = "backends.groups.parameter_server"
 LOOPBACK = "lo"
 REMOTE_PORTS = (20000, 30000)
@@ -34,8 +32,9 @@ class Host:
 class Job:
     """What is to be launched.
 
-    `address` is where rank 0 or the scheduler listens, as the others reach it; `bind` is what it listens at, which is
-    the same but where it listens everywhere. `interface` names the network interface of all traffic, such as `lo`.
+    `address` is where rank 0 or the scheduler listens, as the others reach it; `bind` is what rank 0 listens at,
+    which is the same but where it listens everywhere; the scheduler listens at `address` alone. `interface` names the
+    network interface of all traffic, such as `lo`.
     """
 
     command: tuple[str, ...]
@@ -49,6 +48,8 @@ class Job:
     timeout: float
     python: str = sys.executable
     """Other hosts' Python; there it takes the place of this one in the command."""
+    keeps_port: bool = False
+    """Whether a restart meets at the same port, because somebody chose it."""
 
 
 def processes_of(job: Job) -> Sequence[Process]:
@@ -119,6 +120,8 @@ def _mxnets(job: Job, size: int) -> Sequence[tuple[str, str | None]]:
         ("DMLC_INTERFACE", None),
         # ps-lite would listen at it in every process.
         ("PORT", None),
+        # With it ps-lite's scheduler would listen at all addresses.
+        ("DMLC_USE_KUBERNETES", None),
     )
 
 

@@ -33,9 +33,9 @@ STACK_LINES = 200
 def launch(job: Job, shell: Sequence[str] = REMOTE_SHELL, restarts: int = 0) -> int:
     """Launch a job, on other hosts by a remote shell; return the exit status: 0, 1 for a failure, 2 for a bad request.
 
-    Rank 0's standard output is passed on as it is. After a crash the job is started again with `--resume`, at most
-    `restarts` times. SIGINT, SIGTERM and SIGHUP end it with status 1. Raises RequestError where the command has no
-    `--checkpoint` to start again from.
+    Rank 0's standard output is passed on as it is. After any failure but a refusal the job is started again with
+    `--resume`, at most `restarts` times, unless rank 0 has printed something by then. SIGINT, SIGTERM and SIGHUP end it
+    with status 1. Raises RequestError where the command has no `--checkpoint` to start again from.
     """
     if restarts and not names_checkpoint(job.command):
         raise RequestError("--restarts goes on from a checkpoint: give --checkpoint DIR to the run")
@@ -67,7 +67,8 @@ async def _restarting(job: Job, shell: Sequence[str], restarts: int, display: Di
             return verdict.status
         display.say(f"{verdict.message}; restart {restart} of {restarts}, from the last checkpoint")
         resume = () if "--resume" in job.command else ("--resume",)
-        job = replace(job, command=(*job.command, *resume), port=port_for(job.hosts[0], job.bind))
+        port = job.port if job.keeps_port else port_for(job.hosts[0], job.bind)
+        job = replace(job, command=(*job.command, *resume), port=port)
     raise AssertionError
 
 

@@ -52,9 +52,10 @@ class Progress(msgspec.Struct, tag=True, frozen=True):
     """Of the batch that is done, over all ranks; 0 where none is."""
 
     def after(self, earlier: "Progress") -> "Progress":
-        """Add it to earlier progress: images are summed, and the last batch stays the last."""
+        """Add it to earlier progress: images are summed, the last batch stays the last, and exchanges never go back."""
         epoch, step = (self.epoch, self.step) if self.epoch else (earlier.epoch, earlier.step)
-        return Progress(self.exchanges, epoch, step, earlier.images + self.images)
+        # What times how a job scales has a second counter.
+        return Progress(max(self.exchanges, earlier.exchanges), epoch, step, earlier.images + self.images)
 
 
 class Training(msgspec.Struct, tag=True, frozen=True):

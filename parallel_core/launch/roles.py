@@ -16,20 +16,29 @@ from rich.console import Console
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.launch.addresses import check_port, interface_address, is_wildcard, listening, local_address
 from parallel_core.launch.agents import Agents, agent_command, running_agents
-from parallel_core.launch.display import Display
+from parallel_core.launch.display import SHOWN, Display
 from parallel_core.launch.job import Host, Job, Process, processes_of
 from parallel_core.launch.launcher import with_terminal
 from parallel_core.launch.link.hub import hold_together
 from parallel_core.launch.link.member import take_part
 from parallel_core.launch.link.messages import LONGEST_CAUSE, FromMember, Hello, Role, Start, printable
-from parallel_core.launch.reports import Ended, Failed, FromAgent, Joined, Printed, Progress, Reported, Unstartable
+from parallel_core.launch.reports import (
+    Arrived,
+    Ended,
+    Failed,
+    FromAgent,
+    Joined,
+    Printed,
+    Progress,
+    Reported,
+    Unstartable,
+)
 from parallel_core.launch.stopping import until_stopped
 
 __all__ = ["launch_role", "link_port", "process_of"]
 
 MOST_PORT = 65535
 STACKS_SECONDS = 1.0
-SHOWN = "rank 0"
 
 
 def launch_role(role: Role, job: Job, workers: int) -> int:
@@ -129,7 +138,7 @@ class Part:
                     tell(Printed(message.process, errors, True))
                 if not ended.done():
                     ended.set_result(None)
-            for short in _for_the_hub(message):
+            for short in for_the_hub(message):
                 tell(short)
 
         def on_end(_: int, reason: str) -> None:
@@ -154,11 +163,12 @@ class Part:
             sys.stderr.buffer.flush()
 
 
-def _for_the_hub(message: FromAgent) -> tuple[FromMember, ...]:
+def for_the_hub(message: FromAgent) -> tuple[FromMember, ...]:
+    """Return what the hub has to know of a message."""
     match message:
         case Reported(process=process, report=Failed() as failed):
             return (Reported(process, msgspec.structs.replace(failed, message=printable(failed.message))),)
-        case Reported(report=Joined() | Progress()) | Ended():
+        case Reported(report=Arrived() | Joined() | Progress()) | Ended():
             return (message,)
         case Unstartable(process=process, reason=reason):
             return (Unstartable(process, printable(reason)),)

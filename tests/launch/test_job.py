@@ -54,8 +54,9 @@ def test_scheduler_and_servers_are_on_the_first_host_with_an_engine_of_their_own
         assert "RANK" not in process.environment
 
 
-def test_a_port_or_a_role_of_somebody_else_s_is_taken_away() -> None:
-    assert all(process.environment["PORT"] is None for process in processes_of(MXNET))
+def test_what_somebody_else_set_is_taken_away() -> None:
+    for name in ("PORT", "DMLC_USE_KUBERNETES"):
+        assert all(process.environment[name] is None for process in processes_of(MXNET))
     assert all(process.environment["DMLC_ROLE"] is None for process in processes_of(JOB))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from parallel_core.command_line.launch import launch
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.launch.addresses import listening
+from parallel_core.launch.addresses import free_port, listening
 from parallel_core.launch.job import Host, Job
 
 MODULE = "parallel_core.command_line.launch"
@@ -69,6 +69,19 @@ def test_a_wildcard_is_listened_at_only_on_a_trusted_network(asked: Asked) -> No
     assert (job.bind, job.address) == ("0.0.0.0", "127.0.0.1")
 
 
+@pytest.mark.parametrize("name", ["0.0.0.0", "0", "0x0", "somebody@0", "everywhere"])
+def test_a_wildcard_is_refused_wherever_it_comes_from(
+    name: str, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(0, 0, 0, "", ("0.0.0.0", 0))])
+    path = tmp_path / "hosts"
+    path.write_text(f"{name}\n")
+    named = ("--bind", name.rpartition("@")[2], "--processes", "2")
+    for arguments in (("--hosts", str(path)), named):
+        with pytest.raises(RequestError, match="say --trusted-network"):
+            asked(*arguments, "--backend", "torch", *RUN)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -82,6 +95,10 @@ def test_a_wildcard_is_listened_at_only_on_a_trusted_network(asked: Asked) -> No
         (("--processes", "2", "--servers", "2", "--backend", "torch", *RUN), "--servers are MXNet's"),
         (("--processes", "2", "--restarts", "1", "--backend", "torch", *RUN), "give --checkpoint DIR to the run"),
         (("--processes", "2", "--bind", "0.0.0.0", "--backend", "torch", *RUN), "say --trusted-network"),
+        (
+            ("--processes", "2", "--bind", "0.0.0.0", "--trusted-network", "--backend", "mxnet", *RUN),
+            "MXNet's scheduler listens at one address alone",
+        ),
         (("--processes", "2", "--interface", "none0", "--backend", "torch", *RUN), "no network interface 'none0'"),
         (("--processes", "2", "--remote-shell", "", "--backend", "torch", *RUN), "names no command"),
         (("--processes", "2", "--remote-shell", "a 'b", "--backend", "torch", *RUN), "cannot be read"),
@@ -106,6 +123,13 @@ def test_a_bad_request_is_refused_before_anything_is_started(
 def test_numbers_out_of_range_are_refused(arguments: Sequence[str]) -> None:
     with pytest.raises(click.BadParameter):
         launch.main([*arguments, "--backend", "torch", *RUN], standalone_mode=False)
+
+
+def test_a_port_that_is_given_is_kept(asked: Asked) -> None:
+    port = free_port("127.0.0.1")
+    given = asked("--processes", "2", "--port", str(port), "--backend", "torch", *RUN)
+    assert (given.port, given.keeps_port) == (port, True)
+    assert not asked("--processes", "2", "--backend", "torch", *RUN).keeps_port
 
 
 def test_a_port_in_use_is_a_failure_that_is_told_at_once(asked: Asked) -> None:

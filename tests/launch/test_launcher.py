@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -168,6 +169,15 @@ def test_a_job_that_crashed_is_started_again_from_its_checkpoint(run: Run, tmp_p
     assert lines == [with_resume, with_resume, "1 ['--checkpoint', 'there']"]
 
 
+@pytest.mark.parametrize("keeps_port", [True, False])
+def test_a_restart_keeps_a_port_that_was_given(keeps_port: bool, tmp_path: Path) -> None:
+    code = "note(os.environ['MASTER_PORT']); join(); fail('oh no') if '--resume' not in sys.argv else None"
+    job = job_of(code, str(tmp_path / "ports"), "--checkpoint", "there", hosts=(Host(None, 1),))
+    assert launch(replace(job, keeps_port=keeps_port), restarts=1) == 0
+    first, second = wait_for_lines(2, tmp_path / "ports")
+    assert (first == second) is keeps_port
+
+
 def test_restarts_come_to_an_end(run: Run, tmp_path: Path) -> None:
     done = run(CRASHING, str(tmp_path / "log"), "--checkpoint=there", restarts=1)
     assert (done.status, done.output) == (1, b"")
@@ -182,6 +192,12 @@ def test_neither_a_refusal_nor_a_result_that_was_shown_is_tried_again(run: Run, 
     done = run(f"join()\nif rank == 0: {end}\nwait()", "--checkpoint", "there", restarts=3)
     assert done.status == status
     assert "restart" not in done.errors
+
+
+def test_what_one_rank_refuses_is_not_tried_again_though_the_others_fail(run: Run) -> None:
+    code = "join()\nif rank == 0: fail('there is a checkpoint', status=2)\nfail('closed by a peer', by_others=True)"
+    done = run(code, "--checkpoint", "there", restarts=3)
+    assert (done.status, done.errors) == (2, "parallel-core: there is a checkpoint\n")
 
 
 def test_restarts_need_a_checkpoint() -> None:

@@ -16,7 +16,8 @@ from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.launch.addresses import free_port
 from parallel_core.launch.job import Job
 from parallel_core.launch.link.messages import Start
-from parallel_core.launch.roles import launch_role, link_port, process_of
+from parallel_core.launch.reports import Arrived, Failed, FromAgent, Joined, Printed, Progress, Reported, Training
+from parallel_core.launch.roles import for_the_hub, launch_role, link_port, process_of
 from tests.launch.ranks import is_gone
 
 HERE = "127.0.0.1"
@@ -243,6 +244,21 @@ def test_the_hub_cannot_ask_for_anything_else() -> None:
     for name in ("rank 3", "server 1", "reboot"):
         with pytest.raises(MeasurementError, match="is not in this job"):
             process_of(Start(name, (2, 1)), job())
+
+
+@pytest.mark.parametrize(
+    ("message", "is_told"),
+    [
+        (Reported("rank 0", Arrived("a")), True),
+        (Reported("rank 0", Joined(0, "a")), True),
+        (Reported("rank 0", Progress(1)), True),
+        (Reported("rank 0", Failed("full disk", by_others=False, status=1)), True),
+        (Reported("rank 0", Training(1, 8)), False),
+        (Printed("rank 0", b"words", error=False), False),
+    ],
+)
+def test_the_hub_is_told_what_its_watch_decides_by(message: FromAgent, is_told: bool) -> None:
+    assert for_the_hub(message) == (message,) * is_told
 
 
 @contextmanager

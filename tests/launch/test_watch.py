@@ -229,6 +229,21 @@ def test_a_refusal_by_all_that_failed_is_a_bad_request(with_report: bool) -> Non
     assert after_grace(watch, 1.0) == Verdict("no such file", status=2, culprits=("rank 1",))
 
 
+@given(st.permutations(range(4)), st.integers(0, 3), st.data())
+def test_a_refusal_by_one_is_a_bad_request_whatever_the_others_make_of_it(
+    order: list[int], refuser: int, data: st.DataObject
+) -> None:
+    watch = joined(4)
+    for rank in order:
+        if rank == refuser:
+            watch.see(reported(rank, Failed("there is a checkpoint", by_others=False, status=2)), 1.0)
+            watch.see(Ended(f"rank {rank}", 2), 1.0)
+            continue
+        for what in data.draw(CONSEQUENCES):
+            watch.see(Ended(f"rank {rank}", what.status) if isinstance(what, Ended) else reported(rank, what), 1.0)
+    assert after_grace(watch, 1.0) == Verdict("there is a checkpoint", status=2, culprits=(f"rank {refuser}",))
+
+
 def test_a_refusal_beside_a_crash_is_a_crash() -> None:
     watch = watch_over(2)
     watch.see(reported(1, Failed("no such file", by_others=False, status=2)), 1.0)
@@ -338,6 +353,16 @@ def test_an_exchange_does_not_take_back_which_batch_was_the_last() -> None:
     watch.see(reported(1, Progress(6)), 1.0)
     watch.see(Ended("rank 1", -15), 1.0)
     assert after_grace(watch, 1.0).message == "rank 1 on b was killed by SIGTERM after epoch 1, step 5"
+
+
+def test_a_rank_that_counts_anew_has_not_gone_back() -> None:
+    watch = joined(2, exchanges=5)
+    watch.see(reported(0, Progress(6)), 1.0)
+    watch.see(reported(0, Progress(1)), 2.0)
+    verdict = watch.decide(2.0 + TIMEOUT)
+    assert verdict is not None
+    assert verdict.culprits == ("rank 1",)
+    assert verdict.message.endswith("5 exchanges launched, where others have launched 6")
 
 
 def test_words_are_kept_to_their_end() -> None:
