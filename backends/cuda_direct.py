@@ -41,8 +41,12 @@ class DirectCuda:
 
     def copy(self, x: Any, device: Device, out: Any = None) -> Any:
         """Issue a copy of a tensor to a device; by the host where neither end is on a GPU."""
+        reading: list[Any] = []
         if out is None:
             out = empty_like(self._torch, x, device)
+        else:
+            # The current stream, which the copy waits for, does not itself wait for earlier copies from `out`.
+            reading = self._copies_from(out)
         if not (x.is_cuda or out.is_cuda):
             self.await_on_host((x, out))
             return out.copy_(x)
@@ -52,7 +56,7 @@ class DirectCuda:
         streams = [streams[tensor.device.index] for streams, tensor in ways]
         for stream, (_, tensor) in zip(streams, ways, strict=True):
             stream.wait_stream(cuda.current_stream(tensor.device))
-            for earlier in filter(None, map(self._touched_host.get, on_host)):
+            for earlier in (*reading, *filter(None, map(self._touched_host.get, on_host))):
                 stream.wait_event(earlier)
         with ExitStack() as during:
             for stream in streams:
@@ -127,6 +131,10 @@ class DirectCuda:
 
     def _brought(self, x: Any, home: Device) -> Any:
         return x if place_of(_device_of(x)) == place_of(home) else self.copy(x, home)
+
+    def _copies_from(self, x: Any) -> list[Any]:
+        memory = _address(x)
+        return [copied for copied, source in self._in_copy if _address(source) == memory]
 
     def _overwrite(self, out: Any, x: Any) -> Any:
         # The copy waits for the current stream, and so for what that waits for.

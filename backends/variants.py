@@ -24,7 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Variant:
-    """One value of a setting. All variants are of asynchronous engines: the others queue nothing."""
+    """One value of a setting. All variants are of asynchronous engines."""
 
     name: str
     setting: str
@@ -35,6 +35,8 @@ class Variant:
     """What it does and what to look for in a timeline: one sentence."""
     elsewhere: str = ""
     """Why other backends and other kinds of devices do not have it."""
+    not_on_sync: str = "queues nothing, and so has no variants"
+    """Why synchronous engines do not have it: what is to be said of them."""
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -49,6 +51,7 @@ class Variant:
 _ANY: tuple[DeviceKind, ...] = get_args(DeviceKind)
 _ONE_BY_ONE = "PyTorch runs operators one by one"
 _SWITCH = "only PyTorch on GPUs has a switch for it"
+_REFERENCE = "is the reference for numbers, and so always computes in float32"
 _SHARED = "only MXNet's CPU devices share scratch memory"
 
 BULK_ON = Variant(
@@ -86,6 +89,7 @@ TF32 = Variant(
     meaning="Products and convolutions round their operands to TensorFloat-32, 10 bits of mantissa in place of 23, if "
     "the GPU has matrix units for it: look for shorter products, and for checks that miss NumPy's numbers.",
     elsewhere=_SWITCH,
+    not_on_sync=_REFERENCE,
 )
 
 VARIANTS: tuple[Variant, ...] = (
@@ -125,6 +129,7 @@ VARIANTS: tuple[Variant, ...] = (
         found_on={"torch": ("gpu",)},
         meaning="Products and convolutions are computed in float32 throughout, as on CPUs and in NumPy.",
         elsewhere=_SWITCH,
+        not_on_sync=_REFERENCE,
     ),
     TF32,
 )
@@ -154,7 +159,8 @@ def choose_variants(framework: str, engine: str, names: Sequence[str]) -> tuple[
         if other != variant:
             raise BackendError(f"the variants {other.name!r} and {name!r} exclude each other: choose one of them")
     if engine == "sync":
-        raise BackendError(f"{framework}'s sync engine queues nothing, and so has no variants: use --engine async")
+        first = next(iter(by_setting.values()))
+        raise BackendError(f"{framework}'s sync engine {first.not_on_sync}: use --engine async")
     return tuple(variant.name for variant in VARIANTS if variant in by_setting.values() and not variant.default)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import backends
@@ -50,6 +50,8 @@ STEPS = st.lists(
 )
 
 
+# A copy still reads what is overwritten, on streams that nothing else connects: rarely found by chance.
+@example("gpu:1,gpu:0", [("copy", 0, 1), ("overwrite", 2, 0)], 1, ())
 @settings(max_examples=60)
 @given(NAMES, STEPS, st.integers(0, 99), st.sampled_from([(), ("copy-on-compute-queue",)]))
 def test_random_programs_have_no_races_and_give_numpy_s_numbers(

@@ -33,6 +33,7 @@ ON_COMPUTE_QUEUE = "copy-on-compute-queue"
         ("mxnet", "async", ["bulk-off", "bulk-on"], "variants 'bulk-off' and 'bulk-on' exclude each other"),
         ("mxnet", "sync", ["bulk-off"], "mxnet's sync engine queues nothing, and so has no variants"),
         ("torch", "sync", [ON_COMPUTE_QUEUE], "torch's sync engine queues nothing, and so has no variants"),
+        ("torch", "sync", ["tf32"], "sync engine is the reference for numbers, and so always computes in float32: use"),
         ("numpy", "sync", ["bulk-on"], "numpy queues nothing, and so has no variants: leave out --variant bulk-on"),
     ],
 )

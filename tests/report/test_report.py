@@ -234,7 +234,7 @@ def test_private_functions_stand_below_the_verb_that_calls_them() -> None:
     path = module_of("torch")
     assert path is not None
     source = source_of_verb(path.read_text(), "allreduce")
-    names = ("allreduce", "_gather_and_broadcast", "_consume", "_add_into", "_sum_own_shard", "_add_terms")
+    names = ("allreduce", "_gather_and_broadcast", "_sum_between_gpus", "_add_into", "_sum_own_shard", "_add_terms")
     places = [source.index(f"def {name}(") for name in names]
     assert places[0] == 0
     assert min(places[1:]) > 0
