@@ -21,7 +21,7 @@ from parallel_core.result import Case
 from parallel_core.terminal.bandwidths import bandwidths
 from tests.groups.threads import together
 
-WHERE = Rendezvous(0, 2, 0, 2, "127.0.0.1", 1, 0, timeout=20)
+WHERE = Rendezvous(0, 2, 0, 2, "127.0.0.1", 1, timeout=20)
 
 
 def on_ranks(

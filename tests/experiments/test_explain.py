@@ -32,7 +32,7 @@ def test_the_command_lists_the_variants_behind_the_parts() -> None:
     _, told = CliRunner().invoke(cli, ["run", "overlap", "--explain"]).output.split("\nVariants ")
     words = " ".join(told.split())
     for variant in VARIANTS:
-        assert f"  {variant.name} (mxnet" in told
+        assert f"  {variant.name} ({variant.backends[0]}" in told
         assert variant.meaning in words
     assert [f"bulk-{one}" for one in ("off (mxnet, the default)", "on (mxnet)")] == [
         line.strip() for line in told.splitlines() if line.startswith("  bulk")

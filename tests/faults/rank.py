@@ -125,7 +125,7 @@ def load_at_most(images: int) -> None:
 
 def is_of_another_version(_: int) -> None:
     strike()
-    joining.version = lambda _: "0.0.9"
+    joining.package_version = lambda: "0.0.9"
 
 
 def fails_on_a_device(number: int) -> None:
