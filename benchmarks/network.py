@@ -27,7 +27,7 @@ BACKENDS = ("mxnet", "torch")
 RATES = {"10 Gbit/s": 10e9, "1 Gbit/s": 1e9, "100 Mbit/s": 1e8}
 EXCHANGES = ("after", "during")
 # Width of the network: batch and steps.
-WIDTHS = {1: (256, 5), 2: (128, 3)}
+WIDTHS = {1: (256, 5)}
 QUICK_RATES = {"1 Gbit/s": 1e9}
 QUICK_WIDTHS = (1,)
 STREAM_BYTES = 1_000_000
