@@ -9,6 +9,7 @@ from backends.cuda_wheels import CUDA_BUILD, DRIVER, wheel_of
 from backends.errors import BackendError
 
 __all__ = [
+    "CUDA_12_TORCH",
     "Explanation",
     "InstallationError",
     "explain",

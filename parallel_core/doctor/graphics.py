@@ -6,7 +6,7 @@ from humanize import naturalsize
 
 from backends.gpu_listing import Failure, Gpu, Gpus
 from backends.gpu_probe import reason_against
-from backends.installation_failures import explain
+from backends.installation_failures import CUDA_12_TORCH, explain
 from parallel_core.doctor.finding import Explanation, Finding, Section
 from parallel_core.doctor.nvidia_smi import Card, Cards
 from parallel_core.doctor.trying import Attempt
@@ -20,7 +20,7 @@ NO_CODE = "holds no code for this GPU"
 MXNET_CAPABILITIES = (5, 8)
 """The first and the last generation of GPUs that MXNet 1.9.1 holds machine code for."""
 CUDA_BUILD = {
-    "torch": "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
+    "torch": CUDA_12_TORCH,
     "mxnet": "pip uninstall --yes mxnet && pip install 'parallel-core[mxnet-cu112]'",
 }
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from backends.gpu_listing import Failure, Gpu, Gpus, list_gpus
+from backends.installation_failures import CUDA_12_TORCH
 from backends.probing import Probe
 from parallel_core.doctor import graphics
 from parallel_core.doctor.finding import Finding
@@ -147,7 +148,7 @@ def test_a_card_is_told_with_memory_driver_and_capability() -> None:
 @pytest.mark.parametrize(
     ("card", "framework", "command"),
     [
-        (CARD, "torch", "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"),
+        (CARD, "torch", CUDA_12_TORCH),
         (CARD, "mxnet", "pip uninstall --yes mxnet && pip install 'parallel-core[mxnet-cu112]'"),
         (HOPPER, "mxnet", "parallel-core run parallel --backend mxnet --device-kind cpu"),
     ],

@@ -1,109 +1,32 @@
-"""The link between launches: all join, all end together, the cause is named, and strangers do no harm."""
+"""The link between launches: all join, all end together, and the cause is named."""
 
 import asyncio
-import contextlib
-import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.launch.addresses import free_port, listening
 from parallel_core.launch.causes import Verdict
 from parallel_core.launch.link.hub import hold_together
 from parallel_core.launch.link.member import take_part
-from parallel_core.launch.link.messages import FromMember, Hello, Role, Start, printable
+from parallel_core.launch.link.messages import Hello, Role
 from parallel_core.launch.reports import Ended, Failed, Printed, Progress, Reported
-
-HERE = "127.0.0.1"
-# A test that fails must not wait for ever.
-ENOUGH = 20
-Tell = Callable[[FromMember], None]
-Deed = Callable[[str, Tell], Awaitable[int]]
-"""What a process does under its name; it returns its exit status."""
-
-
-async def succeed(name: str, tell: Tell) -> int:
-    tell(Reported(name, Progress(1)))
-    return 0
-
-
-async def wait_for_ever(_: str, __: Tell) -> int:
-    await asyncio.sleep(1000)
-    return 0
-
-
-async def train_for_ever(name: str, tell: Tell) -> int:
-    for exchanges in range(1, 100_000):
-        tell(Reported(name, Progress(exchanges)))
-        await asyncio.sleep(0.05)
-    return 0
-
-
-@dataclass
-class Work:
-    """A process that is none; `over` tells whether nothing of it is left."""
-
-    deed: Deed
-    starts: list[Start] = field(default_factory=list)
-    over: bool = False
-    stacks: int = 0
-    places: int = 0
-
-    def joined(self) -> None:
-        self.places += 1
-
-    async def run(self, start: Start, tell: Tell) -> None:
-        self.starts.append(start)
-        try:
-            tell(Ended(start.name, await self.deed(start.name, tell)))
-        finally:
-            self.over = True
-
-    async def print_stacks(self) -> None:
-        self.stacks += 1
-
-
-@dataclass
-class Job:
-    """A hub on loopback, and the launches of a job with its works."""
-
-    workers: int
-    servers: int = 0
-    timeout: float = 10
-    server: socket.socket = field(default_factory=lambda: listening(HERE, 0))
-
-    def __post_init__(self) -> None:
-        self.where: tuple[str, int] = self.server.getsockname()
-
-    def hub(self) -> Coroutine[None, None, Verdict]:
-        return hold_together(self.server, self.workers, self.servers, self.timeout)
-
-    def member(self, role: Role, deed: Deed | Work, host: str = "a") -> Coroutine[None, None, None]:
-        work = deed if isinstance(deed, Work) else Work(deed)
-        return take_part(*self.where, Hello(role, host, self.workers, self.servers), work, self.timeout)
-
-
-def together(*parts: Coroutine[None, None, Any]) -> list[Any]:
-    """Run all of them, and return what they return or raise; a verdict as what launches are to say."""
-
-    async def all_of_them() -> list[Any]:
-        async with asyncio.timeout(ENOUGH):
-            return await asyncio.gather(*parts, return_exceptions=True)
-
-    return [result.message or None if isinstance(result, Verdict) else result for result in asyncio.run(all_of_them())]
-
-
-def said(results: list[Any]) -> set[str]:
-    """Return what launches say in the end, which should be one and the same."""
-    return {str(result) for result in results}
+from tests.launch.linked import (
+    HERE,
+    Job,
+    Tell,
+    Work,
+    said,
+    succeed,
+    together,
+    train_for_ever,
+    wait_for_a_moment,
+    wait_for_ever,
+)
 
 
 def test_all_end_well_when_all_workers_are_done() -> None:
@@ -221,11 +144,6 @@ def test_progress_keeps_a_job_alive() -> None:
         return 0
 
     assert together(job.hub(), job.member("scheduler", wait_for_a_moment), job.member("worker", train)) == [None] * 3
-
-
-async def wait_for_a_moment(_: str, __: Tell) -> int:
-    await asyncio.sleep(0.6)
-    return 0
 
 
 def test_who_does_not_join_is_missed() -> None:
@@ -385,103 +303,3 @@ def test_a_launch_for_another_job_is_refused() -> None:
     assert isinstance(refusal, RequestError)
     here, there = "--processes 2 --servers 1", "--processes 1 --servers 1"
     assert str(refusal) == f"this launch has {here}, and the scheduler's has {there}"
-
-
-def disturbed_by(stranger: Callable[[tuple[str, int]], Awaitable[None]]) -> list[Any]:
-    """Run a job with a stranger who comes before it has begun and again while it runs."""
-    job = Job(workers=1)
-
-    async def late(role: Role) -> None:
-        await asyncio.sleep(0.1)
-        await job.member(role, wait_for_a_moment)
-
-    async def disturb(seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        with contextlib.suppress(OSError):
-            await stranger(job.where)
-
-    return together(job.hub(), late("worker"), late("scheduler"), disturb(0), disturb(0.3))
-
-
-async def say(where: tuple[str, int], what: bytes) -> None:
-    _, writer = await asyncio.open_connection(*where)
-    try:
-        writer.write(what)
-        await writer.drain()
-        await asyncio.sleep(0.1)
-    finally:
-        writer.close()
-
-
-async def say_nothing(where: tuple[str, int]) -> None:
-    _, writer = await asyncio.open_connection(*where)
-    await asyncio.sleep(0.6)
-    writer.close()
-
-
-async def say_megabytes(where: tuple[str, int]) -> None:
-    await say(where, b"x" * 5_000_000)
-
-
-async def say_nonsense(where: tuple[str, int]) -> None:
-    for what in (
-        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        b"\x80\x04\x95.\n",
-        b"[" * 8000 + b"\n",
-        b'{"type":"Start","name":"rank 0","slots":[1]}\n',
-        b'{"type":"Leave","reason":"ha"}\n',
-        b'{"type":"Ended","process":"rank 0","status":1}\n',
-        b'{"type":"Hello","role":"king","host":"a","workers":1,"servers":0}\n',
-        b'{"type":"Hello","role":"worker","host":"' + b"a" * 300 + b'","workers":1,"servers":0}\n',
-        b'{"type":"Hello","role":"worker","host":"a","workers":-1,"servers":0}\n',
-    ):
-        await say(where, what)
-
-
-async def come_in_crowds(where: tuple[str, int]) -> None:
-    connections = await asyncio.gather(*(asyncio.open_connection(*where) for _ in range(200)))
-    await asyncio.sleep(0.1)
-    for _, writer in connections:
-        writer.close()
-
-
-@pytest.mark.parametrize("stranger", [say_nothing, say_megabytes, say_nonsense, come_in_crowds])
-def test_strangers_do_no_harm(stranger: Callable[[tuple[str, int]], Awaitable[None]]) -> None:
-    assert disturbed_by(stranger)[:3] == [None] * 3
-
-
-@settings(max_examples=3)
-@given(st.lists(st.binary(max_size=300), min_size=1, max_size=20))
-def test_no_bytes_do_harm(sayings: list[bytes]) -> None:
-    async def stranger(where: tuple[str, int]) -> None:
-        await asyncio.gather(*(say(where, saying) for saying in sayings))
-
-    assert disturbed_by(stranger)[:3] == [None] * 3
-
-
-def test_what_answers_and_is_no_hub_is_not_believed() -> None:
-    async def mock(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            writer.write(os.urandom(100_000))
-            await writer.drain()
-        writer.close()
-
-    async def try_to_join() -> None:
-        async with await asyncio.start_server(mock, HERE, 0) as server:
-            where = server.sockets[0].getsockname()
-            try:
-                await take_part(*where, Hello("worker", "a", 1, 0), Work(succeed), 0.5)
-            finally:
-                await asyncio.sleep(0.1)
-
-    (found,) = together(try_to_join())
-    assert "no scheduler's launch answers" in str(found)
-
-
-@given(st.text())
-def test_what_is_printed_is_one_line_that_does_nothing(text: str) -> None:
-    shown = printable(text)
-    assert shown == "" or shown.isprintable()
-    assert len(shown) <= 1000
-    if text.isprintable() and len(text) < 1000:
-        assert shown == " ".join(text.split())
