@@ -8,7 +8,7 @@ An `Array` is opaque: a framework's array, a tuple of arrays, or the promise of 
 to verb, and may index it (`step[0]`) where it is a tuple.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -23,7 +23,7 @@ HostArray: TypeAlias = "np.ndarray | tuple[np.ndarray, ...]"
 Engine = Literal["async", "sync"]
 
 
-class Ops(Protocol):
+class Ops(Hashable, Protocol):
     """Pure framework functions in one spelling, to be passed to `Backend.launch`. No scheduling happens in them."""
 
     def matmul(self, a: Array, b: Array) -> Array:

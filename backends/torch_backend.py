@@ -16,6 +16,7 @@ import numpy as np
 from backends.choosing import Wanted, choose_devices
 from backends.cuda_copies import CudaCopies
 from backends.cuda_direct import DirectCuda
+from backends.cuda_graphs import CudaGraphs
 from backends.cuda_settings import settle_cuda
 from backends.cuda_workers import CudaWorkers
 from backends.device import Device, check_workers, cores_of, same_memory, threads_for
@@ -23,13 +24,13 @@ from backends.environment import Settings, import_framework
 from backends.errors import BackendError, ComputationError
 from backends.nested import leaves, map_leaves
 from backends.pooled_streams import PooledStream
-from backends.promises import Promise, promises, resolve
+from backends.promises import Announcing, Promise, promises, resolve
 from backends.protocol import Array, Engine, HostArray
 from backends.shards import check_equal, sum_shard
 from backends.source_queue import SourceQueue
 from backends.splitting import row_ranges
 from backends.streams import WorkerStream, submit_collective
-from backends.variants import COPY_ON_COMPUTE_QUEUE, TF32, check_device_kind, choose_variants
+from backends.variants import COPY_ON_COMPUTE_QUEUE, GRAPH_REPLAY, TF32, check_device_kind, choose_variants
 
 __all__ = ["TorchBackend"]
 
@@ -81,6 +82,7 @@ class TorchBackend:
         )
         self.settings: Settings = settle_cuda(torch, self.engine == "sync", TF32.name in self.variants) if gpus else {}
         self._direct = None if self._threaded or not gpus else DirectCuda(torch, sorted(set(gpus)), on_compute_queue)
+        self._graphs = CudaGraphs(torch) if GRAPH_REPLAY.name in self.variants else None
         self.streams: tuple[WorkerStream, ...] = ()
         if self._threaded:
             shares = dict(zip(self.devices, self.cores, strict=False))
@@ -103,6 +105,8 @@ class TorchBackend:
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         if self._failure:
             self._refuse()
+        if self._graphs and (isinstance(fn, Announcing) or fn in (self.ops.sgd, self.ops.sgd_while_finite)):
+            fn = partial(self._graphs.issue, fn)
         if self._threaded:
             return self._stream(self._compute, args).submit(fn, *args)
         try:

@@ -13,6 +13,7 @@ from backends.errors import BackendError
 __all__ = [
     "BULK_ON",
     "COPY_ON_COMPUTE_QUEUE",
+    "GRAPH_REPLAY",
     "TEMPORARY_SPACE_LOW",
     "TF32",
     "VARIANTS",
@@ -50,6 +51,7 @@ class Variant:
 
 _ANY: tuple[DeviceKind, ...] = get_args(DeviceKind)
 _ONE_BY_ONE = "PyTorch runs operators one by one"
+_GRAPHS = "only PyTorch can record what a function issues to a GPU"
 _SWITCH = "only PyTorch on GPUs has a switch for it"
 _REFERENCE = "is the reference for numbers, and so always computes in float32"
 _SHARED = "only MXNet's CPU devices share scratch memory"
@@ -90,6 +92,16 @@ TF32 = Variant(
     "the GPU has matrix units for it: look for shorter products, and for checks that miss NumPy's numbers.",
     elsewhere=_SWITCH,
     not_on_sync=_REFERENCE,
+)
+GRAPH_REPLAY = Variant(
+    "graph-replay",
+    "issue of kernels",
+    default=False,
+    found_on={"torch": ("gpu",)},
+    meaning="The kernels of a backward pass with its forward pass, and those of an update, are recorded when they are "
+    "launched for the third time, and from then on issued as one CUDA graph: look for small batches that take less "
+    "time, and no gaps between their kernels.",
+    elsewhere=_GRAPHS,
 )
 
 VARIANTS: tuple[Variant, ...] = (
@@ -132,6 +144,15 @@ VARIANTS: tuple[Variant, ...] = (
         not_on_sync=_REFERENCE,
     ),
     TF32,
+    Variant(
+        "kernel-by-kernel",
+        "issue of kernels",
+        default=True,
+        found_on={"torch": ("gpu",)},
+        meaning="The host issues every kernel by itself: look for gaps between kernels that take less time than that.",
+        elsewhere=_GRAPHS,
+    ),
+    GRAPH_REPLAY,
 )
 """All variants, those of a setting together and its default first."""
 

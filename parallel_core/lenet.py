@@ -4,6 +4,7 @@ Book: Dive into Deep Learning, "Training on Multiple GPUs".
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -43,6 +44,8 @@ def network(ops: Ops) -> Callable[[Array, Array], Array]:
     return lenet
 
 
+# One function, and not one for each step: what was recorded of it (CUDA graphs) is found again.
+@cache
 def loss_and_gradients(ops: Ops) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
     """Make the function (parameters, images, labels) -> (sum of the rows' losses, its gradients)."""
     lenet = network(ops)

@@ -1,6 +1,6 @@
 """A part of the check: where it runs, and what it found. Both pass between processes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,9 +36,10 @@ class Found:
     """The times behind the findings, by what was timed."""
 
 
-def load_one(place: Place) -> Backend:
+def load_one(place: Place, variants: Sequence[str] = ()) -> Backend:
     """Load a framework on one GPU; in a rehearsal on two CPU devices, the second of which takes the host's place."""
-    return backends.load(place.framework, 1 if place.kind == "gpu" else 2, place.kind, "async", 1)
+    count = 1 if place.kind == "gpu" else 2
+    return backends.load(place.framework, count, place.kind, "async", 1, variants=variants)
 
 
 def load_two_streams(place: Place) -> Backend:

@@ -1,9 +1,14 @@
-"""Data-parallel training of LeNet: two streams of one GPU, each with half of every batch, against one stream."""
+"""Data-parallel training of LeNet: two streams of one GPU, each with half of every batch, against one stream.
 
-from collections.abc import Callable
+And the whole GPU: its kernels issued one by one, against a step that is recorded and replayed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from backends import Array, Backend, BackendError
+from backends.variants import GRAPH_REPLAY
 from benchmarks.gpu.part import Found, Place, load_one, load_two_streams
 from benchmarks.gpu.timing import by_round, rate, seconds_of
 from benchmarks.targets import Finding
@@ -17,33 +22,32 @@ __all__ = ["measure"]
 BATCHES = {"gpu": 40, "cpu": 2}
 """Steps in one timing."""
 SIZES = {"gpu": (256, 1024), "cpu": (32,)}
-STREAMS = ("one stream", "two streams")
+ONE, TWO, WHOLE, REPLAYED = "one stream", "two streams", "the whole device", "the whole device, replayed"
+GAINS = ((TWO, ONE), (REPLAYED, WHOLE))
 
 
 def measure(place: Place) -> Found:
-    """Train on made-up images in turn on one stream and on both; the first losses must agree."""
-    skipped = []
-    try:
-        backend = load_two_streams(place)
-    except BackendError as error:
-        skipped.append(f"{place.framework}: training on two streams of one GPU ({error})")
-        backend = load_one(place)
+    """Train on made-up images in turn in every way that can be had here; the first losses must agree."""
+    ways, skipped = ways_to_train(place)
     steps, rounds = BATCHES[place.kind], place.rounds
     data = synthetic("only speed is asked for", train=steps * max(SIZES[place.kind]), test=10)
     cases: list[Case] = []
     findings, problems = [], []
     for size in SIZES[place.kind]:
         losses: dict[str, float] = {}
-        timings = {
-            f"{STREAMS[count - 1]}, batch {size}": trainer(backend, data, Settings(1, size, limit=steps), count, losses)
-            for count in ((1,) if skipped else (1, 2))
-        }
-        timed = interleave(timings, rounds)
-        cases += timed
-        findings += [Finding(f"{place.framework}: {one.name}", rate(one, steps * size), "images/s") for one in timed]
-        if len(timed) == 2:
-            name = f"{place.framework}: training, two streams / one, batch {size}"
-            findings.append(Finding(name, by_round(lambda one, two: one / two, *timed)))
+        settings = Settings(1, size, limit=steps)
+        timings = {way: trainer(*on, data, settings, partial(losses.setdefault, way)) for way, on in ways.items()}
+        timed = {case.name: case for case in interleave(timings, rounds)}
+        cases += [replace(case, name=f"{way}, batch {size}") for way, case in timed.items()]
+        findings += [
+            Finding(f"{place.framework}: {way}, batch {size}", rate(case, steps * size), "images/s")
+            for way, case in timed.items()
+        ]
+        for better, plain in GAINS:
+            if {better, plain} <= timed.keys():
+                name = f"{place.framework}: training, {better} / {plain}, batch {size}"
+                gain = by_round(lambda plain, better: plain / better, timed[plain], timed[better])
+                findings.append(Finding(name, gain))
         first, last = min(losses.values()), max(losses.values())
         # Not so where one of them is not a number either.
         if not last - first <= 1e-3 * abs(last):
@@ -51,22 +55,40 @@ def measure(place: Place) -> Found:
     return Found(
         findings=tuple(findings),
         problems=tuple(problems),
-        skipped=tuple(skipped),
+        skipped=skipped,
         parameters={"steps": steps, "batches": SIZES[place.kind], "data": data.source},
         seconds=seconds_of(cases),
     )
 
 
+def ways_to_train(place: Place) -> tuple[Mapping[str, tuple[Backend, int]], tuple[str, ...]]:
+    """Return backends with how many of their devices to train on, by way, and why other ways cannot be had."""
+    ways, skipped = {WHOLE: (load_one(place), 1)}, []
+    try:
+        streams = load_two_streams(place)
+        ways |= {ONE: (streams, 1), TWO: (streams, 2)}
+    except BackendError as error:
+        skipped.append(f"{place.framework}: training on two streams of one GPU ({error})")
+    if place.framework in GRAPH_REPLAY.found_on:
+        try:
+            ways[REPLAYED] = (load_one(place, [GRAPH_REPLAY.name]), 1)
+        except BackendError as error:
+            skipped.append(f"{place.framework}: training that is replayed ({error})")
+    return ways, tuple(skipped)
+
+
 def trainer(
-    backend: Backend, data: Dataset, settings: Settings, count: int, losses: dict[str, float]
+    backend: Backend, count: int, data: Dataset, settings: Settings, on_loss: Callable[[float], object]
 ) -> Callable[[], Timing]:
-    """Make what trains for an epoch on the first `count` devices; its first loss of all goes to `losses`."""
+    """Make what trains for an epoch on the first `count` devices, from where the last one ended."""
     params = [get_params(backend, device) for device in backend.devices[:count]]
-    return partial(epoch, backend, params, data, settings, losses)
+    return partial(epoch, backend, params, data, settings, on_loss)
 
 
-def epoch(backend: Backend, params: list[Array], data: Dataset, settings: Settings, losses: dict[str, float]) -> Timing:
-    """Train for an epoch from where the last one ended."""
+def epoch(
+    backend: Backend, params: list[Array], data: Dataset, settings: Settings, on_loss: Callable[[float], object]
+) -> Timing:
+    """Train for an epoch, and tell its last loss."""
     found = train_epoch(backend, params, data, settings, 1)
-    losses.setdefault(STREAMS[len(params) - 1], found.losses[-1])
+    on_loss(found.losses[-1])
     return found.dispatch_seconds, found.seconds

@@ -14,12 +14,16 @@ import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
 import torch
 
+from tests.backends.made_up_graphs import MadeUpGraph, recorded_here, recording
+
 Known = Counter[int]
+GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
 
 
 class MadeUpStream:
@@ -79,6 +83,10 @@ class Cuda:
         self.users: Counter[int] = Counter()
         # An address that came back would be taken for the memory that was there before.
         self.kept: dict[int, Any] = {}
+        self.is_recording = False
+        self.graphs: list[MadeUpGraph] = []
+        self.graph = recording
+        self.CUDAGraph = partial(MadeUpGraph, self)
 
     def device_count(self) -> int:
         return self.gpus
@@ -105,8 +113,10 @@ class Cuda:
     def stream(self, stream: MadeUpStream) -> Iterator[None]:
         before = self.current_stream(stream.gpu)
         self.set_stream(stream)
-        yield
-        self.set_stream(before)
+        try:
+            yield
+        finally:
+            self.set_stream(before)
 
     def _current(self) -> list[MadeUpStream]:
         if not hasattr(self.here, "streams"):
@@ -115,6 +125,9 @@ class Cuda:
 
     def access(self, memory: int, writes: bool, name: str, stream: MadeUpStream | None) -> None:
         """Note a race where the access does not know of an earlier one that it conflicts with."""
+        if graph := recorded_here():
+            graph.accesses.append((memory, writes, name))
+            return
         known = self.seen_done if stream is None else stream.known | self.seen_done
         for earlier, number, wrote, what in self.accesses[memory]:
             if (writes or wrote) and earlier is not stream and known[id(earlier)] < number:
@@ -130,7 +143,9 @@ class Cuda:
             self.kept[memory] = x.untyped_storage()
             if gpu is not None:
                 self.on_gpu[memory] = gpu
-                self.allocated_on[memory] = self.current_stream(gpu)
+                # A graph's memory is its own.
+                if not recorded_here():
+                    self.allocated_on[memory] = self.current_stream(gpu)
         self.users[memory] += 1
         weakref.finalize(x, self.dropped, memory).atexit = False
 
@@ -165,7 +180,14 @@ class MadeUpTorch:
             ) -> Any:
                 with cuda.lock:
                     result = super().__torch_function__(func, types, args, kwargs or {})
-                    noted(cuda, func.__name__, args, kwargs or {}, result)
+                    if func == GRADIENT and result is not None:
+                        result = result.as_subclass(cls)
+                        cuda.used(result, cuda.on_gpu.get(address(args[0])))
+                    elif func is torch._foreach_copy_:
+                        for out, x in zip(*args, strict=True):
+                            noted(cuda, "copy_", (out, x), {"non_blocking": True}, out)
+                    else:
+                        noted(cuda, func.__name__, args, kwargs or {}, result)
                 return result
 
         self.own = Tensor
@@ -181,7 +203,8 @@ class MadeUpTorch:
 
     def empty_like(self, x: Any, device: str | None = None, pin_memory: bool = False, **kwargs: Any) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
-            made = torch.empty_like(x, **kwargs)
+            # Not just anything: labels are looked up while a graph is recorded, too.
+            made = torch.empty_like(x, **kwargs).fill_(float("nan") if x.is_floating_point() else 0)
         gpu = {None: x.device.index, "cpu": None}.get(device, int((device or "")[5:] or 0))
         return self._new(made, gpu, pin_memory)
 

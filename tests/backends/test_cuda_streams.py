@@ -1,7 +1,6 @@
 """PyTorch on GPUs, whole, beside CPU devices, and as several streams: who waits for whom, on made-up GPUs."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,35 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import backends
 from backends import HOST, Array, Backend, ComputationError
-from backends.choosing import choose_devices
 from backends.device import same_memory
-from tests.conftest import reason_against
 
 PLACES = ("gpu:0/0,gpu:0/1", "cpu:1,gpu:0", "gpu:1,cpu:2,gpu:0/0,gpu:0/1,cpu:1", "gpu:0", "gpu:1,gpu:0")
 NAMES = st.sampled_from(PLACES)
 
 Loaded = tuple[Backend, Any]
-
-
-@pytest.fixture
-def on_made_up_gpus(monkeypatch: pytest.MonkeyPatch, engine: str) -> Callable[..., Loaded]:
-    if reason := reason_against("torch"):
-        pytest.skip(f"torch cannot be imported: {reason}")
-    from tests.backends.made_up_cuda import MadeUpTorch
-
-    def load(names: str, seed: int = 0, variants: tuple[str, ...] = ()) -> Loaded:
-        torch = MadeUpTorch(2, seed)
-        with monkeypatch.context() as patched:
-            patched.setattr("backends.torch_backend.import_framework", lambda *_, **__: torch)
-            choose = partial(choose_devices, reason_against=lambda *_: "")
-            patched.setattr("backends.torch_backend.choose_devices", choose)
-            patched.setenv("CUDA_LAUNCH_BLOCKING", "0")
-            chosen = variants if engine == "async" else ()
-            return backends.load("torch", names, "auto", engine, 1, variants=chosen), torch.cuda
-
-    return load
 
 
 STEPS = st.lists(

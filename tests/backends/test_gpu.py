@@ -207,3 +207,21 @@ def test_tensorfloat_is_off_unless_asked_for(variants: tuple[str, ...], engine: 
 
     assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == bool(variants)
     assert backend.settings["torch.backends.cuda.matmul.allow_tf32"] == str(bool(variants))
+
+
+@pytest.mark.parametrize("devices", ["gpu:0", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"])
+def test_a_training_that_is_replayed_gives_the_same_losses(devices: str, engine: str) -> None:
+    if engine == "sync":
+        pytest.skip("its variants are none")
+    # Every epoch ends with a batch of another size, whose kernels are replayed from the third epoch on.
+    data, chosen = synthetic("a test needs no more", train=300, test=50), Settings(5, 64)
+
+    def losses(variants: tuple[str, ...]) -> list[tuple[float, ...]]:
+        try:
+            backend = backends.load("torch", devices, "gpu", engine, 1, variants=variants)
+        except BackendError as error:
+            pytest.skip(str(error))
+        params = [get_params(backend, device) for device in backend.devices]
+        return [epoch.losses for epoch in train(backend, params, data, chosen)]
+
+    np.testing.assert_allclose(losses(("graph-replay",)), losses(()), rtol=1e-4)

@@ -55,8 +55,15 @@ def test_what_gpus_do_not_have_is_refused_there_alone(framework: str, name: str,
         check_device_kind(framework, "gpu", [name])
 
 
+@pytest.mark.parametrize("name", ["tf32", "graph-replay"])
+def test_what_cpus_do_not_have_is_refused_there_alone(name: str) -> None:
+    check_device_kind("torch", "gpu", [name])
+    with pytest.raises(BackendError, match=f"torch has no variant '{name}' on CPUs, for .*: use --device-kind gpu"):
+        check_device_kind("torch", "cpu", [name])
+
+
 def test_gpus_have_the_others() -> None:
-    check_device_kind("torch", "gpu", ["copy-on-own-queue", ON_COMPUTE_QUEUE, "tf32", "tf32-off"])
+    check_device_kind("torch", "gpu", ["copy-on-own-queue", ON_COMPUTE_QUEUE, "tf32", "tf32-off", "graph-replay"])
     check_device_kind("mxnet", "gpu", ["copy-on-own-queue", "bulk-on", "bulk-off"])
 
 
