@@ -5,13 +5,16 @@ Addresses are IPv4, which is what MXNet's ps-lite speaks.
 
 import errno
 import ipaddress
+import random
 import socket
+from contextlib import suppress
 
 import psutil
 
 from parallel_core.errors import MeasurementError, RequestError
 
 __all__ = [
+    "PORTS",
     "check_bind",
     "check_port",
     "free_port",
@@ -25,6 +28,9 @@ __all__ = [
 ]
 
 MOST_PORT = 65535
+PORTS = range(20000, 30000)
+"""Below those that systems give to connections, one of which could take a port before it is listened at."""
+TRIES = 100
 
 
 def interface_address(name: str) -> str:
@@ -120,8 +126,13 @@ def local_address(remote: str) -> str:
 
 def free_port(address: str) -> int:
     """Return a port at this IPv4 address that nobody listens at now. Raises MeasurementError where it is not ours."""
-    with listening(address, 0) as server:
-        return int(server.getsockname()[1])
+    *others, last = random.sample(PORTS, TRIES)
+    for port in others:
+        with suppress(MeasurementError):
+            check_port(address, port)
+            return port
+    check_port(address, last)
+    return last
 
 
 def check_port(address: str, port: int) -> None:

@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backends.groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
-from parallel_core.launch.addresses import free_port
+from parallel_core.launch.addresses import PORTS, free_port
 from parallel_core.launch.process import Process
 
 __all__ = ["SERVER_MODULE", "Host", "Job", "Process", "port_for", "processes_of"]
 
 SERVER_MODULE = "backends.groups.parameter_server"
 LOOPBACK = "lo"
-REMOTE_PORTS = (20000, 30000)
-"""Below those that systems give to connections."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def processes_of(job: Job) -> Sequence[Process]:
 
 def port_for(root: Host, bind: str) -> int:
     """Return a port for a job whose first host is this, where nobody listens as far as can be told from here."""
-    return free_port(bind) if root.name is None else random.randrange(*REMOTE_PORTS)
+    return free_port(bind) if root.name is None else random.choice(PORTS)
 
 
 def _command_on(host: Host, command: tuple[str, ...], python: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from parallel_core.launch.addresses import listening
+from parallel_core.launch.addresses import free_port, listening
 from parallel_core.launch.causes import Verdict
 from parallel_core.launch.link.hub import hold_together
 from parallel_core.launch.link.member import take_part
@@ -74,7 +74,7 @@ class Job:
     workers: int
     servers: int = 0
     timeout: float = 10
-    server: socket.socket = field(default_factory=lambda: listening(HERE, 0))
+    server: socket.socket = field(default_factory=lambda: listening(HERE, free_port(HERE)))
 
     def __post_init__(self) -> None:
         self.where: tuple[str, int] = self.server.getsockname()

@@ -74,6 +74,7 @@ class Parts:
 
     def __init__(self, folder: Path, address: str = HERE, timeout: float = 20) -> None:
         self.folder, self.address, self.timeout = folder, address, timeout
+        # The launches meet at the port above it, which is nearly always free as well, and not given to connections.
         self.port = free_port(HERE)
         self.server = folder / "server"
         self.server.write_text(SERVER)
@@ -105,7 +106,8 @@ class Parts:
             if len(pids) >= count:
                 return pids
             time.sleep(0.05)
-        raise AssertionError(f"only {len(pids)} processes have begun")
+        said = [launch.communicate()[1] for launch in self.launches if launch.poll() is not None]
+        raise AssertionError(f"only {len(pids)} processes have begun, and these launches have ended: {said}")
 
     def ends(self) -> list[tuple[int, str, str]]:
         """Wait for the launches, and return the status and output of each, and the last line of its errors."""
