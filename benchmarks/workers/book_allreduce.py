@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from backends.cuda_libraries import load_cuda_libraries
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.environment import set_environment
 from benchmarks.workers.vectors import drawn, problem, time_calls
@@ -22,6 +23,7 @@ def measure(framework: str, sizes: list[int], threads: int) -> dict[str, Any]:
 
 def on_mxnet(sizes: list[int]) -> tuple[list[Case], dict[str, str], list[str]]:
     """Time MXNet's loop on cpu(1) and cpu(2)."""
+    load_cuda_libraries()
     import mxnet as mx
 
     from benchmarks.plain.mxnet_plain import allreduce

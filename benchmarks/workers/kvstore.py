@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from backends.cuda_libraries import load_cuda_libraries
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.environment import set_environment
 from benchmarks.workers.vectors import drawn, problem, time_calls
@@ -10,6 +11,7 @@ from benchmarks.workers.vectors import drawn, problem, time_calls
 def measure(sizes: list[int]) -> dict[str, Any]:
     """Time both kinds of store at each size; the cases are named `kvstore local, SIZE B` and `kvstore device, …`."""
     set_environment(threads=1)
+    load_cuda_libraries()
     import mxnet as mx
 
     cases, problems = [], []

@@ -5,6 +5,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+from backends.cuda_libraries import load_cuda_libraries
 from benchmarks.plain.data import batches
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
@@ -38,6 +39,7 @@ Epoch = Callable[..., list[float]]
 
 def on_mxnet(_: int) -> tuple[Epoch, str]:
     """Make MXNet's loop, on cpu(1); it has read the number of threads from the environment."""
+    load_cuda_libraries()
     import mxnet as mx
 
     from benchmarks.plain.mxnet_plain import book_epoch, load_parameters
