@@ -14,6 +14,8 @@ import pytest
 PROGRAM = [sys.executable, "-m", "parallel_core"]
 COMPARE = [*PROGRAM, "compare"]
 ON_NUMPY = ["--backends", "numpy", "--engines", "sync", "--quick"]
+BRIEF = ["building-blocks", *ON_NUMPY]
+"""An experiment that is over in a moment."""
 
 
 def compare(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -25,6 +27,11 @@ def compare(*arguments: str, **environment: str) -> "subprocess.CompletedProcess
         env={**os.environ, **environment},
         check=False,
     )
+
+
+def run_in(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Compare with a folder as the current one."""
+    return subprocess.run([*COMPARE, *arguments], capture_output=True, text=True, timeout=120, cwd=folder, check=False)
 
 
 def cells(folder: Path) -> dict[str, dict[str, list[dict[str, object]]]]:
@@ -57,20 +64,62 @@ def test_both_frameworks_compared_for_real(require: Callable[[str], None], tmp_p
     assert "<html" in (folder / "report.html").read_text()
 
 
-def test_the_suites_are_read_by_pyperf_s_own_tools(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        done = compare("parallel", *ON_NUMPY, "--rounds", "2", "--out", str(tmp_path / name))
-        assert done.returncode == 0, done.stderr
-    one, two = (str(tmp_path / name / "pyperf" / "numpy-sync.json") for name in ("one", "two"))
+@pytest.fixture(scope="module")
+def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compare two experiments, one with a size to choose, in two rounds, and keep a log of their processes."""
+    folder = tmp_path_factory.mktemp("interleaved")
+    # The last of two sizes counts: smaller matrices than those of --quick.
+    smaller = f'echo "$*" >> {folder / "log"}\nexec {sys.executable} "$@" --size 100'
+    python = interpreter(folder / "python", smaller)
+    arguments = ["overlap", "parallel", *ON_NUMPY, "--rounds", "2", "--python", f"numpy={python}"]
+    done = compare(*arguments, "--out", str(folder / "out"))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def like_it(interleaved: Path) -> Path:
+    """Compare again with the sizes of the first comparison, where another one has been written into its file."""
+    first, second = interleaved / "first", interleaved / "second"
+    first.mkdir()
+    read = json.loads((interleaved / "out" / "comparison.json").read_text())
+    for cell in read["cells"]:
+        for result in cell["results"]:
+            if cell["experiment"] == "overlap":
+                result["parameters"]["copies"] = 7
+    (first / "comparison.json").write_text(json.dumps(read))
+    done = compare("overlap", *ON_NUMPY, "--rounds", "1", "--out", str(second), "--like", str(first))
+    assert done.returncode == 0, done.stderr
+    return second
+
+
+def test_rounds_are_interleaved_and_sizes_chosen_once(interleaved: Path) -> None:
+    commands = (interleaved / "log").read_text().splitlines()
+    assert [command.split()[4] for command in commands] == ["overlap", "overlap", "parallel", "overlap", "parallel"]
+    calibrating, *counted = (command for command in commands if "run overlap" in command)
+    assert "--copies" not in calibrating
+    assert all("--copies" in command for command in counted)
+    results = cells(interleaved / "out")["overlap numpy sync"]["results"]
+    assert len({json.dumps(result["parameters"]) for result in results}) == 1
+
+
+def test_the_sizes_of_a_saved_comparison_are_taken_over(like_it: Path) -> None:
+    (result,) = cells(like_it)["overlap numpy sync"]["results"]
+    assert (result["parameters"]["copies"], result["parameters"]["size"]) == (7, 100)  # type: ignore[index]
+
+
+def test_the_suites_are_read_by_pyperf_s_own_tools(interleaved: Path, like_it: Path) -> None:
+    one, two = (str(folder / "pyperf" / "numpy-sync.json") for folder in (interleaved / "out", like_it))
 
     def pyperf(*arguments: str) -> str:
         command = [sys.executable, "-m", "pyperf", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    assert "parallel: on all together" in pyperf("compare_to", one, two, "--verbose")
+    assert "overlap: run and copy together" in pyperf("compare_to", one, two, "--verbose")
     # It names unstable benchmarks only, and which those are is the machine's affair.
     assert "stable" in pyperf("check", one)
     told = pyperf("stats", one)
+    assert "parallel: on all together" in told
     assert "Number of run with values: 2" in told
     assert "Number of warmup per run: 1" in told
     shown = pyperf("metadata", one)
@@ -78,38 +127,33 @@ def test_the_suites_are_read_by_pyperf_s_own_tools(tmp_path: Path) -> None:
         assert key in shown
 
 
-def test_rounds_are_interleaved_and_sizes_chosen_once(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    python = interpreter(tmp_path / "python", f'echo "$*" >> {log}\nexec {sys.executable} "$@"')
-    folder = tmp_path / "out"
-    done = compare(
-        "overlap", "parallel", *ON_NUMPY, "--rounds", "2", "--out", str(folder), "--python", f"numpy={python}"
-    )
+@pytest.fixture(scope="module")
+def unnamed(tmp_path_factory: pytest.TempPathFactory) -> "tuple[subprocess.CompletedProcess[str], Path]":
+    """Compare with JSON on standard output, and with no folder named; return the folder that is there then."""
+    here = tmp_path_factory.mktemp("unnamed")
+    done = run_in(here, *BRIEF, "--rounds", "1", "--json", "-")
     assert done.returncode == 0, done.stderr
-    commands = log.read_text().splitlines()
-    assert [command.split()[4] for command in commands] == ["overlap", "overlap", "parallel", "overlap", "parallel"]
-    calibrating, *counted = (command for command in commands if "run overlap" in command)
-    assert "--copies" not in calibrating
-    assert all("--copies" in command for command in counted)
-    results = cells(folder)["overlap numpy sync"]["results"]
-    assert len({json.dumps(result["parameters"]) for result in results}) == 1
+    (folder,) = here.iterdir()
+    return done, folder
 
 
-def test_the_sizes_of_a_saved_comparison_are_taken_over(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    arguments = ["overlap", *ON_NUMPY, "--rounds", "1"]
-    assert compare(*arguments, "--out", str(first)).returncode == 0
-    read = json.loads((first / "comparison.json").read_text())
-    read["cells"][0]["results"][0]["parameters"]["copies"] = 7
-    (first / "comparison.json").write_text(json.dumps(read))
-    assert compare(*arguments, "--out", str(second), "--like", str(first)).returncode == 0
-    assert cells(second)["overlap numpy sync"]["results"][0]["parameters"]["copies"] == 7  # type: ignore[index]
+def test_json_has_standard_output_to_itself(unnamed: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
+    done, folder = unnamed
+    assert json.loads(done.stdout) == json.loads((folder / "comparison.json").read_text())
+    assert "allreduce_seconds" in done.stderr
 
 
-def test_other_work_than_the_saved_comparison_s_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "old"
-    assert compare("parallel", *ON_NUMPY, "--rounds", "1", "--out", str(folder)).returncode == 0
-    done = compare("parallel", "--like", str(folder), "--out", str(tmp_path / "new"))
+def test_the_folder_is_named_by_the_time(unnamed: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
+    done, folder = unnamed
+    assert folder.name.startswith("comparison-2")
+    assert done.stderr.rstrip().endswith(f"Report: {folder.name}/report.html")
+
+
+def test_other_work_than_the_saved_comparison_s_is_refused(
+    tmp_path: Path, unnamed: "tuple[subprocess.CompletedProcess[str], Path]"
+) -> None:
+    _, folder = unnamed
+    done = compare("building-blocks", "--like", str(folder), "--out", str(tmp_path / "new"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"--like {folder} was made with mode quick, not full: see --quick" in done.stderr
     assert not (tmp_path / "new").exists()
@@ -117,7 +161,7 @@ def test_other_work_than_the_saved_comparison_s_is_refused(tmp_path: Path) -> No
 
 def test_a_pipe_that_closes_early_costs_no_result(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    arguments = [*COMPARE, "parallel", *ON_NUMPY, "--rounds", "1", "--out", str(folder)]
+    arguments = [*COMPARE, *BRIEF, "--rounds", "1", "--out", str(folder)]
     run = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert run.stdout is not None
     run.stdout.close()
@@ -128,36 +172,48 @@ def test_a_pipe_that_closes_early_costs_no_result(tmp_path: Path) -> None:
 
 def test_a_missing_framework_is_a_row_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
-    arguments = ["parallel", "--backends", "torch,numpy", "--engines", "sync", "--quick", "--rounds", "2"]
+    arguments = ["building-blocks", "--backends", "torch,numpy", "--engines", "sync", "--quick", "--rounds", "2"]
     done = compare(*arguments, "--out", str(tmp_path / "out"), PYTHONPATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "torch sync: torch is not installed: pip install 'parallel-core[torch]'" in done.stdout
     found = cells(tmp_path / "out")
-    assert len(found["parallel numpy sync"]["results"]) == 2
+    assert len(found["building-blocks numpy sync"]["results"]) == 2
     # What is refused once would be refused again.
-    assert [failure["round"] for failure in found["parallel torch sync"]["failures"]] == [1]
+    assert [failure["round"] for failure in found["building-blocks torch sync"]["failures"]] == [1]
     assert "torch is not installed" in (tmp_path / "out" / "report.html").read_text()
 
 
+# Two at once: one stands in for PyTorch, one for MXNet.
 @pytest.mark.parametrize(
-    ("behaviour", "reason"),
+    "behaviours",
     [
-        ("sleep 1000 & sleep 1000", "gave no result within 10 s and was killed"),
-        ("kill -SEGV $$", "was killed by SIGSEGV"),
-        ("echo '{'", "gave something else than the result that was asked for"),
-        ("echo 'parallel-core: out of memory' >&2; exit 1", "out of memory"),
+        {
+            # Hanging once shows it; the second time it fails at once.
+            "[ -e $0.hung ] && exit 1; touch $0.hung; sleep 1000 & sleep 1000": (
+                "gave no result within 5 s and was killed"
+            ),
+            "kill -SEGV $$": "was killed by SIGSEGV",
+        },
+        {
+            "echo '{'": "gave something else than the result that was asked for",
+            "echo 'parallel-core: out of memory' >&2; exit 1": "out of memory",
+        },
     ],
 )
-def test_a_process_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path, behaviour: str, reason: str) -> None:
-    python = interpreter(tmp_path / "python", behaviour)
-    arguments = ["parallel", "--backends", "torch,numpy", "--engines", "sync", "--quick", "--rounds", "2"]
-    done = compare(*arguments, "--deadline", "10", "--python", f"torch={python}", "--out", str(tmp_path / "out"))
+def test_a_process_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path, behaviours: dict[str, str]) -> None:
+    arguments = ["building-blocks", "--backends", "torch,mxnet,numpy", "--engines", "sync", "--quick", "--rounds", "2"]
+    for backend, behaviour in zip(("torch", "mxnet"), behaviours, strict=True):
+        arguments += ["--python", f"{backend}={interpreter(tmp_path / backend, behaviour)}"]
+    # Long enough for NumPy.
+    done = compare(*arguments, "--deadline", "5", "--out", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     found = cells(tmp_path / "out")
-    # One more chance, in another round, and then no more.
-    assert [failure["round"] for failure in found["parallel torch sync"]["failures"]] == [1, 2]
-    assert found["parallel torch sync"]["failures"][0]["reason"] == reason
-    assert len(found["parallel numpy sync"]["results"]) >= 2
+    for backend, reason in zip(("torch", "mxnet"), behaviours.values(), strict=True):
+        failures = found[f"building-blocks {backend} sync"]["failures"]
+        # One more chance, in another round, and then no more.
+        assert [failure["round"] for failure in failures] == [1, 2]
+        assert failures[0]["reason"] == reason
+    assert len(found["building-blocks numpy sync"]["results"]) == 2
 
 
 def test_runs_that_fail_are_made_up_for(tmp_path: Path) -> None:
@@ -165,15 +221,15 @@ def test_runs_that_fail_are_made_up_for(tmp_path: Path) -> None:
     fails_once = f'if [ ! -e {flag} ]; then touch {flag}; exit 1; fi\nexec {sys.executable} "$@"'
     python = interpreter(tmp_path / "python", fails_once)
     folder = tmp_path / "out"
-    done = compare("parallel", *ON_NUMPY, "--rounds", "2", "--python", f"numpy={python}", "--out", str(folder))
+    done = compare(*BRIEF, "--rounds", "2", "--python", f"numpy={python}", "--out", str(folder))
     assert done.returncode == 0, done.stderr
-    cell = cells(folder)["parallel numpy sync"]
+    cell = cells(folder)["building-blocks numpy sync"]
     assert (len(cell["results"]), len(cell["failures"])) == (2, 1)
 
 
 def test_nothing_measured_is_one_line_and_status_1(tmp_path: Path) -> None:
     python = interpreter(tmp_path / "python", "echo 'parallel-core: no luck' >&2; exit 1")
-    done = compare("parallel", *ON_NUMPY, "--python", f"numpy={python}", "--out", str(tmp_path / "out"))
+    done = compare(*BRIEF, "--python", f"numpy={python}", "--out", str(tmp_path / "out"))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "parallel-core: nothing could be measured: no luck"
 
@@ -185,7 +241,7 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     note = tmp_path / "pid"
     python = interpreter(tmp_path / "python", f"sleep 1000 & echo $! > {note}; wait")
     folder = tmp_path / "out"
-    arguments = ["parallel", "--backends", "numpy,torch", "--engines", "sync", "--quick", "--out", str(folder)]
+    arguments = ["building-blocks", "--backends", "numpy,torch", "--engines", "sync", "--quick", "--out", str(folder)]
     run = subprocess.Popen(
         [*COMPARE, *arguments, "--python", f"torch={python}"],
         stdout=subprocess.PIPE,
@@ -204,8 +260,8 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     assert shown.rstrip().endswith(f"Report: {folder / 'report.html'}")
     assert (folder / "report.html").exists()
     found = cells(folder)
-    assert len(found["parallel numpy sync"]["results"]) == 1
-    assert found["parallel torch sync"]["results"] == []
+    assert len(found["building-blocks numpy sync"]["results"]) == 1
+    assert found["building-blocks torch sync"]["results"] == []
     for _ in range(100):
         try:
             os.kill(int(note.read_text()), 0)
@@ -214,21 +270,6 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
         time.sleep(0.05)
     else:
         pytest.fail("a process was left behind")
-
-
-def test_json_has_standard_output_to_itself(tmp_path: Path) -> None:
-    done = compare("parallel", *ON_NUMPY, "--rounds", "1", "--json", "-", "--out", str(tmp_path / "out"))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert "parallel_speedup" in done.stderr
-
-
-def test_the_folder_is_named_by_the_time(tmp_path: Path) -> None:
-    command = [*COMPARE, "parallel", *ON_NUMPY, "--rounds", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True)
-    (folder,) = tmp_path.iterdir()
-    assert folder.name.startswith("comparison-2")
-    assert done.stdout.rstrip().endswith(f"Report: {folder.name}/report.html")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +293,7 @@ def test_the_folder_is_named_by_the_time(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_status_2(tmp_path: Path, arguments: list[str], message: str) -> None:
-    done = subprocess.run([*COMPARE, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = run_in(tmp_path, *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -260,7 +301,7 @@ def test_bad_input_is_one_line_and_status_2(tmp_path: Path, arguments: list[str]
 
 def test_a_folder_with_results_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "comparison.json").write_text("kept")
-    done = compare("parallel", *ON_NUMPY, "--out", str(tmp_path))
+    done = compare(*BRIEF, "--out", str(tmp_path))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "holds a comparison already" in done.stderr
     assert (tmp_path / "comparison.json").read_text() == "kept"
