@@ -29,9 +29,10 @@ SMALLER = {
     "steps=2000": "size=64, steps=100",
     "steps=5": "steps=2, batch_size=64",
     "limit=60": "limit=4",
-    "load_fashion_mnist()": "load_fashion_mnist()\n"
-    + """from dataclasses import replace
-data = replace(data, test_images=data.test_images[:100], test_labels=data.test_labels[:100])""",
+    "load_fashion_mnist()": (
+        "load_fashion_mnist()\nfrom dataclasses import replace\n"
+        "data = replace(data, test_images=data.test_images[:100], test_labels=data.test_labels[:100])"
+    ),
     "run_cost_model(backend": "run_cost_model(backend, largest=2**12",
     "run_independent_ops(backend": "run_independent_ops(backend, workers_compared=()",
     "run_eager_cpu(backend": "run_eager_cpu(backend, against='none'",
