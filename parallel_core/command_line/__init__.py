@@ -1,21 +1,34 @@
 """The command line: `parallel-core list`, `run`, `trace`, `compare`, `report`, `diff`, `launch` and `doctor`."""
 
+from importlib import import_module
+
 import click
 
 import backends
-from parallel_core.command_line.compare import compare
-from parallel_core.command_line.diff import diff
-from parallel_core.command_line.doctor import doctor
-from parallel_core.command_line.launch import launch
-from parallel_core.command_line.report import report
-from parallel_core.command_line.run import run
-from parallel_core.command_line.trace import trace
 from parallel_core.experiments import EXPERIMENTS
 
 __all__ = ["cli"]
 
+COMMANDS = ("run", "trace", "compare", "report", "diff", "launch", "doctor")
+"""Each is in the module of its name."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class Program(click.Group):
+    """Commands whose modules are imported when they are asked for: none waits for what the others need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List all commands by name."""
+        return sorted([*super().list_commands(ctx), *COMMANDS])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None for one that is not known."""
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
+        return command
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="parallel-core", prog_name="parallel-core")
 def cli() -> None:
     """See how deep-learning frameworks schedule work: the same experiments on MXNet, PyTorch and NumPy."""
@@ -31,12 +44,3 @@ def list_all() -> None:
                 answers = f" ({experiment.exercise})" if experiment.exercise else ""
                 click.echo(f"  {experiment.name:<17}{experiment.question}{answers}")
     click.echo(f"Backends: {', '.join(backends.names())}")
-
-
-cli.add_command(run)
-cli.add_command(trace)
-cli.add_command(compare)
-cli.add_command(report)
-cli.add_command(diff)
-cli.add_command(launch)
-cli.add_command(doctor)

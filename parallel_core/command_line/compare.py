@@ -184,7 +184,7 @@ def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ..
 
 def why_it_cannot_run(interpreter: str) -> str:
     """Say why a Python cannot run parallel-core; empty where it can."""
-    asked = [interpreter, "-P", "-c", "import parallel_core.command_line"]
+    asked = [interpreter, "-P", "-c", "import parallel_core.command_line.run"]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
