@@ -17,6 +17,9 @@ from tests.comparison.made_up import result as made_up
 from tests.experiments.test_experiments import RUNS
 from tests.profiling.tracks import overlapping
 
+TAKING_ODD_ONES = (("mxnet", "async"), ("torch", "sync"))
+"""The other two take the even ones: each experiment is seen on both frameworks, with one engine or the other."""
+
 
 @pytest.fixture
 def load_profiled(load: Callable[[int], Backend]) -> Callable[[int], Backend]:
@@ -39,8 +42,13 @@ def profiled(load_profiled: Callable[[int], Backend]) -> Backend:
 
 
 @pytest.mark.parametrize("experiment", sorted(RUNS))
-def test_every_experiment_can_be_seen(load_profiled: Callable[[int], Backend], experiment: str) -> None:
+def test_every_experiment_can_be_seen(
+    load_profiled: Callable[[int], Backend], experiment: str, backend_name: str, engine: str
+) -> None:
     profiled = load_profiled(min(3, EXPERIMENTS[experiment].devices))
+    is_odd = sorted(RUNS).index(experiment) % 2 == 1
+    if is_odd != ((backend_name, engine) in TAKING_ODD_ONES):
+        pytest.skip(f"on {backend_name} it is seen with the other engine")
     with repeatable():
         result = RUNS[experiment](profiled)
     before = result.as_json()
