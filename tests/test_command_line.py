@@ -190,6 +190,23 @@ def test_help_and_version() -> None:
     assert program("--version").stdout.startswith("parallel-core, version ")
 
 
+# The program, which says when its framework is there.
+SAYING_WHEN = """
+import backends
+from parallel_core.__main__ import main
+
+load = backends.load
+
+def load_and_say(*arguments, **named):
+    loaded = load(*arguments, **named)
+    print("loaded", flush=True)
+    return loaded
+
+backends.load = load_and_say
+main()
+"""
+
+
 @pytest.mark.parametrize(
     ("backend", "work"),
     [
@@ -205,14 +222,16 @@ def test_ctrl_c_ends_the_run_and_leaves_nothing(require: Callable[[str], None], 
     if backend != "numpy":
         require(backend)
     run = subprocess.Popen(
-        [*PROGRAM, "run", *work, "--backend", backend],
+        [sys.executable, "-c", SAYING_WHEN, "run", *work, "--backend", backend],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    # Into the work: past the imports.
-    time.sleep(6)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "loaded\n"
+    # Into the work.
+    time.sleep(2)
     os.killpg(run.pid, signal.SIGINT)
     _, errors = run.communicate(timeout=5)
     assert run.returncode == 130
