@@ -37,8 +37,8 @@ def test_two_processes_of_two_devices_and_uneven_shards(
     framework: str, require: Callable[[str], None], tmp_path: Path
 ) -> None:
     require(framework)
-    result = launched(tmp_path, 2, framework, "--devices", "2", "--batch-size", "103", "--exchange", "during")
-    np.testing.assert_allclose(result["series"]["loss"], numpy_losses(103, seed=0), rtol=1e-4)
+    result = launched(tmp_path, 2, framework, "--devices", "2", "--batch-size", "27", "--exchange", "during")
+    np.testing.assert_allclose(result["series"]["loss"], numpy_losses(27, seed=0), rtol=1e-4)
     assert result["checks"]["max_replica_difference"] == 0
     assert result["backend"]["processes"] == 2
     assert len(result["backend"]["hosts"]) == 2
@@ -48,17 +48,17 @@ def test_two_processes_of_two_devices_and_uneven_shards(
 
 def test_three_processes(require: Callable[[str], None], tmp_path: Path) -> None:
     require("mxnet")
-    check_three(launched(tmp_path, 3, "mxnet", "--batch-size", "64"))
+    check_three(launched(tmp_path, 3, "mxnet", "--batch-size", "24"))
 
 
 def test_torchrun_launches_it_too(require: Callable[[str], None], tmp_path: Path) -> None:
     require("torch")
     launch = ("torch.distributed.run", "--standalone", "--nproc-per-node", "3", "-m", "parallel_core")
-    check_three(result_of(launch, tmp_path, "--backend", "torch", "--batch-size", "64"))
+    check_three(result_of(launch, tmp_path, "--backend", "torch", "--batch-size", "24"))
 
 
 def check_three(result: dict[str, Any]) -> None:
-    np.testing.assert_allclose(result["series"]["loss"], numpy_losses(64, seed=0), rtol=1e-4)
+    np.testing.assert_allclose(result["series"]["loss"], numpy_losses(24, seed=0), rtol=1e-4)
     assert result["checks"]["max_replica_difference"] == 0
     assert result["backend"]["processes"] == 3
     assert "3 devices" in result["explanation"]
