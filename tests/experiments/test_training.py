@@ -34,6 +34,7 @@ from parallel_core.training import (
 
 STEPS = 20
 MADE_UP = synthetic("a test needs no more", train=600, test=100)
+FEW = synthetic("a test needs no more", train=75, test=10)
 
 
 @cache
@@ -93,7 +94,7 @@ def test_a_step_on_fewer_or_uneven_rows_equals_numpy_s(backend: Backend, rows: i
 
 def test_replicas_have_memory_of_their_own_and_stay_equal(backend: Backend) -> None:
     params = [get_params(backend, device) for device in backend.devices]
-    for _ in train(backend, params, MADE_UP, Settings(1, 64)):
+    for _ in train(backend, params, FEW, Settings(1, 16)):
         pass
     replicas = [backend.to_numpy(p) for p in params]
     for replica in replicas[1:]:
@@ -111,12 +112,13 @@ def test_training_learns_and_is_evaluated_as_numpy_would(backend: Backend) -> No
     # From the book's weights the loss leaves its plateau late; larger ones learn a few images at once.
     start = tuple(8 * p for p in backend.to_numpy(get_params(backend, backend.devices[0])))
     params = [backend.asarray(start, device) for device in backend.devices]
-    *_, last = train(backend, params, MADE_UP, Settings(4, 32, 0.1))
+    data = synthetic("a test needs no more", train=300, test=60)
+    *_, last = train(backend, params, data, Settings(4, 16, 0.1))
     assert last.accuracy > 0.9
     assert last.losses[-1] < 0.5
     for trained in (start, backend.to_numpy(params[0])):
-        here = evaluate(backend, [backend.asarray(trained, device) for device in backend.devices], MADE_UP)
-        assert here == evaluate(reference, [reference.asarray(trained, reference.devices[0])], MADE_UP)
+        here = evaluate(backend, [backend.asarray(trained, device) for device in backend.devices], data)
+        assert here == evaluate(reference, [reference.asarray(trained, reference.devices[0])], data)
 
 
 def test_a_loss_that_is_not_finite_names_step_and_device_and_changes_nothing(backend: Backend) -> None:
@@ -152,8 +154,8 @@ def spoilt(backend: Backend, at: int, times: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(training_step, "loss_and_gradients", launched)
 
 
-LAST_SHARE = 19
-"""Rows of the last device's share of 59 images over three; the others have 20."""
+LAST_SHARE = 9
+"""Rows of the last device's share of 29 images over three; the others have 10."""
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ LAST_SHARE = 19
 def test_gradients_that_are_not_finite_change_no_parameter_on_any_device(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, times: int, told: str
 ) -> None:
-    settings = Settings(1, 59, limit=6)
+    settings = Settings(1, 29, limit=6)
     expected = [get_params(backend, device) for device in backend.devices]
     next(train(backend, expected, MADE_UP, replace(settings, limit=2)))
     params = [get_params(backend, device) for device in backend.devices]
@@ -236,11 +238,9 @@ def test_a_guard_stays_broken_and_keeps_the_parameters(backend: Backend, worst: 
 def test_progress_is_reported_batch_by_batch(backend: Backend) -> None:
     params = [get_params(backend, device) for device in backend.devices]
     seen: list[tuple[int, int]] = []
-    for _ in train(
-        backend, params, MADE_UP, Settings(2, 256, limit=3), lambda epoch, images: seen.append((epoch, images))
-    ):
+    for _ in train(backend, params, FEW, Settings(2, 32, limit=3), lambda epoch, images: seen.append((epoch, images))):
         pass
-    assert seen == [(1, 256), (1, 256), (1, 88), (2, 256), (2, 256), (2, 88)]
+    assert seen == [(1, 32), (1, 32), (1, 11), (2, 32), (2, 32), (2, 11)]
 
 
 def test_batches_cover_the_data_in_an_order_of_seed_and_epoch() -> None:
@@ -269,8 +269,8 @@ def test_exchanging_in_buckets_changes_no_number(backend: Backend, width: int) -
     trained = []
     for exchange in ("after", "during"):
         params = [get_params(backend, device, width=width) for device in backend.devices]
-        settings = Settings(1, 50, limit=4, exchange=exchange, width=width)
-        losses = next(train(backend, params, MADE_UP, settings)).losses
+        settings = Settings(1, 20, limit=3, exchange=exchange, width=width)
+        losses = next(train(backend, params, FEW, settings)).losses
         trained.append((losses, [backend.to_numpy(p) for p in params]))
     (losses, replicas), (other_losses, other_replicas) = trained
     assert losses == other_losses
