@@ -77,7 +77,7 @@ import backends
 backend = backends.load("mxnet", 2, "cpu", "async", 1)
 import mxnet
 first, second = backend.devices
-heavy, other = (backend.asarray(np.full((1500, 1500), 1e-3, dtype=np.float32), device) for device in backend.devices)
+heavy, other = (backend.asarray(np.full((1000, 1000), 1e-3, dtype=np.float32), device) for device in backend.devices)
 small = backend.asarray(np.ones((50, 50), dtype=np.float32), first)
 backend.wait(backend.copy_to(small, second))
 mxnet.profiler.set_config(filename="TRACE", profile_imperative=True)
@@ -144,7 +144,7 @@ import numpy as np
 import backends
 
 backend = backends.load("mxnet", 2, "cpu", "{engine}", 1)
-x = backend.asarray(np.ones((1500, 1500), dtype=np.float32), backend.devices[0])
+x = backend.asarray(np.ones((1000, 1000), dtype=np.float32), backend.devices[0])
 order = []
 made = [backend.launch(backend.ops.matmul, x, x) for _ in range(20)]
 threading.Thread(target=lambda: (backend.wait(made[-1]), order.append("computed"))).start()
