@@ -24,7 +24,7 @@ from parallel_core.experiments.learning_rates.trainings import Trained, train_on
 from parallel_core.experiments.scaled_batches import FIXED, SCALED, case_name, device_counts, plans
 from parallel_core.result import Case
 
-MADE_UP = synthetic("a test needs no more", train=300, test=50)
+MADE_UP = synthetic("a test needs no more", train=300, test=10)
 
 
 def batch_scaling(backend: Backend) -> Result:
@@ -32,7 +32,7 @@ def batch_scaling(backend: Backend) -> Result:
 
 
 def learning_rates(backend: Backend, **changed: Any) -> Result:
-    options = {"rates": (0.2, 0.1), "settings": Settings(1, 8, limit=6), "rounds": 1, **changed}
+    options = {"rates": (0.2, 0.1), "settings": Settings(1, 8, limit=3), "rounds": 1, **changed}
     return parallel_core.run_learning_rates(backend, MADE_UP, **options)
 
 
@@ -130,7 +130,11 @@ def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
 
 def test_progress_counts_through_all_trainings(backend: Backend) -> None:
     seen: list[tuple[int, int]] = []
-    learning_rates(backend, rates=(0.1,), on_batch=lambda epoch, images: seen.append((epoch, images)))
+    # As many images as any of the batches divides.
+    settings = Settings(1, 8, limit=6)
+    learning_rates(
+        backend, rates=(0.1,), settings=settings, on_batch=lambda epoch, images: seen.append((epoch, images))
+    )
     assert [epoch for epoch, _ in seen] == sorted(epoch for epoch, _ in seen)
     assert {epoch for epoch, _ in seen} == {1, 2, 3, 4, 5}
     assert sum(images for _, images in seen) == 5 * 48
