@@ -39,6 +39,12 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     return launched
 
 
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a verdict wait for a moment only where nothing that comes later could change it."""
+    monkeypatch.setattr("parallel_core.launch.watch.GRACE_SECONDS", 0.2)
+
+
 def test_rank_0_is_passed_on_as_it_is_and_the_others_are_not(run: Run) -> None:
     done = run(
         """
@@ -94,7 +100,11 @@ faulthandler.disable(); print("oh no", file=sys.stderr, flush=True)
     assert "── rank 1 on host-1 said last ──\noh no\nparallel-core: " in done.errors
 
 
-def test_a_hang_is_told_with_the_stacks_and_nothing_is_left(run: Run, tmp_path: Path) -> None:
+def test_a_hang_is_told_with_the_stacks_and_nothing_is_left(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The rank that is stopped is waited for until then.
+    monkeypatch.setattr("parallel_core.launch.launcher.STACKS_SECONDS", 1.5)
     code = """
 note(os.getpid()); join(); step(1)
 if rank == 0: step(2); wait()
@@ -102,7 +112,7 @@ if rank == 2: os.kill(os.getpid(), signal.SIGSTOP)
 def stands_still(): time.sleep(1000)
 stands_still()
 """
-    done = run(code, str(tmp_path / "pids"), hosts=(Host(None, 3),), timeout=3)
+    done = run(code, str(tmp_path / "pids"), hosts=(Host(None, 3),), timeout=2)
     assert done.status == 1
     assert re.fullmatch(
         r"parallel-core: rank 1 on host-1, rank 2 on host-2 have made no progress for \d s after epoch 1, step 1: "
@@ -118,7 +128,7 @@ stands_still()
 
 
 def test_a_rank_that_never_joins_is_named(run: Run) -> None:
-    done = run("if rank == 0: join()\nwait()", timeout=3)
+    done = run("if rank == 0: join()\nwait()", timeout=2)
     assert done.status == 1
     assert re.fullmatch(r"parallel-core: rank 1 on \S+ has not joined within \d s", done.last)
 
@@ -155,6 +165,7 @@ print("result")
 """
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_a_job_that_crashed_is_started_again_from_its_checkpoint(run: Run, tmp_path: Path) -> None:
     done = run(CRASHING, str(tmp_path / "log"), "--checkpoint", "there", restarts=2)
     assert (done.status, done.output) == (0, b"result\n")
@@ -178,6 +189,7 @@ def test_a_restart_keeps_a_port_that_was_given(keeps_port: bool, tmp_path: Path)
     assert (first == second) is keeps_port
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_restarts_come_to_an_end(run: Run, tmp_path: Path) -> None:
     done = run(CRASHING, str(tmp_path / "log"), "--checkpoint=there", restarts=1)
     assert (done.status, done.output) == (1, b"")
@@ -185,6 +197,7 @@ def test_restarts_come_to_an_end(run: Run, tmp_path: Path) -> None:
     assert "restart" not in done.last
 
 
+@pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize(
     ("end", "status"), [("fail('bad request', status=2)", 2), ("print('{}', flush=True); fail('invalid')", 1)]
 )

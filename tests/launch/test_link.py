@@ -29,6 +29,12 @@ from tests.launch.linked import (
 )
 
 
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a verdict wait for a moment only where nothing that comes later could change it."""
+    monkeypatch.setattr("parallel_core.launch.watch.GRACE_SECONDS", 0.2)
+
+
 def test_all_end_well_when_all_workers_are_done() -> None:
     job = Job(workers=2, servers=1)
 
@@ -65,6 +71,7 @@ def test_processes_start_when_all_have_joined_and_ranks_are_counted_by_hosts() -
     assert {start.slots for work in works for start in work.starts} == {(2, 1)}
 
 
+@pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize("role", ["scheduler", "server", "worker"])
 def test_a_process_that_dies_ends_all_with_its_name(role: Role) -> None:
     job = Job(workers=2, servers=1)
@@ -105,6 +112,7 @@ def test_who_fails_by_himself_is_named_before_who_notices() -> None:
     assert cause == "rank 1 on b: the disk is full"
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_a_request_that_all_ranks_refuse_is_refused() -> None:
     job = Job(workers=2)
 
