@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -15,12 +16,24 @@ from parallel_core.dataset import synthetic
 from parallel_core.errors import RequestError
 from parallel_core.exchange import Exchange
 from parallel_core.experiments import run_data_parallel
+from parallel_core.result import Result
 from parallel_core.training import Settings
 from tests.checkpoints.made_up import DATA, SETTINGS, StoppedError, kept, losses_of, numpy, resumed, stop_after
 
 
 def final(content: bytes) -> tuple[np.ndarray, ...]:
     return from_bytes(content, "checkpoint").parameters
+
+
+@cache
+def left_by_numpy(every: int | None = None) -> tuple[bytes, ...]:
+    """Train to the end, once for all tests; return all checkpoints."""
+    return tuple(kept(numpy(), every=every))
+
+
+@cache
+def undisturbed_by_numpy() -> Result:
+    return run_data_parallel(numpy(), DATA, SETTINGS)
 
 
 def as_read(content: bytes) -> Checkpoint:
@@ -56,8 +69,8 @@ def test_a_resumed_training_equals_an_undisturbed_one(backend: Backend, exchange
 
 def test_any_framework_goes_on_with_what_another_one_left(load: Callable[[int], Backend]) -> None:
     backend = load(3)
-    undisturbed = losses_of(run_data_parallel(numpy(), DATA, SETTINGS))
-    by_numpy, by_backend = kept(numpy(), every=3)[2], kept(backend, every=3)[2]
+    undisturbed = losses_of(undisturbed_by_numpy())
+    by_numpy, by_backend = left_by_numpy(every=3)[2], kept(backend, every=3)[2]
     assert as_read(by_backend).state.written.backend == backend.name
     assert (as_read(by_backend).state.epoch, as_read(by_backend).state.step) == (2, 3)
     np.testing.assert_allclose(losses_of(resumed(backend, by_numpy)), undisturbed, rtol=1e-4)
@@ -78,7 +91,7 @@ def test_a_training_that_is_complete_is_reported_and_not_gone_on_with(backend: B
 
 def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> None:
     longer = replace(SETTINGS, epochs=4)
-    result = resumed(numpy(), kept(numpy(), every=3)[-2], longer)
+    result = resumed(numpy(), left_by_numpy(every=3)[-2], longer)
     np.testing.assert_allclose(losses_of(result), losses_of(run_data_parallel(numpy(), DATA, longer)), rtol=1e-6)
     assert len(result.cases[0].seconds) == 2
     assert "went on from a checkpoint after step 3 of epoch 2, written by numpy" in result.explanation
@@ -96,7 +109,7 @@ def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> No
     ],
 )
 def test_what_would_give_other_numbers_is_refused(changed: dict[str, Any], told: str) -> None:
-    checkpoint = as_read(kept(numpy(), every=3)[-2])
+    checkpoint = as_read(left_by_numpy(every=3)[-2])
     with pytest.raises(RequestError, match=told):
         run_data_parallel(
             numpy(), DATA, replace(SETTINGS, **changed), checkpoints=Checkpointing(lambda _: None, None, checkpoint)
@@ -104,7 +117,7 @@ def test_what_would_give_other_numbers_is_refused(changed: dict[str, Any], told:
 
 
 def test_other_images_and_another_order_are_refused() -> None:
-    checkpoint = as_read(kept(numpy())[0])
+    checkpoint = as_read(left_by_numpy()[0])
     with pytest.raises(RequestError, match="trained on other images"):
         check_resumable(checkpoint, SETTINGS, synthetic("others", train=151, test=1))
     state = msgspec.structs.replace(checkpoint.state, generator=Generator("{}", 0))
