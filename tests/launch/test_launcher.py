@@ -112,7 +112,7 @@ if rank == 2: os.kill(os.getpid(), signal.SIGSTOP)
 def stands_still(): time.sleep(1000)
 stands_still()
 """
-    done = run(code, str(tmp_path / "pids"), hosts=(Host(None, 3),), timeout=2)
+    done = run(code, str(tmp_path / "pids"), hosts=(Host(None, 3),), timeout=3)
     assert done.status == 1
     assert re.fullmatch(
         r"parallel-core: rank 1 on host-1, rank 2 on host-2 have made no progress for \d s after epoch 1, step 1: "
@@ -128,7 +128,7 @@ stands_still()
 
 
 def test_a_rank_that_never_joins_is_named(run: Run) -> None:
-    done = run("if rank == 0: join()\nwait()", timeout=2)
+    done = run("if rank == 0: join()\nwait()", timeout=3)
     assert done.status == 1
     assert re.fullmatch(r"parallel-core: rank 1 on \S+ has not joined within \d s", done.last)
 
