@@ -59,16 +59,20 @@ def first_step(backend: Backend, images: np.ndarray, labels: np.ndarray) -> tupl
 
 
 @cache
-def numpy_losses(batch_size: int, seed: int) -> tuple[float, ...]:
+def numpy_losses(batch_size: int, seed: int, steps: int = STEPS) -> tuple[float, ...]:
     reference = backends.load("numpy", devices=1, threads_per_device=1)
-    return first_epoch(reference, real_data(), Settings(1, batch_size, limit=STEPS, seed=seed)).losses
+    return first_epoch(reference, real_data(), Settings(1, batch_size, limit=steps, seed=seed)).losses
 
 
-@pytest.mark.parametrize(("batch_size", "devices"), [(256, 2), *itertools.product([64, 25], [1, 2, 3])])
-def test_the_first_losses_equal_numpy_s(load: Callable[[int], Backend], batch_size: int, devices: int) -> None:
-    expected = numpy_losses(batch_size, seed=0)
-    losses = first_epoch(load(devices), real_data(), Settings(1, batch_size, limit=STEPS)).losses
-    assert len(losses) == STEPS
+@pytest.mark.parametrize(
+    ("batch_size", "devices", "steps"), [(256, 2, 5), *itertools.product([64, 25], [1, 2, 3], [STEPS])]
+)
+def test_the_first_losses_equal_numpy_s(
+    load: Callable[[int], Backend], batch_size: int, devices: int, steps: int
+) -> None:
+    expected = numpy_losses(batch_size, seed=0, steps=steps)
+    losses = first_epoch(load(devices), real_data(), Settings(1, batch_size, limit=steps)).losses
+    assert len(losses) == steps
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
 
 
