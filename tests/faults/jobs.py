@@ -18,7 +18,7 @@ __all__ = ["DEADLINE", "ENDING_SECONDS", "FRAMEWORKS", "TRAINING", "Ended", "Job
 
 FRAMEWORKS = ("mxnet", "torch")
 MARK = "PARALLEL_CORE_TEST_JOB"
-DEADLINE = 10
+DEADLINE = 15
 """Seconds without progress after which a job is given up, where that is what a test waits for."""
 PATIENCE = 30
 """The same where a fault is to be noticed at once."""
