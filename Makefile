@@ -22,7 +22,7 @@ test-cu112: $(CU112)/ready $(CU112)/driver/libcuda.so.1
 	export LD_LIBRARY_PATH='$(CURDIR)/$(CU112)/driver'; for engine in async sync; do \
 	  $(CU112)/bin/python -m pytest -n 2 --dist loadfile --engine $$engine --require mxnet || exit; done
 
-# All benchmarks, one after the other, and which targets they met: at most 15 minutes on two cores.
+# All benchmarks, one after the other, and which targets they met: 15 to 17 minutes on two cores.
 bench: $(READY)
 	$(BIN)/python -m benchmarks.run_all
 
