@@ -1,9 +1,9 @@
 """CUDA graphs: what a function issues to a GPU is recorded once, and from then on issued by one call.
 
-The host takes longer to issue the hundred kernels of a small training step, one by one, than the GPU to compute them.
+A small training step is many short kernels, and the host can take longer to issue them than the GPU to compute them.
 
 A graph works on the memory that it was recorded with. So arguments are copied there, and results away from there:
-values stay values. (All of one type by one kernel, or the copies would cost what the graph saves.)
+values stay values. (All of one type by one call, for each copy by itself is one more kernel to issue.)
 
 The first calls are issued as usual: what CUDA's libraries set up when they are first used cannot be recorded.
 """

@@ -99,7 +99,7 @@ GRAPH_REPLAY = Variant(
     default=False,
     found_on={"torch": ("gpu",)},
     meaning="The kernels of a backward pass with its forward pass, and those of an update, are recorded when they are "
-    "launched for the third time, and from then on issued as one CUDA graph: look for small batches that take less "
+    "launched for the third time, and from then on issued as a CUDA graph each: look for small batches that take less "
     "time, and no gaps between their kernels.",
     elsewhere=_GRAPHS,
 )
