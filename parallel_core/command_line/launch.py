@@ -2,9 +2,8 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 import click
 
@@ -19,14 +18,11 @@ from parallel_core.launch.addresses import (
     is_wildcard,
     local_address,
     resolved,
-    root_of,
 )
 from parallel_core.launch.agents import REMOTE_SHELL
 from parallel_core.launch.hosts import hosts_for, read_hosts
 from parallel_core.launch.job import Host, Job, port_for
 from parallel_core.launch.launcher import launch as launch_job
-from parallel_core.launch.link.messages import Role
-from parallel_core.launch.roles import launch_role
 from parallel_core.rank.joining import EXPERIMENTS
 
 __all__ = ["launch"]
@@ -79,14 +75,6 @@ LOOPBACK = "127.0.0.1"
     is_flag=True,
     help="Of PyTorch: let rank 0 listen at all addresses, for whoever reaches it.",
 )
-@click.option(
-    "--role",
-    type=click.Choice(get_args(Role)),
-    help="Of MXNet: start this one part here, on each machine by hand.",
-)
-@click.option(
-    "--root", metavar="HOST:PORT", help="With --role: where the scheduler is. The port above is used as well."
-)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- run EXPERIMENT …")
 def launch(
     processes: int | None,
@@ -101,33 +89,9 @@ def launch(
     interface: str | None,
     bind: str | None,
     trusted_network: bool,
-    role: Role | None,
-    root: str | None,
     command: tuple[str, ...],
 ) -> int:
     """Run an experiment on several processes: one progress bar, one result, and no process left behind."""
-    if role is not None:
-        elsewhere = {"--hosts": hosts_path, "--bind": bind, "--port": port, "--restarts": restarts}
-        check_alone(role, elsewhere, root, processes, command)
-        name = agreed_backend(backend or backend_in(command) or "mxnet", command)
-        address, root_port = root_of(root or "")
-        return launch_role(
-            role,
-            Job(
-                command=rank_command(command, name),
-                hosts=(),
-                backend=name,
-                servers=servers or 1,
-                address=address,
-                bind=address,
-                port=root_port,
-                interface=interface,
-                timeout=timeout,
-            ),
-            processes or 0,
-        )
-    if root is not None:
-        raise RequestError("--root is where the scheduler is that was started with --role scheduler: give --role too")
     check_command(command)
     name = agreed_backend(backend, command)
     if servers is not None and name != "mxnet":
@@ -156,21 +120,6 @@ def launch(
         keeps_port=port is not None,
     )
     return launch_job(job, words_of(remote_shell), restarts)
-
-
-def check_alone(
-    role: Role, elsewhere: Mapping[str, object], root: str | None, processes: int | None, command: Sequence[str]
-) -> None:
-    """Raise RequestError where these options do not describe one part of a job; `elsewhere` are those of whole jobs."""
-    for option, value in elsewhere.items():
-        if value:
-            raise RequestError(f"{option} is for a whole job, and --role starts one part of it: leave one of them out")
-    if root is None or processes is None:
-        raise RequestError("--role needs --root HOST:PORT and --processes N, the same ones on every machine")
-    if role == "worker":
-        check_command(command)
-    elif command:
-        raise RequestError(f"only workers run a command: leave out -- {' '.join(command)}")
 
 
 def rank_command(command: Sequence[str], backend: str) -> tuple[str, ...]:
