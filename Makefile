@@ -38,7 +38,7 @@ lint: $(READY)
 clean:
 	rm -rf .venv $(CU112)
 
-$(CU112)/driver/libcuda.so.1: tests/cuda/driver_without_gpus.c | $(CU112)/ready
+$(CU112)/driver/libcuda.so.1: tests/backends/installation/driver_without_gpus.c | $(CU112)/ready
 	@mkdir -p $(@D)
 	$(CC) -shared -fPIC -Wl,-soname,$(@F) -o $@ $<
 

@@ -4,7 +4,7 @@
 >>> backend = backends.load("torch", devices=2)
 """
 
-from backends.device import HOST, Device
+from backends.devices import HOST, Device
 from backends.errors import BackendError, ComputationError
 from backends.protocol import Array, Backend, Engine, Ops
 from backends.registry import load, names

@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from backends.device import Device
-from backends.environment import Settings
+from backends.devices import Device
+from backends.installation.importing import Settings
 
 __all__ = ["Array", "Backend", "Engine", "Ops"]
 

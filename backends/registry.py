@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
 from typing import get_args
 
-from backends.checkout import registered
-from backends.choosing import Wanted, parse_device, parse_devices
-from backends.device import Device
+from backends.devices import Device
 from backends.errors import BackendError
-from backends.memory import keep_freed_memory
+from backends.fold_devices__choosing import Wanted, parse_device, parse_devices
+from backends.fold_host__memory import keep_freed_memory
+from backends.fold_registry__checkout import registered
 from backends.protocol import Backend, Engine
 
 __all__ = ["GROUP", "load", "names"]

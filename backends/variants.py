@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from backends.device import DeviceKind
+from backends.devices import DeviceKind
 from backends.errors import BackendError
 
 __all__ = [

@@ -7,8 +7,8 @@ and our asynchronous PyTorch against the standard library's way to the same asyn
 device. Eager PyTorch is shown beside it without a target: it queues nothing.
 """
 
-from benchmarks.findings import Finding, Report, Target, benchmark
-from benchmarks.side_by_side import Measured, Variant, paired, take_turns, worker
+from benchmarks.harness.findings import Finding, Report, Target, benchmark
+from benchmarks.harness.side_by_side import Measured, Variant, paired, take_turns, worker
 
 SIDES = {
     ("mxnet", "async"): {"plain": "plain MXNet"},

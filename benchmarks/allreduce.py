@@ -9,8 +9,8 @@ both devices copy a vector at once: two vectors read and two written is the leas
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from benchmarks.findings import Finding, Report, Target, benchmark
-from benchmarks.side_by_side import (
+from benchmarks.harness.findings import Finding, Report, Target, benchmark
+from benchmarks.harness.side_by_side import (
     Measured,
     Variant,
     difference_by_round,
@@ -20,8 +20,8 @@ from benchmarks.side_by_side import (
     take_turns,
     worker,
 )
-from parallel_core.bandwidth import algorithm_bandwidth
-from parallel_core.comparison.interval import median_interval
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
+from parallel_core.measurement.confidence_intervals import median_interval
 
 SIZES = {"4KiB": 4096, "1MB": 1_000_000, "100MB": 100_000_000}
 QUICK_SIZES = {"4KiB": 4096, "1MB": 1_000_000, "10MB": 10_000_000}

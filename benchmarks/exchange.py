@@ -6,9 +6,9 @@ python -m benchmarks.exchange
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.findings import Finding, Report, benchmark
-from benchmarks.side_by_side import Measured, Variant, paired, scaled, take_turns, worker
-from parallel_core.comparison.interval import Interval, median_interval
+from benchmarks.harness.findings import Finding, Report, benchmark
+from benchmarks.harness.side_by_side import Measured, Variant, paired, scaled, take_turns, worker
+from parallel_core.measurement.confidence_intervals import Interval, median_interval
 
 BACKENDS = ("mxnet", "torch")
 # Width, batch, steps: a wider network has more parameters for the computation that hides their exchange.

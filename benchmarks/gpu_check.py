@@ -21,8 +21,8 @@ from benchmarks.gpu.cuda_tests import run_tests
 from benchmarks.gpu.page import as_json, as_markdown, file_name, summary
 from benchmarks.gpu.part import Found, Place
 from benchmarks.gpu.supervision import Clock, run_parts
-from benchmarks.targets import RESULTS
-from parallel_core.files import write_whole
+from benchmarks.harness.targets import RESULTS
+from parallel_core.system.files import write_whole
 
 __all__ = ["main"]
 

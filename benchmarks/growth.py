@@ -9,9 +9,17 @@ from typing import BinaryIO
 
 import numpy as np
 
-from benchmarks.findings import Finding, Report, Target, benchmark
-from benchmarks.side_by_side import Measured, Variant, independent, refuse_disagreement, scaled, take_turns, worker
-from parallel_core.comparison.interval import Interval, median_interval
+from benchmarks.harness.findings import Finding, Report, Target, benchmark
+from benchmarks.harness.side_by_side import (
+    Measured,
+    Variant,
+    independent,
+    refuse_disagreement,
+    scaled,
+    take_turns,
+    worker,
+)
+from parallel_core.measurement.confidence_intervals import Interval, median_interval
 
 BACKENDS = ("mxnet", "torch")
 DEPTHS = (1, 10, 100, 1000, 10_000, 100_000)

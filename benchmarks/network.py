@@ -17,11 +17,11 @@ from pathlib import Path
 
 import click
 
-from benchmarks.findings import Finding, Report, benchmark
-from benchmarks.side_by_side import Measured, Variant, by_round, launched, scaled, take_turns, worker
-from benchmarks.two_hosts import NoHostsError, TwoHosts, set_link, two_hosts
-from parallel_core.comparison.interval import Interval, median_interval
-from parallel_core.wording import figure
+from benchmarks.harness.findings import Finding, Report, benchmark
+from benchmarks.harness.side_by_side import Measured, Variant, by_round, launched, scaled, take_turns, worker
+from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, set_link, two_hosts
+from parallel_core.formatting import figure
+from parallel_core.measurement.confidence_intervals import Interval, median_interval
 
 BACKENDS = ("mxnet", "torch")
 RATES = {"10 Gbit/s": 10e9, "1 Gbit/s": 1e9, "100 Mbit/s": 1e8}

@@ -3,9 +3,9 @@
 python -m benchmarks.overlap
 """
 
-from benchmarks.findings import Finding, Report, Target, benchmark
-from benchmarks.side_by_side import Variant, parallel_core, take_turns
-from parallel_core.comparison.interval import median_interval
+from benchmarks.harness.findings import Finding, Report, Target, benchmark
+from benchmarks.harness.side_by_side import Variant, parallel_core, take_turns
+from parallel_core.measurement.confidence_intervals import median_interval
 
 BACKENDS = ("mxnet", "torch")
 TARGET = Target("at least", 0.85)

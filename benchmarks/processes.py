@@ -8,11 +8,11 @@ once, one way, and is timed in turns with the sums, by the same processes. dist_
 
 from collections.abc import Sequence
 
-from benchmarks.findings import Finding, Report, benchmark
-from benchmarks.side_by_side import Measured, Variant, launched, scaled, take_turns, worker
-from parallel_core.bandwidth import algorithm_bandwidth
-from parallel_core.byte_sizes import write_size
-from parallel_core.comparison.interval import Interval, median_interval
+from benchmarks.harness.findings import Finding, Report, benchmark
+from benchmarks.harness.side_by_side import Measured, Variant, launched, scaled, take_turns, worker
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
+from parallel_core.fold_formatting__byte_sizes import write_size
+from parallel_core.measurement.confidence_intervals import Interval, median_interval
 
 SIZES = (4096, 65_536, 1_000_000, 10_000_000, 100_000_000)
 QUICK_SIZES = (4096, 1_000_000)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from benchmarks.findings import RESULTS, tally
+from benchmarks.harness.findings import RESULTS, tally
 
 NAMES = ("abstraction", "overlap", "allreduce", "training", "exchange", "growth")
 

@@ -17,9 +17,9 @@ from typing import BinaryIO
 
 import click
 
-from parallel_core.measurement import uncollected
-from parallel_core.timeline.figures import figures
-from parallel_core.timeline.reading import read_timeline
+from parallel_core.measurement.timing import uncollected
+from parallel_core.trace_analysis.figures import figures
+from parallel_core.trace_analysis.trace_files import read_timeline
 
 __all__ = ["main", "write_events"]
 

@@ -6,8 +6,8 @@ A logical CPU device is a core. One device and the book's loop get a single core
 batches included; two devices, and one process with two intra-operator threads, get two.
 """
 
-from benchmarks.findings import Finding, Report, Target, benchmark
-from benchmarks.side_by_side import (
+from benchmarks.harness.findings import Finding, Report, Target, benchmark
+from benchmarks.harness.side_by_side import (
     Measured,
     Variant,
     by_round,
@@ -17,7 +17,7 @@ from benchmarks.side_by_side import (
     take_turns,
     worker,
 )
-from parallel_core.comparison.interval import median_interval
+from parallel_core.measurement.confidence_intervals import median_interval
 
 BACKENDS = ("mxnet", "torch")
 BATCH, SMALL = 256, 128

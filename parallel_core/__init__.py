@@ -8,11 +8,9 @@
 
 from typing import TYPE_CHECKING
 
-from parallel_core.lazily import importer
+from parallel_core.fold___init____lazily import importer
 
 if TYPE_CHECKING:
-    from parallel_core.benchmark import Benchmark
-    from parallel_core.dataset import Dataset, load_fashion_mnist
     from parallel_core.errors import MeasurementError, RequestError
     from parallel_core.experiments import (
         run_allreduce,
@@ -34,9 +32,11 @@ if TYPE_CHECKING:
         run_small_ops,
         run_three_way,
     )
-    from parallel_core.explanation import explain
-    from parallel_core.result import Case, Result
-    from parallel_core.training import Settings
+    from parallel_core.experiments.explanation import explain
+    from parallel_core.measurement.benchmark import Benchmark
+    from parallel_core.measurement.result import Case, Result
+    from parallel_core.training.dataset import Dataset, load_fashion_mnist
+    from parallel_core.training.loop import Settings
 
 __all__ = [
     "Benchmark",
@@ -71,15 +71,15 @@ __all__ = [
 __getattr__ = importer(
     __name__,
     {
-        "Benchmark": "benchmark:Benchmark",
-        "Case": "result:Case",
-        "Dataset": "dataset:Dataset",
+        "Benchmark": "measurement.benchmark:Benchmark",
+        "Case": "measurement.result:Case",
+        "Dataset": "training.dataset:Dataset",
         "MeasurementError": "errors:MeasurementError",
         "RequestError": "errors:RequestError",
-        "Result": "result:Result",
-        "Settings": "training:Settings",
-        "explain": "explanation:explain",
-        "load_fashion_mnist": "dataset:load_fashion_mnist",
+        "Result": "measurement.result:Result",
+        "Settings": "training.loop:Settings",
+        "explain": "experiments.explanation:explain",
+        "load_fashion_mnist": "training.dataset:load_fashion_mnist",
         "run_allreduce": "experiments:run_allreduce",
         "run_async": "experiments:run_async",
         "run_barriers": "experiments:run_barriers",

@@ -19,7 +19,7 @@ import pytest
 
 import backends
 from backends import Backend, BackendError
-from benchmarks.two_hosts import NoHostsError, TwoHosts, two_hosts
+from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, two_hosts
 
 # Other tests' imports must not decide how many threads a framework takes.
 THREADS = 1

@@ -17,8 +17,8 @@ from tests.conftest import RunPython
 
 FRAMEWORKS = {"mxnet", "torch"}
 # Their public names are the backends' functions.
-OPS = {"backends.mxnet_ops", "backends.torch_ops", "backends.numpy_ops"}
-IMPORTING_A_FRAMEWORK = OPS | {"backends.mxnet_sharding"}
+OPS = {"backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
+IMPORTING_A_FRAMEWORK = OPS | {"backends.mxnet.sharded_sum"}
 MODULES = sorted(
     module.name
     for package in (backends, parallel_core)

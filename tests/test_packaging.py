@@ -4,7 +4,7 @@ import configparser
 import re
 from pathlib import Path
 
-from backends.cuda_wheels import WHEELS
+from backends.installation.cuda_wheels import WHEELS
 
 
 def names(requirements: str) -> set[str]:

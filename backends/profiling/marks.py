@@ -13,10 +13,10 @@ from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
-from backends.device import Device
-from backends.promises import Announcing
+from backends.devices import Device
 from backends.protocol import Array
-from backends.streams import WorkerStream
+from backends.torch.streams.promise import Announcing
+from backends.torch.streams.worker import WorkerStream
 
 __all__ = ["Mark", "Marked", "case_of", "case_text", "marking_verbs", "marking_work", "run_of", "verb_of"]
 

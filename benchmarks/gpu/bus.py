@@ -8,10 +8,10 @@ import numpy as np
 from backends import HOST, Array, Backend, Device
 from benchmarks.gpu.part import Found, Place, load_one
 from benchmarks.gpu.timing import by_round, rate, seconds_of, timed
+from benchmarks.harness.targets import Finding, Target
 from benchmarks.plain import torch_gpu
-from benchmarks.targets import Finding, Target
-from parallel_core.measurement import interleave
-from parallel_core.result import Timing
+from parallel_core.measurement.result import Timing
+from parallel_core.measurement.timing import interleave
 
 __all__ = ["measure"]
 

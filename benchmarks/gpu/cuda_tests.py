@@ -14,7 +14,7 @@ from benchmarks.gpu.part import Found
 __all__ = ["FILES", "read_outcome", "run_tests"]
 
 ROOT = Path(__file__).parent.parent.parent
-FILES = "tests/backends/test_gpu*.py"
+FILES = "tests/backends/protocol/test_gpu*.py"
 
 
 def run_tests(engine: str, seconds: float) -> Found:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from benchmarks.gpu.part import Found, Place
-from parallel_core.machine import describe_machine
+from parallel_core.system.machine import describe_machine
 
 __all__ = ["describe"]
 

@@ -7,12 +7,12 @@ from itertools import product
 from backends import Array, Backend
 from benchmarks.gpu.part import Found, Place, load_one
 from benchmarks.gpu.timing import by_round, rate, seconds_of, timed
+from benchmarks.harness.targets import Finding
 from benchmarks.plain import torch_gpu
 from benchmarks.plain.torch_gpu import Precision
-from benchmarks.targets import Finding
-from parallel_core.experiments.calibration import normal_matrix
-from parallel_core.measurement import interleave
-from parallel_core.result import Case, Timing
+from parallel_core.experiments.fold_products__calibration import normal_matrix
+from parallel_core.measurement.result import Case, Timing
+from parallel_core.measurement.timing import interleave
 
 __all__ = ["measure"]
 

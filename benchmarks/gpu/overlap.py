@@ -2,8 +2,8 @@
 
 from benchmarks.gpu.part import Found, Place, load_one
 from benchmarks.gpu.timing import by_round, seconds_of
-from benchmarks.targets import Finding, Target
-from parallel_core.experiments.overlap import run
+from benchmarks.harness.targets import Finding, Target
+from parallel_core.experiments.automatic_parallelism.overlap import run
 
 __all__ = ["measure"]
 

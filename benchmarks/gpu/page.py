@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.gpu.part import Found
-from benchmarks.targets import Finding, rows, tally
+from benchmarks.harness.targets import Finding, rows, tally
 
 __all__ = ["as_json", "as_markdown", "file_name", "summary"]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 import backends
 from backends import Backend
-from backends.device import DeviceKind
-from benchmarks.targets import Finding
+from backends.devices import DeviceKind
+from benchmarks.harness.targets import Finding
 
 __all__ = ["Found", "Place", "load_one", "load_two_streams", "try_out"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 
-from parallel_core.comparison.interval import Interval, median_interval
-from parallel_core.result import Case, Timing
+from parallel_core.measurement.confidence_intervals import Interval, median_interval
+from parallel_core.measurement.result import Case, Timing
 
 __all__ = ["by_round", "rate", "seconds_of", "timed"]
 

@@ -11,11 +11,11 @@ from backends import Array, Backend, BackendError
 from backends.variants import GRAPH_REPLAY
 from benchmarks.gpu.part import Found, Place, load_one, load_two_streams
 from benchmarks.gpu.timing import by_round, rate, seconds_of
-from benchmarks.targets import Finding
-from parallel_core.dataset import Dataset, synthetic
-from parallel_core.measurement import interleave
-from parallel_core.result import Case, Timing
-from parallel_core.training import Settings, get_params, train_epoch
+from benchmarks.harness.targets import Finding
+from parallel_core.measurement.result import Case, Timing
+from parallel_core.measurement.timing import interleave
+from parallel_core.training.dataset import Dataset, synthetic
+from parallel_core.training.loop import Settings, get_params, train_epoch
 
 __all__ = ["measure"]
 

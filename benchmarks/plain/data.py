@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from parallel_core.dataset import Dataset
+from parallel_core.training.dataset import Dataset
 
 __all__ = ["batches"]
 

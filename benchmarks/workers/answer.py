@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from parallel_core.result import Case
+from parallel_core.measurement.result import Case
 
 __all__ = ["answer", "compose"]
 

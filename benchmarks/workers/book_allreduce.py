@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from backends.cuda_libraries import load_cuda_libraries
+from backends.installation.cuda_libraries import load_cuda_libraries
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.environment import set_environment
 from benchmarks.workers.vectors import drawn, problem, time_calls
-from parallel_core.result import Case
+from parallel_core.measurement.result import Case
 
 
 def measure(framework: str, sizes: list[int], threads: int) -> dict[str, Any]:

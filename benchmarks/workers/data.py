@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from parallel_core.dataset import Dataset, load_fashion_mnist
+from parallel_core.training.dataset import Dataset, load_fashion_mnist
 
 __all__ = ["few_tests"]
 

@@ -11,11 +11,11 @@ from backends import Backend
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
 from benchmarks.workers.sides import next_epoch
-from parallel_core.dataset import Dataset
 from parallel_core.experiments import run_data_parallel
-from parallel_core.measurement import interleave, relative_error
-from parallel_core.result import Case
-from parallel_core.training import Settings, get_params, train
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import interleave, relative_error
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.loop import Settings, get_params, train
 
 ALWAYS = 1000
 

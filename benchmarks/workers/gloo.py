@@ -9,8 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from backends.device import core_numbers
-from benchmarks.side_by_side import worker
+from backends.devices import core_numbers
+from benchmarks.harness.side_by_side import worker
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.environment import set_environment
 from benchmarks.workers.vectors import drawn, problem, time_calls

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backends.cuda_libraries import load_cuda_libraries
+from backends.installation.cuda_libraries import load_cuda_libraries
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.environment import set_environment
 from benchmarks.workers.vectors import drawn, problem, time_calls

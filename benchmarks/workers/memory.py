@@ -7,9 +7,9 @@ import numpy as np
 import backends
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
-from parallel_core.lenet import initial_parameters
-from parallel_core.machine import peak_memory_growth
-from parallel_core.training import Settings, get_params, train
+from parallel_core.system.machine import peak_memory_growth
+from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.loop import Settings, get_params, train
 
 
 def measure(backend: str, devices: int, width: int, batch_size: int, steps: int) -> dict[str, Any]:

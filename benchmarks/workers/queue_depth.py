@@ -8,11 +8,11 @@ import numpy as np
 
 import backends
 from backends import Array, Backend
-from backends.device import on_cores
+from backends.devices import on_cores
 from benchmarks.workers.answer import answer, compose
-from parallel_core.experiments.calibration import normal_matrix
-from parallel_core.measurement import uncollected
-from parallel_core.result import Case
+from parallel_core.experiments.fold_products__calibration import normal_matrix
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import uncollected
 
 SIDE = 1000
 MARGIN = 1.5

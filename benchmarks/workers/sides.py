@@ -11,10 +11,10 @@ import numpy as np
 import backends
 from backends import Array, Backend, Device
 from benchmarks.plain.data import batches
-from parallel_core.dataset import Dataset
-from parallel_core.lenet import initial_parameters
-from parallel_core.measurement import Timing, measure
-from parallel_core.training import Epoch, Settings, get_params, train
+from parallel_core.measurement.timing import Timing, measure
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.loop import Epoch, Settings, get_params, train
 
 __all__ = ["Amounts", "Side", "executors", "ours", "plain_mxnet", "plain_torch"]
 

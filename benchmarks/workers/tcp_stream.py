@@ -9,12 +9,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from backends.device import core_numbers
-from benchmarks.side_by_side import worker
+from backends.devices import core_numbers
+from benchmarks.harness.side_by_side import worker
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.vectors import time_calls
-from parallel_core.result import Case
-from parallel_core.tcp_stream import accepted, answer_round_trip, connected, listening, round_trip
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.tcp_stream import (
+    accepted,
+    answer_round_trip,
+    connected,
+    listening,
+    round_trip,
+)
+from parallel_core.measurement.result import Case
 
 TIMEOUT = 60.0
 """Seconds within which the other process must be there, and each message must arrive."""

@@ -6,8 +6,8 @@ from typing import Any
 import backends
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
-from parallel_core.result import Case
-from parallel_core.training import Settings, batches, get_params, train
+from parallel_core.measurement.result import Case
+from parallel_core.training.loop import Settings, batches, get_params, train
 
 
 def measure(backend: str, devices: int, batch_size: int, images: int, epochs: int) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from time import perf_counter
 
 import numpy as np
 
-from parallel_core.measurement import relative_error, uncollected
-from parallel_core.result import Case
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import relative_error, uncollected
 
 __all__ = ["drawn", "problem", "repetitions", "time_calls"]
 

@@ -14,16 +14,16 @@ import click
 from rich.console import Console
 
 import backends
-from parallel_core import files
 from parallel_core.command_line import options
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.folder import RESULT, new_folder, read_comparison, write_comparison, write_readable
-from parallel_core.comparison.rounds import Plan
-from parallel_core.comparison.rounds import compare as compare_cells
+from parallel_core.comparison.fold_storage__traces import new_traces
+from parallel_core.comparison.runner import Plan
+from parallel_core.comparison.runner import compare as compare_cells
+from parallel_core.comparison.storage import RESULT, new_folder, read_comparison, write_comparison, write_readable
 from parallel_core.comparison.summary import judge
-from parallel_core.comparison.traces import new_traces
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.system import files
 from parallel_core.terminal.comparison import comparison_progress, show_comparison
 
 __all__ = ["compare"]

@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from parallel_core import files
 from parallel_core.command_line import options
 from parallel_core.comparison.difference import difference
-from parallel_core.comparison.folder import read_comparison
+from parallel_core.comparison.storage import read_comparison
 from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.system import files
 from parallel_core.terminal.difference import show_difference
 
 __all__ = ["diff"]

@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from parallel_core import files
 from parallel_core.command_line import options
 from parallel_core.doctor import Diagnosis, examine
+from parallel_core.system import files
 from parallel_core.terminal.doctor import show_section, show_summary
 
 __all__ = ["doctor"]

@@ -8,22 +8,15 @@ from pathlib import Path
 import click
 
 import backends
-from backends.groups.rendezvous import TIMEOUT
+from backends.process_groups.rendezvous import TIMEOUT
 from parallel_core.command_line import options
 from parallel_core.errors import RequestError
-from parallel_core.launch.addresses import (
-    check_bind,
-    check_port,
-    interface_address,
-    is_wildcard,
-    local_address,
-    resolved,
-)
-from parallel_core.launch.agents import REMOTE_SHELL
-from parallel_core.launch.hosts import hosts_for, read_hosts
-from parallel_core.launch.job import Host, Job, port_for
-from parallel_core.launch.launcher import launch as launch_job
-from parallel_core.rank.joining import EXPERIMENTS
+from parallel_core.jobs.addresses import check_bind, check_port, interface_address, is_wildcard, local_address, resolved
+from parallel_core.jobs.agent_connections import REMOTE_SHELL
+from parallel_core.jobs.hosts import hosts_for, read_hosts
+from parallel_core.jobs.job import Host, Job, port_for
+from parallel_core.jobs.launcher import launch as launch_job
+from parallel_core.jobs.rank.joining import EXPERIMENTS
 
 __all__ = ["launch"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from parallel_core.comparison.folder import read_comparison, write_readable
+from parallel_core.comparison.storage import read_comparison, write_readable
 from parallel_core.terminal.comparison import show_comparison
 
 __all__ = ["report"]

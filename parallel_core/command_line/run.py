@@ -2,7 +2,9 @@
 
 import click
 
-from parallel_core.command_line import asynchronous, parallelism, training
+from parallel_core.command_line import fold_experiment_command__asynchronous as asynchronous
+from parallel_core.command_line import fold_experiment_command__parallelism as parallelism
+from parallel_core.command_line import training_commands as training
 from parallel_core.experiments import EXPERIMENTS
 
 __all__ = ["run"]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from parallel_core.result import MACHINE_KEYS, Case, Result
+from parallel_core.measurement.result import MACHINE_KEYS, Case, Result
 
 __all__ = ["Cell", "Comparison", "Failure", "Measured"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from parallel_core.comparison.cells import Cell, Comparison, Measured
-from parallel_core.comparison.interval import Interval, Verdict, ratio_interval, verdict
 from parallel_core.comparison.summary import judge
-from parallel_core.result import Result
+from parallel_core.measurement.confidence_intervals import Interval, Verdict, ratio_interval, verdict
+from parallel_core.measurement.result import Result
 
 __all__ = ["Change", "Difference", "difference"]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from backends.installation_failures import Explanation
+from backends.installation.known_failures import Explanation
 
 __all__ = ["Explanation", "Finding", "Section", "State"]
 

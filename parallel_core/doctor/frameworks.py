@@ -4,12 +4,12 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 
-from backends.gpu_listing import Failure
-from backends.installation_failures import explain_absence
-from backends.probing import DEFAULT_ENGINE, Probe
+from backends.installation.gpus import Failure
+from backends.installation.known_failures import explain_absence
+from backends.installation.probe import DEFAULT_ENGINE, Probe
 from parallel_core.doctor.finding import Explanation, Finding, Section
-from parallel_core.doctor.trying import Attempt
-from parallel_core.wording import listed
+from parallel_core.doctor.fold_frameworks__trying import Attempt
+from parallel_core.formatting import listed
 
 __all__ = ["ALONE", "examine_frameworks"]
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from backends.device import available_cores
-from backends.installation_failures import explain_environment
+from backends.devices import available_cores
+from backends.installation.known_failures import explain_environment
 from parallel_core.doctor.finding import Explanation, Finding, Section
-from parallel_core.doctor.trying import Attempt
+from parallel_core.doctor.fold_frameworks__trying import Attempt
 
 __all__ = ["examine_settings"]
 

@@ -7,11 +7,11 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from parallel_core.comparison.cells import Comparison, Measured
-from parallel_core.comparison.interval import Interval, median_interval
 from parallel_core.comparison.summary import believed
-from parallel_core.curves import Curves, labelled, write_point
-from parallel_core.drawing.colours import COLOURS
-from parallel_core.experiments.catalogue import EXPERIMENTS
+from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.measurement.confidence_intervals import Interval, median_interval
+from parallel_core.measurement.sweep import Curves, labelled, write_point
+from parallel_core.plots.fold_style__colours import COLOURS
 from parallel_core.report.charts import drawable, framed
 
 __all__ = ["curves"]

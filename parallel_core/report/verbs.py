@@ -14,7 +14,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from backends import Backend
-from backends.checkout import registered
+from backends.fold_registry__checkout import registered
 from backends.registry import GROUP
 
 __all__ = ["Verb", "source_of_verb", "verbs"]

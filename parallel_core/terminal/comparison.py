@@ -10,12 +10,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from parallel_core.comparison.answers import answer
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.rounds import CALIBRATION, Run
+from parallel_core.comparison.runner import CALIBRATION, Run
 from parallel_core.comparison.summary import Ratio, Row, rows
-from parallel_core.experiments.catalogue import EXPERIMENTS
-from parallel_core.wording import with_bounds
+from parallel_core.comparison.verdicts import answer
+from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.formatting import with_bounds
 
 __all__ = ["COLOURS", "comparison_progress", "show_comparison"]
 

@@ -5,8 +5,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from parallel_core.comparison.difference import Difference
+from parallel_core.formatting import with_bounds
 from parallel_core.terminal.comparison import COLOURS
-from parallel_core.wording import with_bounds
 
 __all__ = ["show_difference"]
 

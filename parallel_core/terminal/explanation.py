@@ -5,8 +5,8 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from backends.variants import VARIANTS
-from parallel_core.explanation import Explanation
-from parallel_core.wording import listed
+from parallel_core.experiments.explanation import Explanation
+from parallel_core.formatting import listed
 
 __all__ = ["show_explanation", "show_variants"]
 

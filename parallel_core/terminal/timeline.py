@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from parallel_core.timeline.clock import DISPATCH, SECONDS, Agreement, Overhead
-from parallel_core.timeline.figures import CaseFigures, QueueFigures
-from parallel_core.wording import figure, listed, percent
+from parallel_core.formatting import figure, listed, percent
+from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement, Overhead
+from parallel_core.trace_analysis.figures import CaseFigures, QueueFigures
 
 __all__ = ["show_agreements", "show_figures"]
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from parallel_core.training import Epoch, Position
+from parallel_core.training.loop import Epoch, Position
 
 __all__ = ["TrainingProgress", "epoch_line", "training_progress"]
 

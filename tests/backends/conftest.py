@@ -9,7 +9,7 @@ import pytest
 
 import backends
 from backends import Backend
-from backends.choosing import choose_devices
+from backends.fold_devices__choosing import choose_devices
 from tests.conftest import reason_against
 
 
@@ -29,14 +29,14 @@ def on_made_up_gpus(monkeypatch: pytest.MonkeyPatch, engine: str) -> Callable[..
     """Load PyTorch for GPUs that are names: what this returns takes their names, and returns their CUDA as well."""
     if reason := reason_against("torch"):
         pytest.skip(f"torch cannot be imported: {reason}")
-    from tests.backends.made_up_cuda import MadeUpTorch
+    from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch
 
     def load(names: str, seed: int = 0, variants: tuple[str, ...] = ()) -> tuple[Backend, Any]:
         torch = MadeUpTorch(2, seed)
         with monkeypatch.context() as patched:
-            patched.setattr("backends.torch_backend.import_framework", lambda *_, **__: torch)
+            patched.setattr("backends.torch.base.import_framework", lambda *_, **__: torch)
             choose = partial(choose_devices, reason_against=lambda *_: "")
-            patched.setattr("backends.torch_backend.choose_devices", choose)
+            patched.setattr("backends.torch.base.choose_devices", choose)
             patched.setenv("CUDA_LAUNCH_BLOCKING", "0")
             chosen = variants if engine == "async" else ()
             return backends.load("torch", names, "auto", engine, 1, variants=chosen), torch.cuda

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import backends
 from backends import Array, Backend, BackendError
 from backends.variants import VARIANTS, check_device_kind, choose_variants
-from tests.backends.test_loading import plug_in
-from tests.backends.test_scheduling_mxnet import QUEUE_HEAVY_PRODUCTS, TRAIN_ON_TWO_DEVICES, convolutions
-from tests.backends.test_workers import RANDOM_PROGRAMS
+from tests.backends.mxnet.test_backend import QUEUE_HEAVY_PRODUCTS, TRAIN_ON_TWO_DEVICES, convolutions
+from tests.backends.protocol.test_workers import RANDOM_PROGRAMS
+from tests.backends.test_registry import plug_in
 from tests.conftest import RunPython
 
 ON_COMPUTE_QUEUE = "copy-on-compute-queue"

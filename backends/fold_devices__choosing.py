@@ -1,0 +1,127 @@
+"""Which devices a backend gets: a number of them, or names such as `cpu:1`, `gpu:0` and `gpu:0/1`.
+
+A single GPU stands for several devices as so many streams on it: `gpu:0/0`, `gpu:0/1`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias, cast
+
+from backends.devices import Device, DeviceKind
+from backends.errors import BackendError
+from backends.installation.gpu_probe import reason_against
+
+__all__ = ["Choice", "Wanted", "choose_devices", "cpu_devices", "parse_device", "parse_devices"]
+
+Wanted: TypeAlias = int | tuple[Device, ...]
+"""A number of devices, or the devices themselves."""
+
+_NUMBER = "(0|[1-9][0-9]{0,3})"
+_NAME = re.compile(rf"(?:(cpu):{_NUMBER}|(gpu):{_NUMBER}(?:/{_NUMBER})?)", re.ASCII)
+
+
+class Choice(NamedTuple):
+    """The devices, and what a reader of results should know about how they came to be chosen, if anything."""
+
+    devices: tuple[Device, ...]
+    note: str = ""
+
+
+def parse_device(name: str) -> Device:
+    """Read the name of a device, `cpu:1`, `gpu:0` or `gpu:0/1`; raises BackendError for anything else."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise BackendError(f"{name!r} is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream on a GPU")
+    cpu, cpu_index, gpu, gpu_index, stream = found.groups()
+    kind = cast("DeviceKind", cpu or gpu)
+    return Device(kind, int(cpu_index or gpu_index), None if stream is None else int(stream))
+
+
+def parse_devices(text: str) -> Wanted:
+    """Read a number of devices, or names with commas between them; raises BackendError for anything else."""
+    if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+        return int(text)
+    return tuple(parse_device(name.strip()) for name in text.split(","))
+
+
+def cpu_devices(wanted: Wanted) -> int:
+    """Count the devices that share this process's cores; a number may turn out to mean GPUs, which share none."""
+    return wanted if isinstance(wanted, int) else sum(device.kind == "cpu" for device in wanted)
+
+
+def choose_devices(
+    framework: str,
+    kind: str,
+    wanted: Wanted,
+    gpus: int,
+    workers: int = 1,
+    reason_against: Callable[[str, int], str] = reason_against,
+) -> Choice:
+    """Choose devices, given the number of GPUs that a framework finds.
+
+    A number means `cpu:1` … `cpu:N` or `gpu:0` … `gpu:N-1`, or streams on the only GPU. `kind` is `cpu`, `gpu`, or
+    `auto`: GPUs where there are enough, or one. `reason_against` says why the framework cannot compute on a GPU, and
+    nothing where it can: `auto` then takes CPUs. Raises BackendError for what cannot be had.
+    """
+    if isinstance(wanted, int):
+        devices = _first(framework, kind, wanted, gpus)
+        named = False
+    else:
+        _check_names(framework, kind, wanted, gpus)
+        devices, named = wanted, True
+    indices = sorted({device.index for device in devices if device.kind == "gpu"})
+    if indices and workers > 1:
+        raise BackendError(
+            f"{framework} leaves a GPU's queue to the GPU, and not to {workers} workers: "
+            f"use --workers 1, or --device-kind cpu"
+        )
+    for index in indices:
+        if reason := reason_against(framework, index):
+            if named or kind == "gpu":
+                raise BackendError(f"{framework} cannot compute on gpu:{index} ({reason}): use --device-kind cpu")
+            note = f"gpu:{index} is left alone, for {framework} cannot compute on it ({reason})"
+            return Choice(_cpus(len(devices)), note)
+    return Choice(devices, _about_streams(devices))
+
+
+def _first(framework: str, kind: str, count: int, gpus: int) -> tuple[Device, ...]:
+    if kind != "cpu" and gpus >= count:
+        return tuple(Device("gpu", index) for index in range(count))
+    if kind != "cpu" and gpus == 1:
+        return tuple(Device("gpu", 0, stream) for stream in range(count))
+    if kind == "gpu":
+        raise BackendError(f"{framework} finds {gpus} GPUs, fewer than the {count} asked for: use --device-kind cpu")
+    return _cpus(count)
+
+
+def _cpus(count: int) -> tuple[Device, ...]:
+    # cpu:0 is left out everywhere because MXNet queues its waits there: a wait would stand behind the work.
+    return tuple(Device("cpu", index) for index in range(1, count + 1))
+
+
+def _check_names(framework: str, kind: str, devices: Sequence[Device], gpus: int) -> None:
+    if not devices:
+        raise BackendError("a backend needs at least 1 device, not 0")
+    for device in devices:
+        if device.kind != kind != "auto":
+            raise BackendError(f"--devices names {device}, and --device-kind says {kind}: leave one of them out")
+        if device == Device("cpu", 0):
+            raise BackendError("cpu:0 is left free, for MXNet queues its waits there: name cpu:1 and those after it")
+        if device.kind == "gpu" and device.index >= gpus:
+            raise BackendError(f"{framework} finds {gpus or 'no'} {'GPU' if gpus == 1 else 'GPUs'}, and so no {device}")
+        if devices.count(device) > 1:
+            raise BackendError(f"--devices names {device} twice")
+        whole = Device(device.kind, device.index)
+        if device != whole and whole in devices:
+            raise BackendError(f"{whole} is the whole GPU, and {device} a part of it: name one of them, or {whole}/0")
+
+
+def _about_streams(devices: Sequence[Device]) -> str:
+    counts = Counter(device.index for device in devices if device.stream is not None)
+    told = [
+        f"{', '.join(str(device) for device in devices if device.index == index and device.stream is not None)} "
+        f"{'are streams' if count > 1 else 'is a stream'} on one GPU, and share it"
+        for index, count in counts.items()
+    ]
+    return "; ".join(told)

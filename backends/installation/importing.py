@@ -1,0 +1,72 @@
+"""Environment variables that a framework reads once, when it is imported: set before, or refused after."""
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from types import ModuleType
+
+from backends.errors import BackendError
+from backends.installation.known_failures import InstallationError, explain, explain_absence, explain_environment
+
+__all__ = ["Settings", "import_framework"]
+
+Settings = Mapping[str, str | None]
+"""Values of environment variables; None for one that must be unset."""
+
+_imported_with: dict[str, Settings] = {}
+
+
+def import_framework(
+    name: str, settings: Settings, *, requirement: str, prepare: Callable[[], None] = lambda: None
+) -> ModuleType:
+    """Import a framework under the environment it needs.
+
+    `settings` are the variables that it reads at import. `requirement` says what it needs to import at all. `prepare`
+    is called just before, under these settings. Raises BackendError where the framework is absent, broken, or already
+    imported with other settings; InstallationError where it is known what to do.
+    """
+    if sys.modules.get(name) is not None:
+        found = _imported_with.get(name, os.environ)
+        for variable, wanted in settings.items():
+            if found.get(variable) != wanted:
+                raise BackendError(
+                    f"{name} is already imported with {variable}={found.get(variable) or 'unset'}, and this backend "
+                    f"needs {wanted or 'unset'}: start a fresh process, and load the backend before importing {name}"
+                )
+        return sys.modules[name]
+    before = {variable: os.environ.get(variable) for variable in settings}
+    _apply(settings)
+    try:
+        for wrong in explain_environment(name, os.environ):
+            raise InstallationError(wrong)
+        prepare()
+        # What a framework imports in the wrong way is no news to its users.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            module = importlib.import_module(name)
+    except Exception as error:
+        _apply(before)
+        raise _failure(name, error, requirement) from error
+    _imported_with[name] = dict(settings)
+    return module
+
+
+def _failure(name: str, error: Exception, requirement: str) -> BackendError:
+    if isinstance(error, InstallationError):
+        return error
+    if isinstance(error, ModuleNotFoundError) and error.name == name:
+        return InstallationError(explain_absence(name))
+    reason = f"{type(error).__name__}: {error}"
+    if explanation := explain(name, reason):
+        return InstallationError(explanation)
+    return BackendError(f"{name} cannot be imported ({reason}): it needs {requirement}")
+
+
+def _apply(settings: Settings) -> None:
+    for variable, value in settings.items():
+        if value is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = value

@@ -1,0 +1,101 @@
+"""MXNet's processes: its key-value store `dist_sync` over ps-lite. Read it beside `torch_group.py`.
+
+The processes meet at a scheduler, and sums are made by servers, processes of their own: every worker pushes its array
+to a server and pulls the sum of all. Push and pull are operators of MXNet's engine, ordered by the arrays that they
+read and write, so nobody need wait for them. ps-lite has no deadline: where a worker dies the others wait for ever.
+"""
+
+import os
+import socket
+from typing import Any, final
+
+import numpy as np
+
+from backends.arrays import leaves
+from backends.errors import BackendError
+from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
+from backends.process_groups.group import Group
+from backends.process_groups.messages import gather
+from backends.process_groups.rendezvous import Rendezvous
+from backends.protocol import Array, Backend
+
+__all__ = ["MXNetGroup", "join_mxnet"]
+
+SUMMED_AS_THEY_ARE = ("float16", "float32", "float64")
+"""A server ends the process over any other type."""
+
+
+def join_mxnet(_: Backend, where: Rendezvous) -> Group:
+    """Meet the other processes; blocks for good where one of them does not come."""
+    if os.environ.get("DMLC_ROLE") != "worker":
+        raise BackendError(
+            "MXNet's processes meet at a scheduler (DMLC_ROLE and others are not set): start them by "
+            "`parallel-core launch --backend mxnet`, not by torchrun"
+        )
+    import mxnet as mx
+
+    return MXNetGroup(mx, where.rank)
+
+
+@final
+class MXNetGroup:
+    """A key-value store of the type `dist_sync`."""
+
+    transport = "dist_sync"
+
+    def __init__(self, mx: Any, rank: int | None) -> None:
+        self._mx = mx
+        self._store = mx.kv.create("dist_sync")
+        # ps-lite numbers workers as they come; whoever started them may have numbered them too.
+        self.rank: int = self._store.rank if rank is None else rank
+        self.size: int = self._store.num_workers
+        self._context = mx.cpu(0)
+        self._sums = 0
+        self._keys: set[str] = set()
+        self.hosts: tuple[str, ...] = ("",) * self.size
+        self.hosts = tuple(name.decode() for name in gather(self, socket.gethostname().encode()))
+
+    def sum(self, x: Array) -> Array:
+        arrays = list(leaves(x))
+        self._compare(arrays)
+        sums = iter([self._sum_one(f"{place}", array, -place) for place, array in enumerate(arrays)])
+        return _like(x, sums)
+
+    def sum_on_host(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(self._sum_one("host", self._mx.np.array(x, dtype=x.dtype, ctx=self._context), 0).asnumpy())
+
+    def waitall(self) -> None:
+        self._mx.npx.waitall()
+
+    def close(self) -> None:
+        self.waitall()
+        self._store._barrier()
+
+    def _sum_one(self, name: str, x: Array, priority: int) -> Array:
+        if x.size == 0:
+            return x
+        if x.dtype.name not in SUMMED_AS_THEY_ARE:
+            return self._sum_one(name, x.astype("float64"), priority).astype(x.dtype)
+        if x.ndim == 0:
+            return self._sum_one(name, x.reshape(1), priority).reshape(())
+        array = x.as_nd_ndarray()
+        # A key stands for one shape and type for ever.
+        key = f"{name} {x.dtype.name} {x.shape}"
+        if key not in self._keys:
+            self._store.init(key, self._mx.nd.zeros_like(array))
+            self._keys.add(key)
+        self._store.push(key, array, priority)
+        self._store.pull(key, array, priority)
+        return x
+
+    def _compare(self, arrays: "list[Array]") -> None:
+        self._sums += 1
+        if self._sums <= COMPARED_EXCHANGES:
+            shapes = ", ".join(f"{x.dtype.name} {list(x.shape)}" for x in arrays)
+            agree_on_exchange(self.sum_on_host, self.rank, self.hosts, self._sums, shapes)
+
+
+def _like(x: Array, arrays: Any) -> Array:
+    if isinstance(x, tuple | list):
+        return tuple(_like(item, arrays) for item in x)
+    return next(arrays)

@@ -1,0 +1,117 @@
+"""Sum arrays in shards on MXNet's workers: functions of ours, which its engine calls when the arrays are ready.
+
+MXNet orders operators by the arrays that they read and write. `push` gives it a Python function with the arrays that it
+reads, through the C interface that MXNet has for the collectives of other libraries (`MXEnginePushSyncND` in its
+c_api.h). Importing this module imports mxnet.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from math import prod
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.base import _LIB, check_call
+
+from backends.fold_arrays__shards import check_equal, sum_shard
+
+__all__ = ["memory_of", "push", "push_barrier", "sum_in_shards"]
+
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Context(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int), ("index", ctypes.c_int32))
+
+
+# A Python function that does nothing would wait for the GIL, 30 μs each time; this one changes nothing and takes none.
+_NOTHING = ctypes.cast(ctypes.CDLL(None).abs, FUNCTION)
+
+_pending: dict[int, Callable[[], object]] = {}
+_numbers = count(1)
+
+
+# The engine knows functions of C only, so a Python function goes by a number, which it forgets itself: the engine calls
+# deleters when waits have ended already, and a worker that is in Python while Python shuts down aborts the process.
+_CALL = FUNCTION(lambda _, number: _pending.pop(number)())
+
+
+def sum_in_shards(terms: Sequence[tuple[Any, ...]]) -> None:
+    """Queue the sums of arrays that have one term per device; each sum replaces all its terms.
+
+    Every shard is written by a function that says it reads. The engine knows arrays only as wholes, and would make one
+    device wait for the other; the barriers are what keeps everyone else away meanwhile.
+    """
+    for same in terms:
+        check_equal(same)
+    arrays = [x for same in terms for x in same]
+    for x in arrays:
+        push_barrier(x)
+    for shard, x in enumerate(terms[0]):
+        push(partial(_sum_shard, terms, shard), x.ctx, arrays)
+    for x in arrays:
+        push_barrier(x)
+
+
+def _sum_shard(terms: Sequence[tuple[Any, ...]], shard: int) -> None:
+    # The frameworks overflow without a word.
+    with np.errstate(all="ignore"):
+        for same in terms:
+            sum_shard([memory_of(x) for x in same], shard, len(same))
+
+
+def push(fn: Callable[[], object], context: Any, reads: Sequence[Any]) -> None:
+    """Queue a function on a context's worker, to be called when all that it reads has been computed.
+
+    It must not raise, for nobody would hear of it, nor wait for MXNet, for its worker would wait for itself.
+    """
+    number = next(_numbers)
+    _pending[number] = fn
+    _push(_CALL, number, context, reads, [])
+
+
+def push_barrier(x: Any) -> None:
+    """Queue nothing, in the place of an operator that writes an array: after all before it, before all behind it.
+
+    One array at a time: MXNet would wait for ever for two that share their memory.
+    """
+    # On cpu(0), whose worker has nothing to compute.
+    _push(_NOTHING, None, mx.cpu(0), [], [x])
+
+
+def _push(function: Any, number: int | None, context: Any, reads: Any, writes: Any) -> None:
+    check_call(
+        _LIB.MXEnginePushSyncND(
+            function,
+            ctypes.c_void_p(number),
+            None,
+            ctypes.byref(_Context(context.device_typeid, context.device_id)),
+            _handles(reads),
+            len(reads),
+            _handles(writes),
+            len(writes),
+            None,
+            0,
+            b"parallel_core",
+        )
+    )
+
+
+def memory_of(x: Any) -> np.ndarray:
+    """View an array's memory as a NumPy vector; for use in a function that `push` has ordered after its computation.
+
+    Only for arrays of at most two dimensions: those of a convolution may lie in an order of MKL-DNN's own, and MXNet
+    would wait, in the worker, for an operator that reorders them.
+    """
+    address = ctypes.c_void_p()
+    check_call(_LIB.MXNDArrayGetData(x.handle, ctypes.byref(address)))
+    size = prod(x.shape)
+    content = (ctypes.c_char * (size * np.dtype(x.dtype).itemsize)).from_address(address.value or 0) if size else b""
+    return np.frombuffer(content, dtype=x.dtype, count=size)
+
+
+def _handles(arrays: Sequence[Any]) -> Any:
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(x.handle.value for x in arrays))

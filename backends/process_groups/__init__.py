@@ -1,0 +1,30 @@
+"""Several processes as one backend: the frameworks' own engines between processes, behind the same verbs.
+
+>>> where = rendezvous(os.environ)
+>>> backend = join(backends.load("torch", devices=1), where)
+"""
+
+from backends.process_groups.agreement import DisagreementError, agree
+from backends.process_groups.group import Group, GroupError
+from backends.process_groups.grouped_backend import GroupedBackend
+from backends.process_groups.joining import GROUPS, check_group, join
+from backends.process_groups.messages import barrier, broadcast, gather
+from backends.process_groups.rendezvous import TIMEOUT, TIMEOUT_VARIABLE, Rendezvous, rendezvous
+
+__all__ = [
+    "GROUPS",
+    "TIMEOUT",
+    "TIMEOUT_VARIABLE",
+    "DisagreementError",
+    "Group",
+    "GroupError",
+    "GroupedBackend",
+    "Rendezvous",
+    "agree",
+    "barrier",
+    "broadcast",
+    "check_group",
+    "gather",
+    "join",
+    "rendezvous",
+]

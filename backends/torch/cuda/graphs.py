@@ -1,0 +1,109 @@
+"""CUDA graphs: what a function issues to a GPU is recorded once, and from then on issued by one call.
+
+A small training step is many short kernels, and the host can take longer to issue them than the GPU to compute them.
+
+A graph works on the memory that it was recorded with. So arguments are copied there, and results away from there:
+values stay values. (All of one type by one call, for each copy by itself is one more kernel to issue.)
+
+The first calls are issued as usual: what CUDA's libraries set up when they are first used cannot be recorded.
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+from weakref import WeakKeyDictionary
+
+from backends.arrays import leaves, map_leaves
+
+__all__ = ["CudaGraphs"]
+
+ISSUED_AS_USUAL = 2
+MOST_CALLS = 64
+"""So many different calls of one function may get a graph, which has memory of its own for as long as the function."""
+
+# To begin a recording is to wait for the whole GPU, which CUDA refuses while anything is recorded there.
+_recording = threading.Lock()
+
+
+@final
+class CudaGraphs:
+    """The graphs of functions that depend on nothing but their arguments, on every stream to which they are issued.
+
+    It is given `torch`, or whatever has its graphs, streams and tensors.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._begun = threading.Lock()
+        self._calls: WeakKeyDictionary[Callable[..., Any], dict[Hashable, int | _Graph]] = WeakKeyDictionary()
+        self._streams: dict[int, Any] = {}
+
+    def issue(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Return `fn(*args)`, issued to the current stream of the one GPU that all arrays are on."""
+        tensors = [x for x in leaves(args) if isinstance(x, self._torch.Tensor)]
+        if not tensors or not all(x.is_cuda for x in tensors):
+            return fn(*args)
+        # A graph has its memory for itself only where the stream's order keeps its replays apart.
+        stream = self._torch.cuda.current_stream(tensors[0].device)
+        call = (stream, self._signature(args))
+        with self._begun:
+            calls = self._calls.setdefault(fn, {})
+        found = calls.get(call, 0)
+        if isinstance(found, int):
+            if found == 0 and len(calls) >= MOST_CALLS:
+                return fn(*args)
+            if found < ISSUED_AS_USUAL:
+                calls[call] = found + 1
+                return fn(*args)
+            found = calls[call] = self._record(stream, tensors[0].device.index, fn, args)
+        return found.replay(tensors)
+
+    def _record(self, current: Any, gpu: int, fn: Callable[..., Any], args: tuple[Any, ...]) -> "_Graph":
+        torch = self._torch
+        held = map_leaves(lambda x: torch.empty_like(x) if isinstance(x, torch.Tensor) else x, args)
+        graph = torch.cuda.CUDAGraph()
+        with _recording:
+            # One for all: PyTorch's streams are few, and a new one may be a stream that is in use.
+            if gpu not in self._streams:
+                self._streams[gpu] = torch.cuda.Stream(gpu)
+            # "thread_local": other threads go on issuing to other streams.
+            recording = torch.cuda.graph(graph, stream=self._streams[gpu], capture_error_mode="thread_local")
+            # A recording that fails would leave its own stream behind as the current one.
+            with torch.cuda.stream(current), recording:
+                result = fn(*held)
+        return _Graph(torch, graph, [x for x in leaves(held) if isinstance(x, torch.Tensor)], result)
+
+    def _signature(self, args: Sequence[Any]) -> Hashable:
+        return tuple(
+            self._signature(x)
+            if isinstance(x, tuple | list)
+            else (x.shape, x.dtype, x.device)
+            if isinstance(x, self._torch.Tensor)
+            else (type(x), x)
+            for x in args
+        )
+
+
+@final
+@dataclass(frozen=True)
+class _Graph:
+    """What a function issues for arguments of certain shapes, and the memory that it works on."""
+
+    torch: Any
+    graph: Any
+    arguments: list[Any]
+    result: Any
+
+    def replay(self, arguments: list[Any]) -> Any:
+        """Return the function's result for arguments of the shapes recorded."""
+        self._overwrite(self.arguments, arguments)
+        self.graph.replay()
+        result = map_leaves(self.torch.empty_like, self.result)
+        self._overwrite([*leaves(result)], [*leaves(self.result)])
+        return result
+
+    def _overwrite(self, outs: list[Any], xs: list[Any]) -> None:
+        for dtype in {out.dtype for out in outs}:
+            same = [(out, x) for out, x in zip(outs, xs, strict=True) if out.dtype == dtype]
+            self.torch._foreach_copy_(*map(list, zip(*same, strict=True)))

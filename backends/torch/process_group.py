@@ -1,0 +1,173 @@
+"""PyTorch's processes: torch.distributed, over gloo on CPUs and NCCL on GPUs. Read it beside `mxnet_group.py`.
+
+The processes meet in a store, a small server that rank 0 runs (under torchrun its agent does). Then every process is
+connected with every other, and a sum goes around among them as a ring. A sum occupies the thread that asks for it, so
+on CPU devices a thread of its own asks, as the copies of such devices have one.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, final
+
+import numpy as np
+
+from backends.arrays import leaves
+from backends.errors import BackendError, ComputationError
+from backends.process_groups.addresses import interface_towards
+from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
+from backends.process_groups.group import Group, GroupError
+from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
+from backends.protocol import Array, Backend
+from backends.torch.streams.worker import WorkerStream
+
+__all__ = ["TorchGroup", "join_torch"]
+
+
+def join_torch(backend: Backend, where: Rendezvous) -> Group:
+    """Meet the other processes; raises GroupError where they do not come in time."""
+    if where.rank is None:
+        raise BackendError("RANK is not set: torch's processes know their ranks before they meet")
+    import torch
+    import torch.distributed
+
+    interface = os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_towards(where.address))
+    # NCCL takes a name for the beginning of one, unless it is told not to.
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
+    distributed: Any = torch.distributed
+    cuda = backend.devices[0].kind == "gpu"
+    if cuda:
+        torch.cuda.set_device(backend.devices[0].index)
+    timeout = timedelta(seconds=where.timeout)
+    try:
+        store = distributed.PrefixStore(_attempt(), _store(distributed, where, where.rank, timeout))
+        hosts = _wait_for_all(store, where.rank, where.size, where.timeout)
+        distributed.init_process_group(
+            "nccl" if cuda else "gloo", store=store, rank=where.rank, world_size=where.size, timeout=timeout
+        )
+    except (RuntimeError, ValueError) as error:
+        raise GroupError(f"rank {where.rank} cannot join the others: {_reason(error)}") from error
+    return TorchGroup(torch, backend, where.rank, hosts)
+
+
+@final
+class TorchGroup:
+    """A process group of torch.distributed."""
+
+    def __init__(self, torch: Any, backend: Backend, rank: int, hosts: tuple[str, ...]) -> None:
+        self._torch, self._distributed = torch, torch.distributed
+        self.rank, self.size, self.hosts = rank, len(hosts), hosts
+        self.transport: str = self._distributed.get_backend()
+        self._sums = 0
+        first = backend.devices[0]
+        self._place = f"cuda:{first.index}" if first.kind == "gpu" else "cpu"
+        self._stream: WorkerStream | None = None
+        if first.kind == "cpu" and backend.engine == "async":
+            self._stream = WorkerStream(first, f"{first} exchange", set(), _nothing)
+
+    def sum(self, x: Array) -> Array:
+        if self._stream is not None:
+            return self._stream.submit_consuming(self._sum, x)
+        return self._sum(x)
+
+    def sum_on_host(self, x: np.ndarray) -> np.ndarray:
+        if self._stream is not None:
+            # Behind the sums that are queued already: all processes must sum in the same order.
+            return np.asarray(self._stream.submit(self._sum_now, x).result())
+        return self._sum_now(x)
+
+    def waitall(self) -> None:
+        if self._stream is not None:
+            self._stream.barrier()()
+            if self._stream.error is not None:
+                raise self._stream.error
+
+    def close(self) -> None:
+        self.waitall()
+        self._distributed.barrier()
+        self._distributed.destroy_process_group()
+
+    def _sum(self, x: Array) -> Array:
+        arrays = list(leaves(x))
+        self._compare(arrays)
+        # Each exchange has a price of its own, however short it is; so what is of one type goes together.
+        by_type = sorted(arrays, key=lambda array: str(array.dtype))
+        for _, some in groupby(by_type, key=lambda array: array.dtype):
+            self._sum_together(list(some))
+        return x
+
+    def _sum_together(self, arrays: Sequence[Array]) -> None:
+        if len(arrays) == 1 and arrays[0].is_contiguous():
+            self._reduce(arrays[0])
+            return
+        joined = self._torch.cat([array.detach().reshape(-1) for array in arrays])
+        self._reduce(joined)
+        for array, part in zip(arrays, joined.split([array.numel() for array in arrays]), strict=True):
+            array.copy_(part.view(array.shape))
+
+    def _compare(self, arrays: Sequence[Array]) -> None:
+        self._sums += 1
+        if self._sums <= COMPARED_EXCHANGES:
+            shapes = ", ".join(f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}" for x in arrays)
+            agree_on_exchange(self._sum_now, self.rank, self.hosts, self._sums, shapes)
+
+    def _sum_now(self, x: np.ndarray) -> np.ndarray:
+        tensor = self._torch.tensor(x, device=self._place)
+        self._reduce(tensor)
+        return np.asarray(tensor.cpu().numpy())
+
+    def _reduce(self, tensor: Array) -> None:
+        try:
+            self._distributed.all_reduce(tensor)
+        except RuntimeError as error:
+            raise GroupError(f"another rank is gone or does not answer ({self.transport}: {_reason(error)})") from error
+
+
+def _attempt() -> str:
+    # Under torchrun a restarted job finds the store of the one before.
+    return f"parallel-core/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+
+
+def _store(distributed: Any, where: Rendezvous, rank: int, timeout: timedelta) -> Any:
+    theirs = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    named: dict[str, Any] = {"timeout": timeout, "wait_for_workers": False}
+    if rank == 0 and not theirs:
+        # By itself the store would listen at every address of this machine.
+        named["master_listen_fd"] = _listening(os.environ.get(BIND_VARIABLE, where.address), where.port)
+    return distributed.TCPStore(where.address, where.port, where.size, rank == 0 and not theirs, **named)
+
+
+def _listening(address: str, port: int) -> int:
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise ComputationError(f"cannot listen at {address}:{port}: {error.strerror}") from error
+    return listener.detach()
+
+
+def _wait_for_all(store: Any, rank: int, size: int, seconds: float) -> tuple[str, ...]:
+    store.set(f"host of {rank}", socket.gethostname())
+    keys = [f"host of {number}" for number in range(size)]
+    try:
+        store.wait(keys, timedelta(seconds=seconds))
+    except RuntimeError as error:
+        missing = [number for number in range(size) if not store.check([keys[number]])]
+        raise GroupError(f"rank {', '.join(map(str, missing))} has not joined within {seconds:g} s") from error
+    return tuple(store.get(key).decode() for key in keys)
+
+
+def _reason(error: BaseException) -> str:
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    # Before the reason stands the file of gloo's that gave it, and after it advice to look elsewhere.
+    return re.sub(r"^\[\S+:\d+\] ", "", line).split(". ")[0]
+
+
+def _nothing() -> None:
+    pass

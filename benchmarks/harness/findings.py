@@ -1,0 +1,120 @@
+"""What a benchmark found: figures with intervals, the targets they are held against, a table and a JSON file."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from benchmarks.harness.side_by_side import Measured
+from benchmarks.harness.targets import RESULTS, Finding, Target, Verdict, rows, tally
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
+from parallel_core.system.files import write_whole
+from parallel_core.system.machine import describe_machine
+
+__all__ = ["RESULTS", "Finding", "Report", "Target", "Verdict", "benchmark", "table", "tally"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a benchmark found. `notes` are sentences made from the numbers; `draw` writes a PNG."""
+
+    title: str
+    findings: Sequence[Finding]
+    processes: Mapping[str, Sequence[Measured]]
+    notes: Sequence[str] = ()
+    draw: Callable[[BinaryIO], object] | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of all that ran."""
+        return {
+            name: version
+            for measured in self.processes.values()
+            for one in measured
+            for name, version in one.versions.items()
+        }
+
+
+def table(report: Report, rounds: int, machine: Mapping[str, Any]) -> str:
+    """Write the findings as Markdown."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(report.versions.items()))
+    where = (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}, {versions}"
+    )
+    lines = [
+        f"## {report.title}",
+        "",
+        f"{where}; processes a variant: {rounds}; intervals are of 95 %; {machine['utc']}",
+        "",
+        *rows(report.findings),
+        "",
+        *report.notes,
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def benchmark(name: str, rounds: int) -> Callable[[Callable[[int, bool], Report]], click.Command]:
+    """Make a command of a function (rounds, quick) -> report, with the options that all benchmarks share.
+
+    A target that is missed is a finding; a wrong result ends with status 1.
+    """
+
+    def decorate(measure: Callable[[int, bool], Report]) -> click.Command:
+        @click.command(name, help=measure.__doc__)
+        @click.option(
+            "--out",
+            type=click.Path(path_type=Path, file_okay=False),
+            default=RESULTS,
+            help="Folder for NAME.json and NAME.md. Default: results beside the scripts.",
+        )
+        @click.option(
+            "--rounds",
+            type=click.IntRange(min=FEWEST_FOR_A_VERDICT),
+            default=rounds,
+            show_default=True,
+            help="Processes a variant.",
+        )
+        @click.option("--quick", is_flag=True, help="Less work, in one round: to see that it runs.")
+        @wraps(measure)
+        def command(out: Path, rounds: int, quick: bool) -> None:
+            rounds = 1 if quick else rounds
+            out.mkdir(parents=True, exist_ok=True)
+            write(measure(rounds, quick), out / name, rounds, quick)
+
+        return command
+
+    return decorate
+
+
+def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
+    """Write the report beside `path`, with the suffixes .json, .md and .png, and print the table."""
+    machine = describe_machine()
+    everything = {
+        "schema": 1,
+        "benchmark": path.name,
+        "title": report.title,
+        "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
+        "rounds": rounds,
+        "quick": quick,
+        "machine": machine,
+        "versions": report.versions,
+        "parameters": dict(report.parameters),
+        "findings": [finding.as_json() for finding in report.findings],
+        "notes": list(report.notes),
+        "processes": {name: [one.as_json() for one in found] for name, found in report.processes.items()},
+    }
+    text = table(report, rounds, machine)
+    json_text = json.dumps(everything, indent=1, ensure_ascii=False) + "\n"
+    write_whole(path.with_suffix(".json"), lambda stream: stream.write(json_text.encode()))
+    write_whole(path.with_suffix(".md"), lambda stream: stream.write(text.encode()))
+    if report.draw is not None:
+        write_whole(path.with_suffix(".png"), report.draw)
+    click.echo(text)
+    click.echo(tally([finding.verdict for finding in report.findings]))

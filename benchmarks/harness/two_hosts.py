@@ -1,0 +1,164 @@
+"""Two hosts on one machine: network namespaces with an address each, joined by a link of a given rate.
+
+Each host has its half of the cores, so that what runs on one does not take time from the other. A namespace lasts as
+long as a process is in it, and each is held by one that ends when its standard input does: nothing of the two is left
+behind, even where the program that made them is killed. Needs root and Linux's `ip`, `tc`, `unshare`, `nsenter` and
+`taskset` (packages iproute2 and util-linux).
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.devices import core_numbers, on_cores
+from benchmarks.harness.namespace_shell import inside, shell_of
+
+__all__ = ["NoHostsError", "TwoHosts", "processes_in", "set_link", "two_hosts"]
+
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+"""Private ones, which nothing outside the two namespaces can see: any number of pairs can have the same."""
+PREFIX_LENGTH = 24
+INTERFACE = "link0"
+PROGRAMS = ("ip", "tc", "unshare", "nsenter", "taskset")
+BURST_SECONDS = 0.0005
+LEAST_BURST = 16 * 1024
+QUEUE_SECONDS = 0.05
+
+
+class NoHostsError(RuntimeError):
+    """Two hosts cannot be made here; the text says why."""
+
+
+@dataclass(frozen=True)
+class TwoHosts:
+    """Two hosts. The name of each is its address, also by `hostname`, so that no name needs to be looked up."""
+
+    names: tuple[str, str]
+    interface: str
+    """The name of the interface that joins them, on both."""
+    holders: tuple[int, int]
+    """The processes that hold the namespaces."""
+
+    @property
+    def shell(self) -> tuple[str, ...]:
+        """A remote shell: with HOST and COMMAND after it, it runs the command there, as `ssh` does."""
+        return shell_of(dict(zip(self.names, self.holders, strict=True)))
+
+    def on(self, host: int) -> tuple[str, ...]:
+        """Return the beginning of a command that is run on a host, 0 or 1."""
+        return inside(self.holders[host])
+
+
+@contextmanager
+def two_hosts(bits_per_second: float | None = None, delay_seconds: float = 0.0) -> Iterator[TwoHosts]:
+    """Make two hosts for a while; the link is as fast as the machine where no rate is given.
+
+    What still runs on them in the end is killed. Raises NoHostsError, with the reason, where this machine does not let
+    us make them, or has no netem (a part of the kernel) and is asked for a delay.
+    """
+    if (reason := reason_against_hosts()) is not None:
+        raise NoHostsError(reason)
+    with ExitStack() as held:
+        cores = core_numbers()
+        first, second = (
+            held.enter_context(namespace(address, set(cores[place::2] or cores)))
+            for place, address in enumerate(ADDRESSES)
+        )
+        hosts = TwoHosts(ADDRESSES, INTERFACE, (first, second))
+        ends = (INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", str(second))
+        call(*hosts.on(0), "ip", "link", "add", *ends)
+        for host, address in enumerate(ADDRESSES):
+            call(*hosts.on(host), "ip", "address", "add", f"{address}/{PREFIX_LENGTH}", "dev", INTERFACE)
+            for interface in ("lo", INTERFACE):
+                call(*hosts.on(host), "ip", "link", "set", interface, "up")
+        set_link(hosts, bits_per_second, delay_seconds)
+        yield hosts
+
+
+def set_link(hosts: TwoHosts, bits_per_second: float | None, delay_seconds: float = 0.0) -> None:
+    """Limit the rate of both directions, each by itself, and delay what is sent; None and 0 take both away.
+
+    A token bucket (tbf) sends at the rate, half a millisecond's worth of it at once, and queues up to 50 ms. Raises
+    NoHostsError where the kernel has no netem, which the delay needs, or no tbf.
+    """
+    for host in (0, 1):
+        at = (*hosts.on(host), "tc", "qdisc")
+        with suppress(NoHostsError):  # There is none in the beginning.
+            call(*at, "delete", "dev", INTERFACE, "root")
+        parent: tuple[str, ...] = ("root", "handle", "1:")
+        if bits_per_second is not None:
+            burst = max(LEAST_BURST, round(bits_per_second / 8 * BURST_SECONDS))
+            limit = burst + round(bits_per_second / 8 * QUEUE_SECONDS)
+            bucket = ("tbf", "rate", f"{bits_per_second:.0f}bit", "burst", f"{burst}b", "limit", f"{limit}b")
+            call(*at, "add", "dev", INTERFACE, *parent, *bucket)
+            parent = ("parent", "1:", "handle", "2:")
+        if delay_seconds:
+            try:
+                call(*at, "add", "dev", INTERFACE, *parent, "netem", "delay", f"{delay_seconds * 1e6:.0f}us")
+            except NoHostsError as error:
+                raise NoHostsError(f"a delay needs netem, a module that this kernel may lack: {error}") from error
+
+
+def processes_in(holder: int) -> list[int]:
+    """List the processes in a holder's namespace, but the holder itself."""
+    mine = network_of(holder)
+    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [number for number in numbers if number != holder and mine is not None and network_of(number) == mine]
+
+
+def reason_against_hosts() -> str | None:
+    """Say why there can be no two hosts here; None where they can be tried."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        return f"two hosts on one machine need {' and '.join(missing)}: apt-get install iproute2 util-linux"
+    return "two hosts on one machine need root, to make network namespaces" if os.geteuid() != 0 else None
+
+
+@contextmanager
+def namespace(name: str, cores: set[int]) -> Iterator[int]:
+    """Hold the namespaces of a network and of a host's name, on some cores; yield the number of who does so."""
+    # cat ends with its standard input, which the system closes when this process ends, however it ends.
+    hold = f"echo {name} >/proc/sys/kernel/hostname && exec cat"
+    with on_cores(cores):
+        holder = subprocess.Popen(
+            ["unshare", "--net", "--uts", "sh", "-c", hold],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+    with holder:
+        try:
+            # What comes back shows that it is cat by now, and in its namespace.
+            holder.stdin.write(b"\n")
+            if holder.stdout.read(1) != b"\n":
+                said = holder.stderr.read().decode(errors="replace").strip()
+                raise NoHostsError(f"a network namespace cannot be made here: {said}")
+            yield holder.pid
+        finally:
+            for number in processes_in(holder.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            holder.kill()
+
+
+def network_of(process: int) -> int | None:
+    """Return what identifies a process's network namespace; None for a process that has ended."""
+    try:
+        return Path(f"/proc/{process}/ns/net").stat().st_ino
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+
+
+def call(*command: str) -> None:
+    """Run a command to its end; raises NoHostsError with what it said where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = " ".join((done.stderr or done.stdout).split())
+        raise NoHostsError(f"{' '.join(command[command.index('--') + 1 :])}: {said}")

@@ -1,0 +1,236 @@
+"""Run every cell in fresh processes, in interleaved rounds (A B C D, A B C D, …), and go on when one fails."""
+
+import datetime
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import mean
+from time import monotonic
+from typing import Any
+
+from backends.devices import available_cores, core_numbers
+from parallel_core.comparison.cells import Cell, Comparison, Failure, Measured
+from parallel_core.comparison.fold_storage__traces import trace_path
+from parallel_core.experiments.fold___init____catalogue import Experiment, Mode
+from parallel_core.measurement.result import Result
+from parallel_core.system.machine import describe_machine
+from parallel_core.system.subprocesses import Outcome, supervise
+
+__all__ = ["CALIBRATION", "Plan", "Run", "compare"]
+
+CALIBRATION = 0
+"""The number of the round that is not counted, in which one process an experiment chooses sizes for all."""
+REFUSED = 2
+"""The exit status of a run whose request cannot be met: a framework that is missing, say."""
+PATIENCE = 2
+"""So many processes of a cell may fail before it is left alone."""
+MAKE_UP_ROUNDS = 2
+"""So many rounds more are run with the cells in which processes failed or gave invalid results."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be compared, and how."""
+
+    experiments: tuple[Experiment, ...]
+    backends: tuple[str, ...]
+    engines: tuple[str, ...]
+    interpreters: Mapping[str, str]
+    """The Python that runs each backend."""
+    rounds: int = 5
+    mode: Mode = "full"
+    devices: int = 2
+    device_kind: str = "auto"
+    threads: int | None = None
+    deadline: float = 600.0
+    """Seconds that a process may take."""
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Calibrated parameters by experiment, where they are given and not to be chosen."""
+    traces_in: Path | None = None
+    """The comparison's folder, where the cells are to be profiled too."""
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells, in the order of a round: an experiment's cells are neighbours in time."""
+        return tuple(
+            Cell(experiment.name, backend, engine)
+            for experiment in self.experiments
+            for backend in self.backends
+            for engine in self.engines
+        )
+
+    def devices_of(self, experiment: Experiment) -> int:
+        """Return the number of devices that an experiment gets."""
+        return max(self.devices, experiment.devices)
+
+    @property
+    def cores(self) -> set[int]:
+        """The cores that every process is kept to; empty where none can be chosen."""
+        counts = map(self.devices_of, self.experiments)
+        wanted = max(devices * (self.threads or max(1, available_cores() // devices)) for devices in counts)
+        return set(core_numbers()[:wanted])
+
+    def experiment(self, cell: Cell) -> Experiment:
+        """Return a cell's experiment."""
+        return next(experiment for experiment in self.experiments if experiment.name == cell.experiment)
+
+    def to_calibrate(self, cell: Cell) -> tuple[str, ...]:
+        """Return the parameters of a cell that a first process is to choose: those that no option fixes."""
+        experiment = self.experiment(cell)
+        return tuple(name for name in experiment.calibrated if name not in experiment.options.get(self.mode, {}))
+
+    def trace(self, cell: Cell, turn: int) -> Path | None:
+        """Return where a cell's process writes its trace: in the last round, and not in those that make up for it."""
+        return trace_path(self.traces_in, cell) if self.traces_in is not None and turn == self.rounds else None
+
+    def command(self, cell: Cell, calibrated: Mapping[str, Any], trace: Path | None = None) -> list[str]:
+        """Return the command that runs a cell once and writes its result to standard output, and a trace if asked."""
+        traced = {} if trace is None else {"trace-if-possible": trace}
+        threads = {} if self.threads is None else {"threads": self.threads}
+        options = {
+            "backend": cell.backend,
+            "engine": cell.engine,
+            "devices": self.devices_of(self.experiment(cell)),
+            "device-kind": self.device_kind,
+            **threads,
+            **self.experiment(cell).options.get(self.mode, {}),
+            **calibrated,
+            **traced,
+            "json": "-",
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        # -P: the current folder may hold another checkout than the one that is installed.
+        return [self.interpreters[cell.backend], "-P", "-m", "parallel_core", "run", cell.experiment, *words]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A process that is about to start, as a progress display needs it."""
+
+    cell: Cell
+    round: int
+    left: int
+    """Runs that are still to be made, this one included."""
+    seconds_left: float | None
+    """About how long they will take, by the runs so far; None before the first one has ended."""
+
+
+async def compare(
+    plan: Plan, command: str, on_run: Callable[[Run], object], keep: Callable[[Comparison], object]
+) -> Comparison:
+    """Run the plan and return what came of it.
+
+    `command` is how it was asked for. `on_run` is called before every process, and `keep` with all that is there
+    after every process, so that nothing is lost when the next one is interrupted. A cell that fails is a row with its
+    reason; its other rounds, and the other cells, go on.
+    """
+    started = monotonic()
+    cells = {cell: Measured(cell) for cell in plan.cells}
+    calibrated = dict(plan.sizes)
+    taken: list[tuple[Cell, float]] = []
+    comparison = Comparison(
+        rounds=plan.rounds,
+        quick=plan.mode == "quick",
+        command=command,
+        utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        machine=describe_machine(),
+        cells=tuple(cells.values()),
+        options={
+            "devices": plan.devices,
+            "device_kind": plan.device_kind,
+            "threads": plan.threads,
+            "cores": sorted(plan.cores),
+            "deadline_seconds": plan.deadline,
+            "interpreters": dict(plan.interpreters),
+        },
+    )
+    for turn in range(CALIBRATION, plan.rounds + MAKE_UP_ROUNDS + 1):
+        for cell in plan.cells:
+            if not is_due(plan, cells[cell], calibrated, turn):
+                continue
+            left = runs_left(plan, cells, calibrated, cell, turn)
+            on_run(Run(cell, turn, len(left), expected_seconds(left, taken)))
+            began = monotonic()
+            found = await run_once(plan, cell, calibrated.get(cell.experiment, {}), turn)
+            taken.append((cell, monotonic() - began))
+            if isinstance(found, Failure):
+                cells[cell] = replace(cells[cell], failures=(*cells[cell].failures, found))
+            else:
+                chosen = {name: found.parameters[name] for name in plan.to_calibrate(cell)}
+                calibrated.setdefault(cell.experiment, chosen)
+                if turn != CALIBRATION:
+                    cells[cell] = replace(cells[cell], results=(*cells[cell].results, found))
+            comparison = replace(comparison, cells=tuple(cells.values()), seconds=monotonic() - started)
+            keep(comparison)
+    return comparison
+
+
+async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: int) -> Result | Failure:
+    """Run a cell's process once."""
+    try:
+        outcome = await supervise(plan.command(cell, calibrated, plan.trace(cell, turn)), plan.deadline, plan.cores)
+    except (FileNotFoundError, PermissionError) as error:
+        return Failure(turn, f"{plan.interpreters[cell.backend]} cannot be started: {error.strerror}", refused=True)
+    return understand(outcome, plan, cell, turn)
+
+
+def understand(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result | Failure:
+    """Read a process's result, or its reason for giving none; a result with problems is a result."""
+    if outcome.status in (0, 1) and not outcome.timed_out:
+        try:
+            result = Result.from_json(json.loads(outcome.output))
+            if is_of(result, plan, cell):
+                return result
+        except ValueError:
+            pass
+    if outcome.status == 0 and not outcome.timed_out:
+        return Failure(turn, "gave something else than the result that was asked for", refused=False)
+    return Failure(turn, outcome.reason(plan.deadline), refused=outcome.status == REFUSED)
+
+
+def is_of(result: Result, plan: Plan, cell: Cell) -> bool:
+    """Tell whether a result is what a cell's process was asked for."""
+    found = (result.experiment, result.backend["name"], result.backend["engine"])
+    asked = (cell.experiment, cell.backend, cell.engine)
+    return found == asked and all(name in result.parameters for name in plan.to_calibrate(cell))
+
+
+def is_due(plan: Plan, measured: Measured, calibrated: Mapping[str, Any], turn: int) -> bool:
+    """Tell whether a cell is run in a round: in every one, and after them to make up for invalid and failed runs."""
+    if given_up(measured):
+        return False
+    if turn == CALIBRATION:
+        return bool(plan.to_calibrate(measured.cell)) and measured.cell.experiment not in calibrated
+    return turn <= plan.rounds or len(measured.valid) < plan.rounds
+
+
+def given_up(measured: Measured) -> bool:
+    """Tell whether a cell is not worth another process."""
+    return len(measured.failures) >= PATIENCE or any(failure.refused for failure in measured.failures)
+
+
+def runs_left(
+    plan: Plan, cells: Mapping[Cell, Measured], calibrated: Mapping[str, Any], now: Cell, turn: int
+) -> list[Cell]:
+    """List the cells of the processes that are still to be run if none of them fails, the one of `now` included."""
+    rest = plan.cells[plan.cells.index(now) :]
+    this_round = [cell for cell in rest if is_due(plan, cells[cell], calibrated, turn)]
+    if turn == CALIBRATION:
+        # One process calibrates for all cells of its experiment.
+        this_round = list({cell.experiment: cell for cell in reversed(this_round)}.values())[::-1]
+    later = [cell for cell in plan.cells if not given_up(cells[cell])]
+    return this_round + max(0, plan.rounds - turn) * later
+
+
+def expected_seconds(left: Sequence[Cell], taken: Sequence[tuple[Cell, float]]) -> float | None:
+    """Estimate how long some processes take: as long as those of their cell, their experiment, or all so far."""
+    if not taken:
+        return None
+
+    def expected(cell: Cell) -> float:
+        of_cell = [seconds for one, seconds in taken if one == cell]
+        of_experiment = [seconds for one, seconds in taken if one.experiment == cell.experiment]
+        return mean(of_cell or of_experiment or [seconds for _, seconds in taken])
+
+    return sum(expected(cell) for cell in left)

@@ -1,0 +1,140 @@
+"""Barriers: does waiting for one intermediate result wait for the work that is queued behind it?
+
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 2 of the MXNet edition: measure the difference
+between waiting for everything and waiting for one result.
+
+Prediction: Waiting for everything takes longer by a product's time for each product that is queued. Waiting for one
+result takes as long however many are queued behind it, where the engine knows values apart: on the same device, since
+its queue gets to them later, and on another device, which works meanwhile. Where a wait is for a device's whole queue,
+only another device's work is not waited for. A synchronous engine has done everything before it can be waited for, so
+both waits end at the same time.
+
+Method: A product is launched and behind it 0, 1, 2, 4, … more of the same size, on the same device or on another one.
+Then the first result is waited for, or everything. The clock runs from before the first launch, so that an engine which
+computes at launch is timed alike. A straight line is laid through the seconds over the number of products by least
+squares, for each round: its slope is what a queued product adds.
+
+Look at: `added_wait_fraction`, what a queued product adds to waiting for one result as a share of what it adds to
+waiting for all, with products behind it on the same device; `other_device_added_wait_fraction`, with products on
+another device; and the curves of both waits.
+
+Read: Near 0 a wait is selective: it leaves alone what is queued behind. Near 1 it is not, or nothing was queued: the
+share of its time after which the launches had returned tells which. Launching takes time in either case, so the share
+does not reach 0. Where devices share cores, work on another device slows the awaited product too.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import median
+
+import numpy as np
+
+from backends import Array, Backend
+from parallel_core.experiments.asynchronous_computation.barriers.verdict import Added, about_deepest, explain
+from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
+from parallel_core.experiments.fold_products__calibration import normal_matrix, size_for
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.timing import impossible, interleave, largest_of, relative_error
+
+__all__ = ["added", "depths", "run"]
+
+SAME, OTHER = "on the same device", "on another device"
+WAIT, WAITALL = "wait", "waitall"
+TARGET_SECONDS, AT_ONCE = 0.04, 20
+"""So many products take about so long: a product far longer than launching it, and 64 of them not long."""
+
+
+def launch(backend: Backend, x: Array, other: Array, count: int) -> Launched:
+    """Launch a product of one matrix with itself and, behind it, some of another matrix."""
+    awaited = backend.launch(backend.ops.matmul, x, x)
+    return awaited, [backend.launch(backend.ops.matmul, other, other) for _ in range(count)]
+
+
+def run(backend: Backend, size: int | None = None, deepest: int = 64, rounds: int = 5) -> Result:
+    """Time both waits with up to `deepest` products queued behind the first, in powers of two, in each place.
+
+    `size` is the matrices' side; None chooses one with which a product takes about 2 ms. A single device has no other
+    place than itself.
+    """
+    size = size or size_for(backend, TARGET_SECONDS, AT_ONCE, backend.devices[0])
+    queued = depths(deepest)
+    x = normal_matrix(backend, size, backend.devices[0])
+    places = {SAME: x}
+    if len(backend.devices) > 1:
+        places[OTHER] = normal_matrix(backend, size, backend.devices[1])
+    waits: dict[str, Callable[[Array], object]] = {
+        WAIT: lambda value: backend.wait(value),
+        WAITALL: lambda _: backend.waitall(),
+    }
+    timings = {
+        label(wait, count, place): partial(time_until, backend, do_wait, partial(launch, backend, x, other, count))
+        for count in queued
+        for place, other in places.items()
+        for wait, do_wait in waits.items()
+    }
+    cases = {case.name: case for case in interleave(timings, rounds)}
+    found = {place: added(cases, queued, place) for place in places}
+
+    one, everything = (cases[label(wait, deepest, SAME)] for wait in waits)
+    dispatch_fraction = everything.dispatch_median / everything.median
+    error = largest_of([largest_error(backend, x, other, deepest) for other in places.values()])
+    problems = [] if error < 1e-4 else [f"products differ from NumPy's by {error:.1e} of the largest element"]
+    # Where nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
+    if dispatch_fraction < 0.8:
+        everything = cases[everything.name] = replace(everything, parts=(one.name,))
+        problems += [problem for problem in (impossible(everything, (one,)),) if problem]
+    metrics = {
+        "added_wait_fraction": found[SAME].fraction,
+        "added_to_wait_seconds": median(found[SAME].to_wait),
+        "added_to_waitall_seconds": median(found[SAME].to_waitall),
+        "dispatch_fraction": dispatch_fraction,
+        **({"other_device_added_wait_fraction": found[OTHER].fraction} if OTHER in found else {}),
+    }
+    explanation, *notes = (explain(found[place], place, dispatch_fraction) for place in places)
+    return Result(
+        experiment="barriers",
+        backend=describe_backend(backend),
+        parameters={"size": size, "deepest": deepest, "rounds": rounds},
+        cases=tuple(cases.values()),
+        metrics=metrics,
+        checks={"max_relative_error": error},
+        explanation=explanation,
+        notes=(*notes, about_deepest(one, everything, deepest, SAME)),
+        problems=tuple(problems),
+        series={
+            "queued": tuple(float(count) for count in queued),
+            **{
+                f"seconds {wait}, {place}": tuple(cases[label(wait, count, place)].median for count in queued)
+                for place in places
+                for wait in waits
+            },
+        },
+    )
+
+
+def depths(deepest: int) -> tuple[int, ...]:
+    """List 0, the powers of two below `deepest`, and `deepest`."""
+    return (0, *(2**power for power in range((deepest - 1).bit_length())), deepest)
+
+
+def label(wait: str, count: int, place: str) -> str:
+    """Name the case of a way of waiting with some products queued behind the awaited one."""
+    return f"{wait}, {count} behind {place}"
+
+
+def added(cases: Mapping[str, Case], queued: Sequence[int], place: str) -> Added:
+    """Lay straight lines through both waits' seconds over the number of queued products, and return their slopes."""
+
+    def slopes(wait: str) -> tuple[float, ...]:
+        seconds = [cases[label(wait, count, place)].seconds for count in queued]
+        return tuple(float(slope) for slope in np.polyfit(queued, seconds, 1)[0])
+
+    return Added(slopes(WAIT), slopes(WAITALL))
+
+
+def largest_error(backend: Backend, x: Array, other: Array, count: int) -> float:
+    """Return the relative error of an awaited product with others queued behind it, and of the last of those."""
+    awaited, others = launch(backend, x, other, count)
+    made, sources = ([backend.to_numpy(value) for value in values] for values in ((awaited, others[-1]), (x, other)))
+    return largest_of([relative_error(a, b @ b) for a, b in zip(made, sources, strict=True)])

@@ -1,0 +1,125 @@
+"""Cost model: how large must an operation be for computing it, and not issuing it, to set the pace?
+
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the MXNet edition: where issuing an increment
+takes t1, computing it t2 and reporting the result t3, ten thousand that are waited for once take t1 + 10 000 · t2 + t3.
+Why must 10 000 · t2 > 9 999 · t1 be assumed?
+
+Prediction: Issuing and computing go on at the same time, so the slower of the two is what is repeated: an operation
+takes the longer of t1 and t2. t1 does not depend on the vector's size and t2 does. For small vectors the time per
+operation is flat at t1, Python is the slower side, the assumption does not hold and the book's formula says too little.
+For large ones the time grows with the size and the formula is right. The two regimes meet where t2 = t1. Where nothing
+is queued, t1 contains the computing and there is no second regime.
+
+Method: For vectors of 2, 8, 32, … elements many increments are launched and waited for once, more of them for small
+vectors than for large ones. t1, t2 and t3 are measured apart at each size, behind products that keep the device busy,
+so the predictions know nothing of the times that they predict.
+
+Look at: the curves over the number of elements: measured, the longer of t1 and t2, the book's formula and t1;
+`smallest_t2_over_t1` for two elements; `crossing_elements`, the size where t2 = t1; `floor_left_elements`, the size
+where the measured time leaves its floor, by a quarter.
+
+Read: A `smallest_t2_over_t1` below 1 is Python as the slower side: the assumption fails for tiny operations. Above 1
+it holds at every size, because handing over a tiny operation already costs the device more than issuing it costs
+Python. The longer of t1 and t2 says too little where the two sides hinder each other, over an interpreter lock or a
+core that they share, and too much where issuing into the deep queue behind the products costs more than into a short
+one. The two notes on the floor and on the predictions say by how much.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from backends import Array, Backend
+from parallel_core.experiments.asynchronous_computation.cost_model.verdict import (
+    Point,
+    about_floor,
+    about_overlap,
+    about_predictions,
+    crossing,
+    explain,
+    floor_left,
+)
+from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, increment, row_of_ones
+from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.timing import Timing, interleave, largest_of, measure, relative_error
+
+__all__ = ["LARGEST", "run", "sizes_up_to"]
+
+LARGEST = 2**19
+TARGET_SECONDS = 0.01
+"""The increments of one timing take about so long, within these numbers of steps."""
+FEWEST, MOST = 20, 1000
+
+
+def sizes_up_to(largest: int) -> tuple[int, ...]:
+    """List numbers of elements in factors of four: 2, 8, 32, … up to `largest`, and 2 in any case."""
+    return tuple(2 * 4**power for power in range(32) if power == 0 or 2 * 4**power <= largest)
+
+
+def run(backend: Backend, largest: int = LARGEST, rounds: int = 5) -> Result:
+    """Time increments of vectors of up to `largest` elements, waited for once, and fit the cost model at each size."""
+    vectors = {size: row_of_ones(backend, size) for size in sizes_up_to(largest)}
+    steps = {size: enough_steps(backend, x) for size, x in vectors.items()}
+    models = {size: fit_cost_model(backend, x, steps[size], rounds) for size, x in vectors.items()}
+    timed = interleave(
+        {f"increment of {size} elements": partial(time_one_of, backend, x, steps[size]) for size, x in vectors.items()},
+        rounds,
+    )
+    cases = tuple(replace(case, repeats=count) for case, count in zip(timed, steps.values(), strict=True))
+    points = [Point(size, steps[size], models[size], case) for size, case in zip(vectors, cases, strict=True)]
+    error = largest_error(backend, vectors)
+    found = {"crossing_elements": crossing(points), "floor_left_elements": floor_left(points)}
+    return Result(
+        experiment="cost-model",
+        backend=describe_backend(backend),
+        parameters={"largest": largest, "rounds": rounds},
+        cases=cases,
+        metrics={
+            "smallest_t2_over_t1": points[0].t2_over_t1,
+            "largest_prediction_error_fraction": max(abs(point.prediction_error) for point in points),
+            **{name: size for name, size in found.items() if size is not None},
+        },
+        checks={"max_relative_error": error},
+        explanation=explain(points),
+        notes=(about_floor(points), about_predictions(points), *about_overlap(points)),
+        problems=() if error < 1e-4 else (f"increments differ from NumPy's by {error:.1e} of the largest element",),
+        series=curves(points),
+    )
+
+
+def enough_steps(backend: Backend, x: Array) -> int:
+    """Choose how many increments to launch in one timing."""
+    steps = FEWEST
+    # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a second and a third.
+    for _ in range(3):
+        seconds = min(time_one_of(backend, x, steps)[1] for _ in range(3))
+        steps = min(MOST, max(FEWEST, round(TARGET_SECONDS / seconds)))
+    return steps
+
+
+def time_one_of(backend: Backend, x: Array, steps: int) -> Timing:
+    """Launch many increments on an idle device and wait once; return the mean timing of one."""
+    dispatch, done = measure(backend, partial(increment, backend, x, steps))
+    return dispatch / steps, done / steps
+
+
+def largest_error(backend: Backend, vectors: Mapping[int, Array]) -> float:
+    """Return the largest relative error of an increment at any size."""
+    errors = [
+        relative_error(backend.to_numpy(increment(backend, x, 1)), np.full((1, size), 2.0))
+        for size, x in vectors.items()
+    ]
+    return largest_of(errors)
+
+
+def curves(points: Sequence[Point]) -> dict[str, tuple[float, ...]]:
+    """Return the series over the number of elements, in seconds per increment."""
+    return {
+        "elements": tuple(float(point.elements) for point in points),
+        "seconds measured": tuple(point.case.median for point in points),
+        "seconds longer of t1 and t2": tuple(point.predicted for point in points),
+        "seconds book's formula": tuple(point.by_the_book for point in points),
+        "seconds t1": tuple(point.model.t1 for point in points),
+    }

@@ -1,0 +1,167 @@
+"""Where the cost model's regimes meet, and what its numbers mean, in sentences that follow from them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+from humanize import metric
+
+from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core.formatting import figure, percent
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import LEAST_NOISE
+
+__all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "explain", "floor_left"]
+
+INSIDE = 0.02
+"""A share of t1: where t2 is less at every size, the computing is done when control returns."""
+ABOVE_FLOOR = 1.25
+
+
+@dataclass(frozen=True)
+class Point:
+    """What was measured and fitted at one size. The case's seconds are of one increment of `steps`."""
+
+    elements: int
+    steps: int
+    model: CostModel
+    case: Case
+
+    @property
+    def t2_over_t1(self) -> float:
+        """How many times longer computing takes than issuing."""
+        return self.model.t2 / self.model.t1
+
+    @property
+    def predicted(self) -> float:
+        """Seconds per increment when the longer of t1 and t2 is repeated."""
+        return self.model.waiting_once(self.steps) / self.steps
+
+    @property
+    def by_the_book(self) -> float:
+        """Seconds per increment by the book's formula, which repeats t2."""
+        return self.model.waiting_once_by_the_book(self.steps) / self.steps
+
+    @property
+    def prediction_error(self) -> float:
+        """By what share the prediction is more than the measured time; negative where it is less."""
+        return self.predicted / self.case.median - 1
+
+    @property
+    def noise(self) -> float:
+        """A share of a time at this size below which a difference means nothing."""
+        return max(self.case.spread, LEAST_NOISE)
+
+
+def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
+    """Return the size from which on all ratios are above 1, interpolated between logarithms.
+
+    None where the first is above 1 with all others, and where the last is not.
+    """
+    below = [index for index, ratio in enumerate(ratios) if ratio <= 1]
+    if not below or below[-1] == len(ratios) - 1:
+        return None
+    last = below[-1]
+    # A fit can give no time at all for what is done already.
+    low, high = (log(max(ratio, 1e-9)) for ratio in ratios[last : last + 2])
+    step = log(sizes[last + 1] / sizes[last])
+    return sizes[last] * exp(step * -low / (high - low))
+
+
+def crossing(points: Sequence[Point]) -> float | None:
+    """Return the number of elements from which on computing takes longer than issuing; None without such a change."""
+    ratios = [point.t2_over_t1 for point in points]
+    return passes_one([point.elements for point in points], ratios) if ratios[0] <= 1 else None
+
+
+def floor_left(points: Sequence[Point]) -> float | None:
+    """Return the number of elements at which the measured time is a quarter above its lowest; None if it is never."""
+    floor = min(point.case.median for point in points)
+    return passes_one([p.elements for p in points], [p.case.median / floor / ABOVE_FLOOR for p in points])
+
+
+def is_inside(points: Sequence[Point]) -> bool:
+    """Tell whether issuing contains computing, at every size."""
+    return all(point.t2_over_t1 < INSIDE for point in points)
+
+
+def explain(points: Sequence[Point]) -> str:
+    """Say where the book's assumption holds."""
+    first, last = points[0], points[-1]
+    if is_inside(points):
+        return (
+            f"Nothing was queued: control returned when an increment was computed. So t2 is inside t1, from "
+            f"{metric(first.model.t1, 's')} for {first.elements} elements to {metric(last.model.t1, 's')} for "
+            f"{last.elements:,}, and the assumption, which is about a queue, fails at every size."
+        )
+    if abs(first.t2_over_t1 - 1) <= first.noise:
+        return f"Issuing and computing take equally long at the smallest size, within the noise: {in_figures(first)}."
+    met = crossing(points)
+    if met is not None:
+        return (
+            f"Below about {met:,.0f} elements the assumption does not hold, and Python is the slower side: "
+            f"{in_figures(first)}. Above, computing is: {in_figures(last)}."
+        )
+    if last.t2_over_t1 < 1:
+        return f"Python is the slower side at the largest size too (choose a larger --largest): {in_figures(last)}."
+    if any(point.t2_over_t1 < 1 for point in points):
+        return f"Which side is slower changed more than once: measure again on a quieter machine. {in_figures(first)}."
+    return f"The assumption holds at every size, the smallest too: {in_figures(first)}."
+
+
+def in_figures(point: Point) -> str:
+    """Write the model, the measured time and the book's for one size."""
+    return (
+        f"with {point.elements:,} elements t1 is {metric(point.model.t1, 's')} and t2 {metric(point.model.t2, 's')}, "
+        f"{metric(point.case.median, 's')} were measured and the book's formula gives {metric(point.by_the_book, 's')}"
+    )
+
+
+def about_floor(points: Sequence[Point]) -> str:
+    """Say where the measured time leaves its floor, and how far that is from where the fit's regimes meet."""
+    floor = metric(min(point.case.median for point in points), "s")
+    left, met = floor_left(points), crossing(points)
+    if left is None:
+        return f"The measured time does not leave its floor of {floor} for good up to {points[-1].elements:,} elements."
+    told = f"The measured time is a quarter above its floor of {floor} from {left:,.0f} elements on"
+    if len({point.t2_over_t1 > 1 for point in points}) > 1 and met is None:
+        return f"{told}; t1 and t2 cross more than once."
+    if met is None:
+        return f"{told}; t1 and t2 do not cross in this range, so it is a call's own cost that makes the floor."
+    return f"{told}, which is {figure(left / met)} × as many as where t2 = t1 by the fit ({met:,.0f})."
+
+
+def about_predictions(points: Sequence[Point]) -> str:
+    """Say how far the longer of t1 and t2 is from what was measured, where it is furthest beyond the noise."""
+    worst = max(points, key=lambda point: abs(point.prediction_error) - point.noise)
+    told = f"{metric(worst.predicted, 's')} for the {metric(worst.case.median, 's')} measured"
+    if abs(worst.prediction_error) <= worst.noise:
+        return f"The longer of t1 and t2 predicts every size within the noise; at the worst {told}."
+    in_turn = worst.model.t1 + worst.model.t2
+    hindered = worst.case.median * (1 - worst.noise) > in_turn and not is_inside(points)
+    return (
+        f"The longer of t1 and t2 is furthest off, beyond the noise, at {worst.elements:,} elements: it predicts "
+        f"{told} ({percent(worst.prediction_error, '+')})"
+        + (f". Both in turn would take {metric(in_turn, 's')}: the two sides hinder each other." if hindered else ".")
+    )
+
+
+def about_overlap(points: Sequence[Point]) -> tuple[str, ...]:
+    """Say whether issuing and computing went on at the same time, where they are alike; nothing where they are not."""
+    alike = min(points, key=lambda point: abs(log(max(point.t2_over_t1, 1e-9))))
+    shorter, longer = sorted((alike.model.t1, alike.model.t2))
+    if shorter < longer / 2:
+        return ()
+    hidden = (shorter + longer - alike.case.median) / shorter
+    uncertain = alike.noise * alike.case.median / shorter
+    if hidden + uncertain < 0.5:
+        verdict = "the two sides took turns, or hindered each other"
+    elif hidden - uncertain > 0.5:
+        verdict = "the two sides worked at the same time"
+    else:
+        verdict = "the noise leaves open whether the two sides worked at the same time"
+    told = (
+        f"Issuing and computing are most alike at {alike.elements:,} elements: the longer takes {metric(longer, 's')}, "
+        f"both in turn {metric(shorter + longer, 's')}, and {metric(alike.case.median, 's')} were measured: {verdict}."
+    )
+    return (told,)

@@ -1,0 +1,143 @@
+"""Eager on a CPU: can asynchrony be seen there, on a framework that is eager and on others?
+
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the PyTorch edition: on the CPU, benchmark the
+same products of matrices as in the section. Can asynchrony via the backend still be observed?
+
+Prediction: It depends on who queues. Where an operator runs on the calling thread, as an eager framework's does on a
+CPU, control returns when the product is there, whatever the size. Where a framework has an engine of its own, or a
+backend gives it worker threads, control returns as soon as the product is queued. The time until all is done is about
+the same: asynchrony moves the work and does not shorten it.
+
+Method: The book's ten products of 1000 × 1000 normal matrices, on the first device: the time until control returns and
+the time until all is done. Beside the backend that was asked for, every other framework and engine does the same in a
+fresh process each, one after the other, with as many threads, because a framework reads its engine once.
+
+Look at: `dispatch_fraction`, the first time as a share of the second, and both times of every framework and engine in
+one table.
+
+Read: Near 1 nothing was queued, near 0 the products were. On the asynchronous engine the scheduler's note says whose
+queue it is: the framework's own, or this program's threads. Times of different processes differ by what the machine did
+meanwhile: `compare` sets them side by side in rounds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import get_args
+
+import backends
+from backends import Backend, Engine
+from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.experiments.asynchronous_computation.ten_products import draw, largest_error, multiply
+from parallel_core.formatting import listed
+from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.timing import interleave, measure
+
+__all__ = ["OTHERS", "contrasts", "explain", "run"]
+
+CASE = "10 products"
+OTHERS, NONE = "others", "none"
+
+
+def run(backend: Backend, size: int = 1000, against: str = OTHERS, rounds: int = 5) -> Result:
+    """Time ten products until control returns and until they are done, in other processes on other engines too.
+
+    `size` is the matrices' side. `against` names the contrasts: `NAME:ENGINE` with commas between them, `others` for
+    all that are registered, `none` for none. One that cannot run is a note. Raises RequestError for one that is not
+    known, and for the backend itself.
+    """
+    others = contrasts(against, (backend.name, backend.engine))
+    drawn = draw(size)
+    loaded = [backend.asarray(a, backend.devices[0]) for a in drawn]
+    (mine,) = interleave({CASE: partial(measure, backend, partial(multiply, backend, loaded))}, rounds)
+    error = largest_error(backend, loaded, drawn)
+    shared = {
+        "devices": len(backend.devices),
+        "device-kind": backend.devices[0].kind,
+        "threads": backend.threads_per_device,
+        "size": size,
+        "rounds": rounds,
+        "against": NONE,
+    }
+    cases: dict[str, Case] = {}
+    failures = []
+    for name, engine in others:
+        side = f"{name} {engine}"
+        try:
+            cases[side] = case_elsewhere({"backend": name, "engine": engine, **shared})
+        except (RequestError, MeasurementError) as reason:
+            failures.append(f"No contrast with {side}: {reason}")
+    return Result(
+        experiment="eager-cpu",
+        backend=describe_backend(backend),
+        parameters={"size": size, "against": against, "rounds": rounds},
+        cases=(mine, *(replace(case, name=f"{CASE}, {side}") for side, case in cases.items())),
+        metrics={
+            "dispatch_fraction": fraction(mine),
+            **{f"{side.replace(' ', '_')}_dispatch_fraction": fraction(case) for side, case in cases.items()},
+        },
+        checks={"max_relative_error": error},
+        explanation=explain(fraction(mine)),
+        notes=(
+            f"Scheduler: {backend.scheduler}.",
+            *about_contrasts({side: fraction(case) for side, case in cases.items()}),
+            *about_variants(backend.variants, tuple(cases)),
+            *failures,
+        ),
+        problems=() if error < 1e-4 else (f"products differ from NumPy's by {error:.1e} of the largest element",),
+    )
+
+
+def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """List the pairs of backend and engine to measure elsewhere; `measured` is the one that is measured here."""
+    known = [(name, engine) for name in backends.names() for engine in get_args(Engine)]
+    if against == NONE:
+        return ()
+    if against == OTHERS:
+        return tuple(pair for pair in known if pair != measured)
+    by_name = {f"{name}:{engine}": (name, engine) for name, engine in known}
+    asked = [part.strip() for part in against.split(",")]
+    for name in asked:
+        if name not in by_name:
+            raise RequestError(f"unknown contrast {name!r} (known: {OTHERS}, {NONE}, {', '.join(by_name)})")
+        if by_name[name] == measured:
+            raise RequestError(f"the contrast {name!r} is what is measured: leave it out of --against")
+    return tuple(dict.fromkeys(by_name[name] for name in asked))
+
+
+def case_elsewhere(options: Mapping[str, str | int]) -> Case:
+    """Measure the same in a fresh process; return its case. Raises MeasurementError where its result is invalid too."""
+    result = measure_elsewhere("eager-cpu", options)
+    if result.problems:
+        raise MeasurementError(f"its result is invalid: {result.problems[0]}")
+    return next(case for case in result.cases if case.name == CASE)
+
+
+def fraction(case: Case) -> float:
+    """Return the share of its time after which control returned."""
+    return case.dispatch_median / case.median
+
+
+def explain(dispatch_fraction: float) -> str:
+    """Say whether asynchrony was observed."""
+    if dispatch_fraction > 0.8:
+        return f"No asynchrony: control returned when the products were done ({dispatch_fraction:.0%} of their time)."
+    extent = "Asynchrony" if dispatch_fraction < 0.2 else "Asynchrony in part"
+    return f"{extent}: control returned after {dispatch_fraction:.2%} of the time until the products were done."
+
+
+def about_contrasts(fractions: Mapping[str, float]) -> tuple[str, ...]:
+    """Say which of the others queued the products and which did not; nothing where there are none."""
+    kinds = {
+        "queued them": [side for side, found in fractions.items() if found < 0.2],
+        "queued them in part": [side for side, found in fractions.items() if 0.2 <= found <= 0.8],
+        "had them done when control returned": [side for side, found in fractions.items() if found > 0.8],
+    }
+    told = [f"{listed(sides)} {did}" for did, sides in kinds.items() if sides]
+    return (f"The same products elsewhere: {'; '.join(told)}.",) if told else ()
+
+
+def about_variants(variants: Sequence[str], sides: Sequence[str]) -> tuple[str, ...]:
+    """Say that contrasts have no variants, where the backend itself has some."""
+    return (f"{listed(sides)} ran without {listed(variants)}.",) if variants and sides else ()

@@ -1,0 +1,50 @@
+"""Dispatch and completion: Python returns from a product long before the product exists.
+
+Ten 1000 × 1000 normal matrices are drawn by NumPy, so that every framework multiplies the same ones; drawing and
+loading them is not timed, only the products are.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from backends import Array, Backend
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import interleave, largest_of, measure, relative_error
+
+__all__ = ["compare_with_numpy", "draw", "largest_error", "multiply"]
+
+REPEATS = 10
+
+
+def draw(size: int) -> list[np.ndarray]:
+    """Draw ten size × size matrices of standard normal float32."""
+    return list(np.random.default_rng(0).standard_normal((REPEATS, size, size), dtype=np.float32))
+
+
+def multiply(backend: Backend, matrices: list[Array]) -> list[Array]:
+    """Launch the product of every matrix with itself."""
+    return [backend.launch(backend.ops.matmul, a, a) for a in matrices]
+
+
+def largest_error(backend: Backend, loaded: list[Array], drawn: list[np.ndarray]) -> float:
+    """Return the largest relative error of the products of loaded matrices, against NumPy's of the drawn ones."""
+    pairs = zip(multiply(backend, loaded), drawn, strict=True)
+    return largest_of([relative_error(backend.to_numpy(product), a @ a) for product, a in pairs])
+
+
+def compare_with_numpy(backend: Backend, reference: Backend, size: int, rounds: int) -> tuple[tuple[Case, Case], float]:
+    """Time ten products in NumPy and in a backend; return both cases and the largest relative error.
+
+    `reference` is the NumPy backend, on as many threads as one of the backend's devices has.
+    """
+    drawn = draw(size)
+    loaded = [backend.asarray(a, backend.devices[0]) for a in drawn]
+    in_numpy, in_backend = interleave(
+        {
+            "10 products in NumPy": partial(measure, reference, partial(multiply, reference, drawn)),
+            "10 products": partial(measure, backend, partial(multiply, backend, loaded)),
+        },
+        rounds,
+    )
+    return (in_numpy, in_backend), largest_error(backend, loaded, drawn)

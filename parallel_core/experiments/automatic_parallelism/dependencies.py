@@ -1,0 +1,108 @@
+"""Dependencies: are tasks that depend on each other across devices right, and as fast as they could be?
+
+Book: Dive into Deep Learning, "Automatic Parallelism", exercise 5.
+
+Prediction: Every result is right, because an engine starts a task when what it depends on is there. No schedule is
+faster than the longest chain of dependent tasks (the critical path), or than the work divided by the devices; an engine
+that starts each task as soon as it may comes near the larger of the two.
+
+Method: Two diamonds (a fork to all devices, a join, a fork, a join) and three random graphs, drawn from seeds, of
+products and averages of matrices on all devices. A value that is needed on another device is copied there. Each graph
+is run with a wait after every operation, which gives each operation's seconds alone, and then with none.
+
+Look at: `bound_fraction`, the largest bound over the time of the diamonds freely scheduled, and beside it the bounds:
+`critical_path_seconds`, `work_per_device_seconds`, and `busiest_device_seconds`, since tasks stay where they were
+placed and a device with more than its share of them ends later.
+
+Read: 1 is as fast as any schedule could be. An engine that runs everything in turn reaches only the bound over the sum
+of all operations. Slightly more than 1 may be seen: an operation that is timed alone is also called and waited for.
+
+Where a device takes its tasks in the order of the program, as a thread or a CUDA stream does, a task that has to wait
+holds up those behind it, even where they could start. An engine that queues a task once it is ready has no such rule,
+but may start one that nobody is waiting for before one on the critical path. Random graphs show both.
+"""
+
+from statistics import median
+from typing import Any
+
+from backends import Backend
+from parallel_core.experiments.automatic_parallelism.layered_graphs import (
+    Node,
+    device_matrices,
+    diamond,
+    expected,
+    launch_graph,
+    random_graph,
+)
+from parallel_core.experiments.automatic_parallelism.scheduling import Program, Scheduled, time_programs, verdict
+from parallel_core.experiments.fold_products__calibration import size_for
+from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.timing import largest_of, relative_error
+
+__all__ = ["explain", "run"]
+
+DIAMOND = "diamonds"
+SEEDS = (1, 2, 3)
+PRODUCT_SECONDS = 0.004
+"""About how long a product takes: long beside the call and the waiting that are timed with each."""
+
+
+def run(backend: Backend, size: int | None = None, rounds: int = 5) -> Result:
+    """Time task graphs one operation after the other and freely scheduled, and compare with what is possible.
+
+    `size` is the matrices' side; None chooses one.
+    """
+    size = size or size_for(backend, 10 * PRODUCT_SECONDS, 10, backend.devices[0])
+    count = len(backend.devices)
+    graphs = {DIAMOND: diamond(count), **{f"random {seed}": random_graph(seed, count) for seed in SEEDS}}
+    programs = {name: program(nodes, size) for name, nodes in graphs.items()}
+    found = time_programs(backend, programs, rounds)
+    error = largest_of([error_of(backend, nodes, size) for nodes in graphs.values()])
+    problems = [] if error < 1e-4 else [f"results differ from NumPy's by {error:.1e} of the largest element"]
+    return Result(
+        experiment="dependencies",
+        backend=describe_backend(backend),
+        parameters={"size": size, "rounds": rounds},
+        cases=tuple(case for each in found.values() for case in (each.alone, each.free)),
+        metrics=metrics_of(found),
+        checks={"max_relative_error": error},
+        explanation=explain(found),
+        notes=tuple(verdict(f"The graph {name!r}", each) for name, each in found.items() if name != DIAMOND),
+        problems=tuple(problems),
+    )
+
+
+def program(nodes: tuple[Node, ...], size: int) -> Program:
+    """Make the program that loads a matrix on every device and computes a graph."""
+
+    def inputs(backend: Backend) -> Any:
+        matrices = device_matrices(size, len(backend.devices))
+        return [backend.asarray(matrix, device) for matrix, device in zip(matrices, backend.devices, strict=True)]
+
+    return Program(inputs, lambda backend, matrices: launch_graph(backend, nodes, matrices))
+
+
+def error_of(backend: Backend, nodes: tuple[Node, ...], size: int) -> float:
+    """Compute a graph once more and return the largest relative difference of any node from NumPy's."""
+    planned = program(nodes, size)
+    values = planned.run(backend, planned.inputs(backend))
+    wanted = expected(nodes, device_matrices(size, len(backend.devices)))
+    return largest_of(list(map(relative_error, map(backend.to_numpy, values), wanted)))
+
+
+def metrics_of(found: dict[str, Scheduled]) -> dict[str, float]:
+    """Return the figures of the diamonds, and the median fraction of the random graphs."""
+    fixed = found[DIAMOND]
+    return {
+        "bound_fraction": fixed.bound_fraction,
+        "random_bound_fraction": median(each.bound_fraction for name, each in found.items() if name != DIAMOND),
+        "critical_path_seconds": fixed.bounds.critical_path,
+        "work_per_device_seconds": fixed.bounds.work_per_device,
+        "busiest_device_seconds": fixed.bounds.busiest_device,
+        "speedup": fixed.alone.median / fixed.free.median,
+    }
+
+
+def explain(found: dict[str, Scheduled]) -> str:
+    """Say how near the diamonds came to what is possible."""
+    return verdict("The graph of two diamonds", found[DIAMOND])

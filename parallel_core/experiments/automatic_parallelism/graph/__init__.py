@@ -1,0 +1,120 @@
+"""Graph: what does the graph of a training step look like, and how fast could it be?
+
+Book: Dive into Deep Learning, "Automatic Parallelism", the figure of a two-layer MLP on a CPU and two GPUs; and
+"Asynchronous Computation", the figure of z = x · y + 2.
+
+Prediction: The devices' forward and backward passes do not depend on each other, so they may run at the same time, and
+the second layer's gradients can be summed while the first layer goes back. The step takes its longest chain: one
+device's passes, then the sum, the update and the broadcast of the first layer.
+
+Method: A step is launched operation by operation: the first device keeps the parameters, adds up the gradients and
+updates, the others compute. What is launched is recorded, with the values that pass from one operation to the next: the
+picture (`--plot FILE`) is drawn from this recording, and no dependency in it was written down by hand. The step is
+timed with a wait after every operation, which gives each operation's seconds alone, and then with none.
+
+Look at: `parallelism`, which is all work over the longest chain, and `bound_fraction`, the least time that any schedule
+needs over the time that the step took. In the picture, the longest chain in colour.
+
+Read: A parallelism of 2 means that no number of devices makes the step more than twice as fast. A fraction of 1 is as
+fast as any schedule could be, with as many devices at once as there are cores for. The backward pass through a layer
+computes the layer again, since that is what the backends' gradients are of: real ones take less.
+
+With `--of xy` it is the asynchronous chapter's example: two operations in a chain, which nothing can run in parallel.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+import backends
+from backends import Backend
+from parallel_core.errors import RequestError
+from parallel_core.experiments.automatic_parallelism.graph.programs import expected_step, mlp, xy
+from parallel_core.experiments.automatic_parallelism.scheduling import (
+    Program,
+    Scheduled,
+    record,
+    time_programs,
+    verdict,
+)
+from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.task_graph import crossings, work_seconds
+from parallel_core.measurement.timing import largest_of, relative_error
+
+__all__ = ["Of", "explain", "run"]
+
+Of = Literal["mlp", "xy"]
+LEAST_DEVICES = 3
+XY_SIZE = 1000
+TITLES: Mapping[Of, str] = MappingProxyType({"mlp": "A training step of a two-layer MLP", "xy": "z = x · y + 2"})
+"""What a picture is of."""
+
+
+def run(backend: Backend, of: Of = "mlp", batch: int = 1024, rounds: int = 5) -> Result:
+    """Record a program's operations, time them one by one and freely scheduled, and return them with the times.
+
+    `batch` is the number of images in the MLP's step. Raises RequestError for fewer than three devices, which the MLP
+    needs.
+    """
+    if of == "mlp" and len(backend.devices) < LEAST_DEVICES:
+        raise RequestError("the graph of the MLP is of one device that keeps and two that compute (--devices 3)")
+    program = xy(XY_SIZE) if of == "xy" else mlp(batch)
+    (found,) = time_programs(backend, {"": program}, rounds).values()
+    error = error_of(backend, of, program, batch)
+    problems = [] if error < 1e-4 else [f"the result differs from NumPy's by {error:.1e} of the largest element"]
+    parallelism = work_seconds(found.tasks) / found.bounds.critical_path
+    return Result(
+        experiment="graph",
+        backend=describe_backend(backend),
+        parameters={"of": TITLES[of], "batch": batch, "rounds": rounds},
+        cases=(found.alone, found.free),
+        metrics={
+            "bound_fraction": found.bound_fraction,
+            "parallelism": parallelism,
+            "operations": len(found.tasks),
+            "crossings": crossings(found.tasks),
+            "moved_bytes": sum(task.bytes for task in found.tasks),
+            "critical_path_seconds": found.bounds.critical_path,
+            "work_seconds": work_seconds(found.tasks),
+            "work_per_device_seconds": found.bounds.work_per_device,
+        },
+        checks={"max_relative_error": error},
+        explanation=explain(found),
+        notes=(about_parallelism(parallelism, len(found.tasks)),),
+        problems=tuple(problems),
+        # Inputs are drawn where the book draws them.
+        tasks=record(backend, program, one_by_one=True) if of == "xy" else found.tasks,
+    )
+
+
+def error_of(backend: Backend, of: Of, program: Program, batch: int) -> float:
+    """Run the program once more and return the largest relative difference of its result from NumPy's."""
+    found = backend.to_numpy(program.run(backend, program.inputs(backend)))
+    if of == "xy":
+        return relative_error(found, np.full((XY_SIZE, XY_SIZE), 3.0))
+    # Each array of each layer, on every device.
+    wanted = expected_step(backends.load("numpy", devices=1), batch)
+    errors = [
+        relative_error(mine, own)
+        for new in found
+        for pair in zip(new, wanted, strict=True)
+        for mine, own in zip(*pair, strict=True)
+    ]
+    return largest_of(errors)
+
+
+def explain(found: Scheduled) -> str:
+    """Say how near the program came to the least time that any schedule needs."""
+    return verdict("Freely scheduled, the program", found)
+
+
+def about_parallelism(parallelism: float, operations: int) -> str:
+    """Say how many devices the graph can keep busy."""
+    if parallelism < 1.05:
+        return f"The program's {operations} operations are a chain: no number of devices makes them faster."
+    return (
+        f"All {operations} operations take {parallelism:.2f} × as long as the longest chain of them: "
+        f"with any number of devices the program is at most {parallelism:.2f} × as fast as with one."
+    )

@@ -1,0 +1,103 @@
+"""Independent operations: does a framework run operations without dependencies in parallel on one device?
+
+Book: Dive into Deep Learning, "Automatic Parallelism", exercise 1 (the operations of the book's `run` do not depend on
+each other).
+
+Prediction: A device's queue is served in order by one worker where nobody says otherwise, so independent operations run
+one after the other, as a chain does: the framework uses what it knows of dependencies between devices only. Two workers
+start an operation that does not depend on the one that runs: independent products then take half the time, and a chain
+takes as long as before. Two threads within each product are another way to use the same two cores.
+
+Method: 50 independent products on one device, and 50 in a chain, by one worker and by two, each with a core and threads
+of its own; then by one worker with twice the threads. A framework reads the numbers of workers and threads when it
+starts, so those that the loaded backend does not have are measured in fresh processes, on one device; what it has is
+measured before and after them.
+
+Look at: `independence_speedup`, the chain's time over the independent products' in the same process, by the fewest
+workers, and `independence_speedup_most_workers`; `parallel_speedup`, the independent products' time by the fewest
+workers over that by the most; `chain_speedup`, the same for the chain; `threads_speedup`, the independent products'
+time by the fewest workers over that with twice the threads.
+
+Read: 1 is one after the other, and the number of workers is the most that can be reached. Where nothing is queued
+(synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are 1
+then because nothing is compared. Chain and independent products are timed in turn, processes are not: where the machine
+drifts between them, the first two ratios can be believed and the other three cannot.
+"""
+
+from collections.abc import Sequence
+
+from backends import Backend
+from backends.devices import available_cores
+from parallel_core.experiments.automatic_parallelism.independent_ops.timing import (
+    joined,
+    named,
+    time_elsewhere,
+    time_here,
+    with_threads,
+)
+from parallel_core.experiments.automatic_parallelism.independent_ops.verdict import (
+    about_chain,
+    about_cores,
+    about_threads,
+    about_workers,
+    explain,
+)
+from parallel_core.experiments.fold_products__calibration import size_for
+from parallel_core.experiments.products import PRODUCTS
+from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.timing import largest_of
+
+__all__ = ["explain", "run"]
+
+TARGET_SECONDS = 0.2
+
+
+def run(backend: Backend, workers_compared: Sequence[int] = (1, 2), size: int | None = None, rounds: int = 5) -> Result:
+    """Time independent products and a chain on one device, here and in processes with other workers and threads.
+
+    `workers_compared` are numbers of workers beside the backend's own; with that one alone, no process is started.
+    `size` is the matrices' side; None chooses one with which a device takes about 0.2 s.
+    """
+    own, threads, device = backend.workers_per_device, backend.threads_per_device, backend.devices[0]
+    size = size or size_for(backend, TARGET_SECONDS, PRODUCTS, device)
+    wanted = sorted({own, *workers_compared})
+    counts = wanted if backend.engine == "async" and device.kind == "cpu" else [own]
+    others = [(workers, threads) for workers in counts if workers != own]
+    if len(wanted) > 1 and device.kind == "cpu":
+        others.append((counts[0], 2 * threads))
+
+    cases, error = time_here(backend, size, rounds)
+    for workers, each in others:
+        more, other_error = time_elsewhere(backend, workers, each, size, rounds)
+        cases, error = cases | more, largest_of([error, other_error])
+    if others:
+        again, error_again = time_here(backend, size, rounds)
+        error = largest_of([error, error_again])
+        cases |= {name: joined(cases[name], case) for name, case in again.items()}
+
+    by_few, chain_by_few = cases[named("independent", counts[0])], cases[named("chain", counts[0])]
+    by_many, chain_by_many = cases[named("independent", counts[-1])], cases[named("chain", counts[-1])]
+    metrics = {
+        "independence_speedup": chain_by_few.median / by_few.median,
+        "independence_speedup_most_workers": chain_by_many.median / by_many.median,
+        "parallel_speedup": by_few.median / by_many.median,
+        "chain_speedup": chain_by_few.median / chain_by_many.median,
+    }
+    notes = [about_workers(backend.engine, device.kind, by_few, by_many, (counts[0], counts[-1]))]
+    if len(counts) > 1:
+        notes = [explain(by_many, chain_by_many, counts[-1]), *notes, about_chain(chain_by_few, chain_by_many)]
+    if threaded := cases.get(with_threads(by_few, 2 * threads).name):
+        metrics["threads_speedup"] = by_few.median / threaded.median
+        notes.append(about_threads(by_few, threaded))
+    notes.append(about_cores(max(workers * each for workers, each in [(own, threads), *others]), available_cores()))
+    return Result(
+        experiment="independent-ops",
+        backend=describe_backend(backend),
+        parameters={"size": size, "products": PRODUCTS, "workers": ",".join(map(str, counts)), "rounds": rounds},
+        cases=tuple(cases.values()),
+        metrics=metrics,
+        checks={"max_relative_error": error},
+        explanation=explain(by_few, chain_by_few, counts[0]),
+        notes=tuple(filter(None, notes)),
+        problems=() if error < 1e-4 else (f"products differ from NumPy's by {error:.1e} of the largest element",),
+    )

@@ -1,0 +1,86 @@
+"""Independent products and a chain, timed in turn: here, and in a process with other workers and threads."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from backends import Array, Backend
+from parallel_core.experiments.products import PRODUCTS, products
+from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import interleave, largest_of, measure, relative_error
+
+__all__ = ["joined", "named", "time_elsewhere", "time_here", "with_threads"]
+
+Timed = tuple[dict[str, Case], float]
+"""Cases by name, and the largest relative error of what they compute."""
+
+
+def chain(backend: Backend, x: Array) -> Array:
+    """Launch 50 products of which each needs the one before."""
+    y = x
+    for _ in range(PRODUCTS):
+        y = backend.launch(backend.ops.matmul, y, x)
+    return y
+
+
+def time_here(backend: Backend, size: int, rounds: int) -> Timed:
+    """Time independent products and a chain on the first device."""
+    # The powers of an orthogonal matrix neither grow nor shrink.
+    drawn = np.linalg.qr(np.random.default_rng(0).standard_normal((size, size)))[0].astype(np.float32)
+    x = backend.asarray(drawn, backend.devices[0])
+    workers = backend.workers_per_device
+    cases = interleave(
+        {
+            named("independent", workers): partial(measure, backend, partial(products, backend, x)),
+            named("chain", workers): partial(measure, backend, partial(chain, backend, x)),
+        },
+        rounds,
+    )
+    errors = [relative_error(backend.to_numpy(product), drawn @ drawn) for product in products(backend, x)]
+    power = np.linalg.matrix_power(drawn, PRODUCTS + 1)
+    errors.append(relative_error(backend.to_numpy(chain(backend, x)), power))
+    return {case.name: case for case in cases}, largest_of(errors)
+
+
+def time_elsewhere(backend: Backend, workers: int, threads: int, size: int, rounds: int) -> Timed:
+    """Time the same in a fresh process, on one device with these workers and threads for each of them."""
+    result = measure_elsewhere(
+        "independent-ops",
+        {
+            "backend": backend.name,
+            "engine": backend.engine,
+            "devices": 1,
+            "device-kind": "cpu",
+            "threads": threads,
+            "workers": workers,
+            "variant": backend.variants,
+            "workers-compared": workers,
+            "size": size,
+            "rounds": rounds,
+        },
+    )
+    unlike = threads != backend.threads_per_device
+    cases = [with_threads(case, threads) if unlike else case for case in result.cases]
+    return {case.name: case for case in cases}, result.checks["max_relative_error"]
+
+
+def joined(before: Case, after: Case) -> Case:
+    """Put the times of two measurements of one case together."""
+    return replace(
+        before,
+        seconds=before.seconds + after.seconds,
+        dispatch_seconds=before.dispatch_seconds + after.dispatch_seconds,
+        warmup_seconds=before.warmup_seconds + after.warmup_seconds,
+    )
+
+
+def named(what: str, workers: int) -> str:
+    """Name a case: `chain, 2 workers`."""
+    return f"{what}, {workers} {'worker' if workers == 1 else 'workers'}"
+
+
+def with_threads(case: Case, threads: int) -> Case:
+    """Name a case by the threads of each worker too."""
+    return replace(case, name=f"{case.name}, {threads} threads each")

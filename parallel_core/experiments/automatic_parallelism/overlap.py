@@ -1,0 +1,152 @@
+"""Overlap: can results travel to another device while the next ones are computed?
+
+Book: Dive into Deep Learning, "Automatic Parallelism", computation and communication.
+
+Prediction: A result can be copied as soon as it is there, while the next one is computed, if the copy has a queue and
+a core of its own. The book copies to the host, in new memory, on the queue that computes; most of its published runs
+took longer with both at once than one after the other, so little is expected of its way.
+
+Method: 50 products, the copying of their results to another device, and both together. A product takes far longer than
+copying its result through the memory that CPU devices share, so each result is copied as often as makes the two parts
+take about the same time: the time that overlap can save is largest then. Copies go to the same destination buffers each
+time, because memory that the operating system has yet to hand out costs more than the copy. The book's way is timed
+beside ours. On GPUs both copy to the host.
+
+Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
+
+Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only where both parts take about
+the same time.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from backends import HOST, Array, Backend, Device
+from parallel_core.errors import RequestError
+from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
+from parallel_core.experiments.fold_products__calibration import normal_matrix
+from parallel_core.experiments.products import PRODUCTS, products
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.timing import impossible, interleave, largest_of, measure, relative_error
+
+__all__ = ["explain", "run"]
+
+
+def run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
+    """Launch a product for every buffer, and copies of each into its buffer when the next product has been launched.
+
+    A copy from a GPU waits for all that was launched there before it: were all products launched first, it would wait
+    for all of them.
+    """
+    made = products(backend, x, 1)
+    for index in range(len(buffers)):
+        if len(made) < len(buffers):
+            made += products(backend, x, 1)
+        buffers[index] = copy_into(backend, buffers[index], made[index], device, copies)
+    return made
+
+
+def copy_the_book_s_way(backend: Backend, results: list[Array], copies: int) -> None:
+    """Launch copies of every result to the host, on the queue that computes."""
+    for result in results:
+        for _ in range(copies):
+            backend.launch(backend.ops.to_host, result)
+
+
+def run(backend: Backend, size: int | None = None, copies: int | None = None, rounds: int = 5) -> Result:
+    """Time 50 products, the copying of their results to another device, and both together.
+
+    `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
+    backend with a single device.
+    """
+    source, destination = ends(backend)
+    size, copies = calibrate(backend, source, destination, size, copies)
+    x = normal_matrix(backend, size, source)
+    results = products(backend, x)
+    buffers = [backend.copy_to(result, destination) for result in results]
+
+    def both_the_book_s_way() -> list[Array]:
+        made = products(backend, x)
+        copy_the_book_s_way(backend, made, copies)
+        return made
+
+    run_alone, copy_alone, together, book_copy_alone, book_together = interleave(
+        {
+            "run": partial(measure, backend, partial(products, backend, x)),
+            "copy": partial(measure, backend, partial(copy_each, backend, results, destination, buffers, copies)),
+            "run and copy together": partial(
+                measure, backend, partial(run_and_copy, backend, x, destination, buffers, copies)
+            ),
+            "copy the book's way": partial(measure, backend, partial(copy_the_book_s_way, backend, results, copies)),
+            "together the book's way": partial(measure, backend, both_the_book_s_way),
+        },
+        rounds,
+    )
+    together = replace(together, parts=(run_alone.name, copy_alone.name))
+    book_together = replace(book_together, parts=(run_alone.name, book_copy_alone.name))
+
+    # The timed buffers held the right values before any timed copy, so the check fills fresh ones.
+    checked = [backend.asarray(np.zeros((size, size), dtype=np.float32), destination) for _ in results]
+    run_and_copy(backend, x, destination, checked, copies=1)
+    expected = np.matmul(backend.to_numpy(x), backend.to_numpy(x))
+    error = largest_of([relative_error(backend.to_numpy(buffer), expected) for buffer in checked])
+    efficiency = overlap_efficiency(run_alone, copy_alone, together)
+    book_efficiency = overlap_efficiency(run_alone, book_copy_alone, book_together)
+    checks = (
+        impossible(together, (run_alone, copy_alone)),
+        impossible(book_together, (run_alone, book_copy_alone)),
+    )
+    problems = [problem for problem in checks if problem]
+    if not error < 1e-4:
+        problems.append(f"copies differ from NumPy's products by {error:.1e} of the largest element")
+    return Result(
+        experiment="overlap",
+        backend=describe_backend(backend),
+        parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds},
+        cases=(run_alone, copy_alone, together, book_copy_alone, book_together),
+        metrics={"overlap_efficiency": efficiency, "book_overlap_efficiency": book_efficiency},
+        checks={"max_relative_error": error},
+        explanation=explain(efficiency, run_alone, copy_alone),
+        notes=(f"With copies the book's way, {in_words(book_efficiency)}.",),
+        problems=tuple(problems),
+    )
+
+
+def ends(backend: Backend) -> tuple[Device, Device]:
+    """Return the devices to copy from and to; raises RequestError where there is nowhere to copy to."""
+    source, *others = backend.devices
+    if source.kind == "gpu":
+        return source, HOST
+    if not others:
+        raise RequestError("the experiment 'overlap' copies to another device: it needs at least 2 (--devices 2)")
+    return source, others[0]
+
+
+def overlap_efficiency(run_alone: Case, copy_alone: Case, together: Case) -> float:
+    """Return the share of the shorter part that was hidden under the longer one, not clamped."""
+    shorter = min(run_alone.median, copy_alone.median)
+    return (run_alone.median + copy_alone.median - together.median) / shorter
+
+
+def explain(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
+    """Say how much of the shorter part was hidden under the longer one."""
+    shares = sorted((run_alone.median, copy_alone.median))
+    unequal = "" if shares[1] < 2 * shares[0] else " The parts take unequal times here, so little could be saved."
+    if efficiency < -0.1:
+        return f"Together took longer than one after the other: the copies disturbed the computation.{unequal}"
+    if efficiency < 0.2:
+        return f"Nothing overlapped: each copy kept the computation waiting, or was kept waiting by it.{unequal}"
+    if efficiency < 0.8:
+        return f"{in_words(efficiency).capitalize()}.{unequal}"
+    return f"The overlap is real: {in_words(efficiency)}.{unequal}"
+
+
+def in_words(efficiency: float) -> str:
+    """Say how much of the shorter part was hidden."""
+    if efficiency < -0.1:
+        return "together took longer than one after the other"
+    if efficiency < 0.2:
+        return "nothing overlapped"
+    return f"{efficiency:.0%} of the shorter part was hidden under the longer one"

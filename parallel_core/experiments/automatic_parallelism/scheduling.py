@@ -1,0 +1,136 @@
+"""How near an engine comes to the fastest schedule that the dependencies allow: what the labs on task graphs share."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+from backends import Array, Backend
+from backends.devices import available_cores
+from parallel_core.formatting import figure
+from parallel_core.measurement.fold_task_graph__bounds import Bounds, bounds_of
+from parallel_core.measurement.recording import Recording
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.task_graph import Task, without_loads, work_seconds
+from parallel_core.measurement.timing import LEAST_NOISE, Timing, interleave, measure
+
+__all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "case_name", "record", "time_programs", "verdict"]
+
+ONE_BY_ONE = "one by one"
+FREE = "freely scheduled"
+MOST_NOISE = 0.25
+"""A share of a time above which nothing is concluded."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Operations on a backend: `inputs` loads what they need, untimed, and `run` launches them."""
+
+    inputs: Callable[[Backend], Any]
+    run: Callable[[Backend, Any], Array]
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A program's times one operation after the other and freely scheduled, its tasks, and their bounds."""
+
+    alone: Case
+    free: Case
+    tasks: tuple[Task, ...]
+    bounds: Bounds
+
+    @property
+    def bound_fraction(self) -> float:
+        """The bound over the time freely scheduled: 1 is as fast as any schedule could be."""
+        return self.bounds.seconds / self.free.median
+
+
+def record(backend: Backend, program: Program, one_by_one: bool = False) -> tuple[Task, ...]:
+    """Run a program and return what it did, the loading of its inputs included."""
+    recording = Recording(backend, one_by_one)
+    kept = program.run(recording, program.inputs(recording))
+    tasks = recording.tasks
+    del kept
+    return tasks
+
+
+def time_programs(backend: Backend, programs: Mapping[str, Program], rounds: int) -> dict[str, Scheduled]:
+    """Time programs both ways, interleaved; a task's seconds are the median of its own over the rounds.
+
+    A case's name begins with its program's, where that has one.
+    """
+    recorded: dict[str, list[tuple[Task, ...]]] = {name: [] for name in programs}
+
+    def one_by_one(name: str) -> Timing:
+        tasks = without_loads(record(backend, programs[name], one_by_one=True))
+        recorded[name].append(tasks)
+        return work_seconds(tasks), work_seconds(tasks)
+
+    def freely(name: str) -> Timing:
+        inputs = programs[name].inputs(backend)
+        return measure(backend, partial(programs[name].run, backend, inputs))
+
+    takes = {
+        (name, how): partial(take, name)
+        for name in programs
+        for how, take in ((ONE_BY_ONE, one_by_one), (FREE, freely))
+    }
+    timed = dict(zip(takes, interleave({case_name(*key): take for key, take in takes.items()}, rounds), strict=True))
+    scheduled = {}
+    for name in programs:
+        # The first one was the warm-up.
+        tasks = with_medians(recorded[name][-rounds:])
+        scheduled[name] = Scheduled(
+            timed[name, ONE_BY_ONE],
+            timed[name, FREE],
+            tasks,
+            bounds_of(tasks, places(backend), backend.workers_per_device),
+        )
+    return scheduled
+
+
+def case_name(program: str, how: str) -> str:
+    """Name a case."""
+    return ", ".join(filter(None, (program, how)))
+
+
+def with_medians(runs: list[tuple[Task, ...]]) -> tuple[Task, ...]:
+    """Return the tasks of the last of several equal runs, each with the median of its seconds."""
+    return tuple(replace(same[-1], seconds=median(task.seconds for task in same)) for same in zip(*runs, strict=True))
+
+
+def places(backend: Backend) -> int:
+    """Count what can work at once: all on GPUs, and the CPU devices' workers, but no more than there are cores for."""
+    on_cpus = sum(device.kind == "cpu" for device in backend.devices)
+    workers = min(on_cpus * backend.workers_per_device, max(1, available_cores() // backend.threads_per_device))
+    return len(backend.devices) - on_cpus + workers
+
+
+def verdict(name: str, found: Scheduled) -> str:
+    """Say how near a program, `name` in a sentence, came to its bound, and whether anything ran at the same time."""
+    alone, free, bounds = found.alone, found.free, found.bounds
+    noise = max(alone.spread, free.spread, LEAST_NOISE)
+    of_bound, of_alone = free.median / bounds.seconds, free.median / alone.median
+    bound = f"{of_bound:.2f} × as long as {bounds.name} ({figure(bounds.seconds * 1e3)} ms)"
+    like_bound, like_alone = (abs(math.log(ratio)) <= math.log1p(noise) for ratio in (of_bound, of_alone))
+    # A chain, or a single device, leaves nothing to be gained: then the two are one.
+    either = like_bound and like_alone and alone.median > bounds.seconds * (1 + LEAST_NOISE)
+    if either or noise > MOST_NOISE:
+        return (
+            f"{name} took {bound} and {of_alone:.2f} × as long as its operations one by one: "
+            f"the noise ({noise:.0%}) is too large for a verdict."
+        )
+    if like_bound:
+        return f"{name} was as fast as any schedule can be, within the noise ({noise:.0%}): it took {bound}."
+    if of_bound < 1:
+        return (
+            f"{name} took {bound}, less than is possible: an operation that is timed alone is also called and "
+            "waited for, and here that is no small part of it."
+        )
+    if like_alone:
+        return f"{name} took as long as its operations one by one, within the noise ({noise:.0%}): {bound}."
+    if of_alone > 1:
+        return f"{name} took {of_alone:.2f} × as long as its operations one by one: queueing them did not pay."
+    return f"{name} was {1 / of_alone:.2f} × as fast as its operations one by one, and took {bound}."

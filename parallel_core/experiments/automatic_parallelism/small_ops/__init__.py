@@ -1,0 +1,157 @@
+"""Small operations: when single operations are small, does running several at once help even on one CPU or GPU?
+
+Book: Dive into Deep Learning, "Automatic Parallelism", exercise 2.
+
+Prediction: A small product cannot fill the cores of a CPU, so threads within it gain nothing, but several products at
+once can each have a core. The smallest gain nothing in either way: Python launches one at a time, and launching takes
+longer than computing. Large products fill all cores by themselves; several at once are then as good as threads.
+
+Method: The same number of independent products, of sizes from 8 to 1024, is launched on one device and spread over all:
+the logical devices of a CPU are parts of it, with a queue and a share of the cores each. In a fresh process one device
+gets the threads of all (on CPUs). Times are of one product of the many that are launched together.
+
+Look at: the speed-up over one device with its share of the threads, by `all devices` and by `all threads`; its largest
+value, `largest_speedup`, and the size at which it is reached; `crossing_size`, from which on all devices are faster
+than one at every size, and at half of the sizes or more beyond the noise (interpolated between logarithms of sizes).
+
+Read: 1 is no gain, the number of devices is the most that cores can give. Where `all devices` lies above `all threads`,
+parallel launches help more than parallel operators: the exercise's claim. Where control returns only shortly before all
+is done, launching is the limit. The largest of several noisy figures is too large by some noise. The threads were
+measured in another process, at another time.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from backends import Array, Backend
+from parallel_core.errors import RequestError
+from parallel_core.experiments.automatic_parallelism.small_ops.verdict import (
+    about_launching,
+    about_threads,
+    crossing_size,
+    explain,
+)
+from parallel_core.experiments.fold_products__calibration import normal_matrix, product_seconds
+from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.timing import Timing, interleave, largest_of, measure, relative_error
+
+__all__ = ["SIZES", "explain", "run"]
+
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+TARGET_SECONDS = 0.01
+LEAST, MOST = 4, 2000
+"""Bounds on the number of products for each device."""
+ONE, ALL, THREADS = "one device", "all devices", "all threads"
+
+Timed = Mapping[str, Sequence[Case]]
+"""For each way of launching, a case for each size; without cases where it was not timed."""
+
+
+def products(backend: Backend, matrices: Sequence[Array], count: int) -> list[Array]:
+    """Launch `count` times, in turn, a product of each matrix with itself."""
+    return [backend.launch(backend.ops.matmul, x, x) for _ in range(count) for x in matrices]
+
+
+def run(backend: Backend, sizes: Sequence[int] = SIZES, rounds: int = 5) -> Result:
+    """Time independent products on one device, spread over all, and on one with the threads of all, for each size.
+
+    With a single device, only its own products are timed. Raises RequestError for no size.
+    """
+    if not sizes:
+        raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
+    sizes = tuple(sorted(set(sizes)))
+    timed, error = time_here(backend, sizes, rounds), largest_error(backend, sizes)
+    if len(backend.devices) > 1 and all(device.kind == "cpu" for device in backend.devices):
+        result = time_elsewhere(backend, sizes, rounds)
+        # A case is called after its way and its size.
+        renamed = [replace(case, name=case.name.replace(ONE, THREADS)) for case in result.cases]
+        timed, error = {**timed, THREADS: renamed}, largest_of([error, result.checks["max_relative_error"]])
+
+    alone, spread, threaded = (timed[way] for way in (ONE, ALL, THREADS))
+    speedups = {way: ratios(alone, timed[way]) for way in (ALL, THREADS) if timed[way]}
+    return Result(
+        experiment="small-ops",
+        backend=describe_backend(backend),
+        parameters={"sizes": ",".join(map(str, sizes)), "rounds": rounds},
+        cases=(*alone, *spread, *threaded),
+        metrics=figures(sizes, alone, spread),
+        checks={"max_relative_error": error},
+        explanation=explain(sizes, alone, spread, len(backend.devices)),
+        notes=(*about_launching(sizes, alone, backend.engine), *about_threads(sizes, spread, threaded)),
+        problems=() if error < 1e-4 else (f"products differ from NumPy's by {error:.1e} of the largest element",),
+        series={
+            "size": tuple(map(float, sizes)),
+            "product_seconds": tuple(case.median for case in alone),
+            **{f"speedup {way}": values for way, values in speedups.items()},
+        },
+    )
+
+
+def time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
+    """Time products of each size on the first device and, where there are several, spread over all."""
+    timings: dict[str, Callable[[], Timing]] = {}
+    made = {}
+    for size in sizes:
+        matrices = [normal_matrix(backend, size, device) for device in backend.devices]
+        count = count_for(backend, size)
+        places = {ONE: matrices[:1] * len(matrices)} | ({ALL: matrices} if len(matrices) > 1 else {})
+        for way, spread in places.items():
+            timings[name := f"{way}, size {size}"] = partial(time_each, backend, spread, count)
+            made[name] = count * len(matrices)
+    cases = [replace(case, repeats=made[case.name]) for case in interleave(timings, rounds)]
+    return {way: [case for case in cases if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
+
+
+def time_each(backend: Backend, matrices: Sequence[Array], count: int) -> Timing:
+    """Time many products, and divide by their number."""
+    dispatched, done = measure(backend, partial(products, backend, matrices, count))
+    made = count * len(matrices)
+    return dispatched / made, done / made
+
+
+def time_elsewhere(backend: Backend, sizes: Sequence[int], rounds: int) -> Result:
+    """Time products of each size in a fresh process, on a single device with the threads of all."""
+    return measure_elsewhere(
+        "small-ops",
+        {
+            "backend": backend.name,
+            "engine": backend.engine,
+            "devices": 1,
+            "device-kind": "cpu",
+            "threads": len(backend.devices) * backend.threads_per_device,
+            "variant": backend.variants,
+            "sizes": ",".join(map(str, sizes)),
+            "rounds": rounds,
+        },
+    )
+
+
+def count_for(backend: Backend, size: int) -> int:
+    """Choose how many products of a size each device gets: so many that they can be timed, and not more."""
+    return min(MOST, max(LEAST, round(TARGET_SECONDS / product_seconds(backend, size, backend.devices[0]))))
+
+
+def largest_error(backend: Backend, sizes: Sequence[int]) -> float:
+    """Compare a product of each size on each device with NumPy's."""
+    loaded = [normal_matrix(backend, size, device) for size in sizes for device in backend.devices]
+    pairs = (
+        (backend.to_numpy(x), backend.to_numpy(y)) for x, y in zip(loaded, products(backend, loaded, 1), strict=True)
+    )
+    return largest_of([relative_error(product, x @ x) for x, product in pairs])
+
+
+def ratios(slow: Sequence[Case], fast: Sequence[Case]) -> tuple[float, ...]:
+    """Return how many times faster the second cases are than the first, size by size."""
+    return tuple(one.median / other.median for one, other in zip(slow, fast, strict=True))
+
+
+def figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> dict[str, float]:
+    """Return the largest speed-up and its size, and where there is one the crossing; without several devices, 1."""
+    if not spread:
+        return {"largest_speedup": 1.0}
+    largest, size = max(zip(ratios(alone, spread), sizes, strict=True))
+    crossing = crossing_size(sizes, alone, spread)
+    found = {"largest_speedup": largest, "largest_speedup_size": float(size)}
+    return found if crossing is None else {**found, "crossing_size": crossing}

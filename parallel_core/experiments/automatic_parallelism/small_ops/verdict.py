@@ -1,0 +1,112 @@
+"""What the numbers of the `small-ops` experiment mean, in sentences that follow from them.
+
+Everywhere there is a case for each size, and the sizes ascend.
+"""
+
+from collections.abc import Sequence
+from math import exp, log
+
+from humanize import metric
+
+from parallel_core.formatting import figure, listed
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import differ
+
+__all__ = ["about_launching", "about_threads", "crossing_size", "explain"]
+
+LAUNCHING = 0.8
+"""From this share of the time on, until control returns, launching is what takes it."""
+
+
+def explain(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case], devices: int) -> str:
+    """Say from which size on several devices are faster than one, how much at most, and where they are not."""
+    if not spread:
+        return "With one device there is nothing to spread operations over: use --devices 2."
+    largest, at = max((one.median / other.median, size) for one, other, size in zip(alone, spread, sizes, strict=True))
+    crossing = crossing_size(sizes, alone, spread)
+    if crossing is None:
+        verdict = f"There is no size from which on {devices} devices were faster than one beyond the noise"
+    elif crossing <= sizes[0]:
+        verdict = f"{devices} devices were faster than one from the smallest size ({sizes[0]}) on"
+    else:
+        verdict = f"{devices} devices were faster than one from a size of about {figure(crossing)} on"
+    beyond = [size for size in no_faster(sizes, alone, spread) if crossing is not None and size > crossing]
+    but = f" (at {in_words(beyond)} within the noise)" if beyond else ""
+    slower = faster_at(sizes, alone, spread)
+    loss = f" They were slower at {in_words(slower)}." if slower else ""
+    return f"{verdict}{but}. Their largest speed-up was {largest:.2f}, at size {at}.{loss}"
+
+
+def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
+    """Return the size from which several devices are faster at every size, at half of them or more beyond the noise.
+
+    It is interpolated linearly between the logarithms of the last size where they are not and the next one. None where
+    there is none.
+    """
+    speedups = [one.median / other.median for one, other in zip(alone, spread, strict=True)]
+    place = max((place + 1 for place, speedup in enumerate(speedups) if speedup <= 1), default=0)
+    after = faster_at(sizes[place:], spread[place:], alone[place:])
+    if not after or 2 * len(after) < len(sizes[place:]):
+        return None
+    if place == 0:
+        return float(sizes[0])
+    before, here = speedups[place - 1 : place + 1]
+    share = (1 - before) / (here - before)
+    return exp(log(sizes[place - 1]) + share * log(sizes[place] / sizes[place - 1]))
+
+
+def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) -> list[str]:
+    """Say at which sizes launching, and not computing, takes the time; on a synchronous engine both are one."""
+    if engine == "sync":
+        return ["Nothing is queued on this engine: Python computes for one device at a time, whatever the size."]
+    limited = [
+        (size, case) for size, case in zip(sizes, alone, strict=True) if case.dispatch_median > LAUNCHING * case.median
+    ]
+    if not limited:
+        most = max(case.dispatch_median / case.median for case in alone)
+        return [f"Launching alone was nowhere the limit: it took {most:.0%} of one device's time at most."]
+    seconds = metric(limited[0][1].dispatch_median, "s")
+    told = (
+        f"At {in_words([size for size, _ in limited])} launching is the limit: one device was done almost as soon as "
+        f"the last product was launched, which took {seconds} for each at size {limited[0][0]}."
+    )
+    return [told]
+
+
+def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequence[Case]) -> list[str]:
+    """Say at which sizes several devices beat one with the threads of all: where operators cannot fill the cores."""
+    if not threaded:
+        return []
+    better, worse = faster_at(sizes, spread, threaded), faster_at(sizes, threaded, spread)
+    told = []
+    if better:
+        largest, at = max(
+            (other.median / one.median, size)
+            for one, other, size in zip(spread, threaded, sizes, strict=True)
+            if size in better
+        )
+        told.append(
+            f"Parallel launches beat parallel operators at {in_words(better)}: there all devices were faster than one "
+            f"with the threads of all, most at size {at} ({largest:.2f} ×)."
+        )
+    if worse:
+        told.append(f"Parallel operators beat parallel launches at {in_words(worse)}.")
+    return told or ["At no size did parallel launches and parallel operators differ by more than the noise."]
+
+
+def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case]) -> list[int]:
+    """List the sizes at which the first cases are faster than the second by more than the noise."""
+    return [
+        size for size, one, two in zip(sizes, mine, other, strict=True) if differ(one, two) and one.median < two.median
+    ]
+
+
+def no_faster(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> list[int]:
+    """List the sizes at which several devices are not faster than one."""
+    faster = faster_at(sizes, spread, alone)
+    return [size for size in sizes if size not in faster]
+
+
+def in_words(sizes: Sequence[int]) -> str:
+    """Write sizes: `size 8`, `sizes 8, 16 and 32`."""
+    return f"{'size' if len(sizes) == 1 else 'sizes'} {listed([str(size) for size in sizes])}"

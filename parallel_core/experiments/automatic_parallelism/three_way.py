@@ -1,0 +1,175 @@
+"""Three ways at once: can two devices compute while their earlier results travel both ways between them?
+
+Book: Dive into Deep Learning, "Automatic Parallelism", exercise 3 (computation on two devices, and communication
+between both).
+
+Prediction: Nothing here depends on anything else here, so a scheduler may do all of it at the same time, and all takes
+as long as the longest part: of three equal parts, two thirds are saved. But copying between CPU devices is work for the
+cores that compute. With two cores for three parts about a third can be saved at most.
+
+Method: 50 products on the first device, 50 on the second, and copies of earlier results of both into buffers on the
+other one: each part alone, and all at once, in turn. Results are copied so often that copying takes about as long as
+computing. Launches alternate between the parts, so that no queue gets its work last. On a CPU, the time that the cores
+worked on each part alone, added up and divided by the cores, is the least that all at once can take.
+
+Look at: `saved_fraction`, the share of the parts' added times that doing all at once saves; `possible_fraction`, what
+would be saved if all took as long as the longest part; `possible_on_cores_fraction`, the same where the cores' work
+takes longer than that.
+
+Read: 0 is one after the other, negative is worse. Near the smaller bound the schedule could not be better, and more
+devices or cores are what is missing; far below it something waits that need not. A bound is not exact: parts that share
+caches and memory slow each other down, and threads that spin while they wait count as working.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from statistics import median
+from time import process_time
+
+import numpy as np
+
+from backends import Array, Backend
+from backends.devices import available_cores
+from parallel_core.errors import RequestError
+from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
+from parallel_core.experiments.fold_products__calibration import normal_matrix
+from parallel_core.experiments.products import PRODUCTS, products
+from parallel_core.formatting import percent
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.timing import (
+    LEAST_NOISE,
+    Timing,
+    impossible,
+    interleave,
+    largest_of,
+    measure,
+    relative_error,
+)
+
+__all__ = ["explain", "run"]
+
+TOGETHER = "all at once"
+
+
+def copy_both_ways(backend: Backend, results: list[list[Array]], buffers: list[list[Array]], copies: int) -> None:
+    """Launch copies of each device's earlier results into its buffers on the other device."""
+    for device, made, there in zip(backend.devices[1::-1], results, buffers, strict=True):
+        copy_each(backend, made, device, there, copies)
+
+
+def all_at_once(
+    backend: Backend, matrices: list[Array], results: list[list[Array]], buffers: list[list[Array]], copies: int
+) -> list[Array]:
+    """Launch, in turn, a product on each device and the copies of one earlier result of each to the other."""
+    made = []
+    for index in range(PRODUCTS):
+        for x, device, earlier, there in zip(matrices, backend.devices[1::-1], results, buffers, strict=True):
+            made += products(backend, x, 1)
+            there[index] = copy_into(backend, there[index], earlier[index], device, copies)
+    return made
+
+
+def run(backend: Backend, size: int | None = None, copies: int | None = None, rounds: int = 5) -> Result:
+    """Time 50 products on each of two devices, the copying of earlier results both ways, and all at once.
+
+    `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
+    backend with a single device.
+    """
+    if len(backend.devices) < 2:
+        raise RequestError("the experiment 'three-way' needs at least 2 devices to copy between (--devices 2)")
+    first, second = backend.devices[:2]
+    size, copies = calibrate(backend, first, second, size, copies)
+    matrices = [normal_matrix(backend, size, device, seed) for seed, device in enumerate((first, second))]
+    results = [products(backend, x) for x in matrices]
+    buffers = [[backend.copy_to(x, to) for x in made] for made, to in zip(results, (second, first), strict=True)]
+
+    worked: dict[str, list[float]] = {}
+    work: dict[str, Callable[[], object]] = {
+        f"products on {first}": partial(products, backend, matrices[0]),
+        f"products on {second}": partial(products, backend, matrices[1]),
+        "copies both ways": partial(copy_both_ways, backend, results, buffers, copies),
+        TOGETHER: partial(all_at_once, backend, matrices, results, buffers, copies),
+    }
+
+    def take(name: str) -> Timing:
+        before = process_time()
+        timing = measure(backend, work[name])
+        worked.setdefault(name, []).append(process_time() - before)
+        return timing
+
+    *parts, together = interleave({name: partial(take, name) for name in work}, rounds)
+    together = replace(together, parts=tuple(part.name for part in parts))
+    # The first repetition was a warm-up.
+    core_seconds = sum(median(worked[part.name][1:]) for part in parts)
+
+    on_cpu = first.kind == second.kind == "cpu"
+    metrics = fractions(parts, together, core_seconds / available_cores() if on_cpu else 0.0)
+    error = largest_error(backend, matrices, results, size)
+    problems = [problem for problem in (impossible(together, parts),) if problem]
+    if not error < 1e-4:
+        problems.append(f"products or copies differ from NumPy's by {error:.1e} of the largest element")
+    return Result(
+        experiment="three-way",
+        backend=describe_backend(backend),
+        parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds},
+        cases=(*parts, together),
+        metrics=metrics,
+        checks={"max_relative_error": error},
+        explanation=explain(metrics, noise(parts, together)),
+        notes=(about_cores(metrics, available_cores()),) if on_cpu else (),
+        problems=tuple(problems),
+    )
+
+
+def fractions(parts: list[Case], together: Case, core_bound: float) -> dict[str, float]:
+    """Return which share of the parts' added times was saved, and could be; `core_bound` is in seconds."""
+    added, longest = sum(part.median for part in parts), max(part.median for part in parts)
+    return {
+        "saved_fraction": 1 - together.median / added,
+        "possible_fraction": 1 - longest / added,
+        "possible_on_cores_fraction": 1 - max(longest, core_bound) / added,
+    }
+
+
+def noise(parts: list[Case], together: Case) -> float:
+    """Return by how much the saved share is uncertain: all spreads in seconds, as a share of the parts' added times."""
+    spreads = sum(case.spread * case.median for case in (*parts, together))
+    return max(LEAST_NOISE, spreads / sum(part.median for part in parts))
+
+
+def largest_error(backend: Backend, matrices: list[Array], results: list[list[Array]], size: int) -> float:
+    """Do all at once into fresh buffers, and compare products and copies with NumPy's products."""
+    zeros = np.zeros((size, size), dtype=np.float32)
+    # The timed buffers held the right values before any timed copy.
+    buffers = [[backend.asarray(zeros, device) for _ in range(PRODUCTS)] for device in backend.devices[1::-1]]
+    made = all_at_once(backend, matrices, results, buffers, copies=1)
+    expected = [x @ x for x in map(backend.to_numpy, matrices)]
+    found = [(*made[mine::2], *buffers[mine]) for mine in (0, 1)]
+    return largest_of([relative_error(backend.to_numpy(x), expected[mine]) for mine in (0, 1) for x in found[mine]])
+
+
+def explain(metrics: dict[str, float], noise: float) -> str:
+    """Say how much was saved, and how near that is to the most that could be; `noise` is a share of a time."""
+    saved, possible = metrics["saved_fraction"], metrics["possible_on_cores_fraction"]
+    if saved < -noise:
+        return f"All at once took {-saved:.0%} longer than one after the other: the parts got in each other's way."
+    if saved <= noise:
+        return f"No overlap is shown: what was saved ({percent(saved)} of the time) is within the noise ({noise:.0%})."
+    most = f"{saved:.0%} of the time was saved, of {percent(possible)} that could be"
+    if saved > possible + noise:
+        most = f"{saved:.0%} of the time was saved, more than the bound of {percent(possible)}, which is not exact"
+    if saved < possible - noise:
+        return f"The parts overlapped in part: {most}."
+    return f"Computing and copying went on at the same time: {most}."
+
+
+def about_cores(metrics: dict[str, float], cores: int) -> str:
+    """Say whether the number of cores or the longest part limits what can be saved."""
+    ideal, possible = metrics["possible_fraction"], metrics["possible_on_cores_fraction"]
+    if possible < ideal - 0.01:
+        return (
+            f"With a core for each queue {ideal:.0%} could be saved, and with {cores} cores {possible:.0%}: "
+            f"copying between CPU devices is work for the cores that compute."
+        )
+    return f"The longest part limits what can be saved ({ideal:.0%}), and not the number of cores ({cores})."

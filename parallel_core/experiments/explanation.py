@@ -1,0 +1,61 @@
+"""What an experiment says of itself before it runs: its module's docstring, part by part.
+
+The first line is the question. Paragraphs that begin with one of HEADINGS follow in that order; a paragraph without
+one belongs to the part above it.
+"""
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+
+from parallel_core.errors import RequestError
+from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS, Experiment
+
+__all__ = ["HEADINGS", "Explanation", "explain", "explanation"]
+
+HEADINGS = ("Book", "Prediction", "Method", "Look at", "Read")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A question, and under each of HEADINGS the paragraphs that it has."""
+
+    question: str
+    parts: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def _repr_markdown_(self) -> str:
+        # Notebooks ask for this method.
+        told = [f"**{heading}.** " + "\n\n".join(paragraphs) for heading, paragraphs in self.parts]
+        return "\n\n".join((f"**{self.question}**", *told))
+
+
+def explain(name: str) -> Explanation:
+    """Return what an experiment says of itself, by its name; raises RequestError for one that is not known."""
+    if name not in EXPERIMENTS:
+        raise RequestError(f"unknown experiment {name!r} (known: {', '.join(EXPERIMENTS)})")
+    return explanation(EXPERIMENTS[name])
+
+
+def explanation(experiment: Experiment) -> Explanation:
+    """Read an experiment's explanation from its module; raises ValueError for a docstring of another form."""
+    module = import_module(f"parallel_core.experiments.{experiment.module}")
+    question, *paragraphs = (" ".join(text.split()) for text in (inspect.getdoc(module) or "").split("\n\n"))
+    parts: dict[str, list[str]] = {}
+    for heading, text in with_headings(paragraphs):
+        parts.setdefault(heading, []).append(text)
+    if tuple(parts) != HEADINGS:
+        raise ValueError(f"{module.__name__} explains {', '.join(parts)}, and not {', '.join(HEADINGS)}")
+    return Explanation(question, tuple((heading, tuple(texts)) for heading, texts in parts.items()))
+
+
+def with_headings(paragraphs: list[str]) -> Iterator[tuple[str, str]]:
+    """Iterate over (heading, text); a paragraph without a heading has that of the one before it."""
+    heading = ""
+    for paragraph in paragraphs:
+        label, colon, rest = paragraph.partition(": ")
+        if colon and label in HEADINGS:
+            heading, text = label, rest
+        else:
+            text = paragraph
+        yield heading, text

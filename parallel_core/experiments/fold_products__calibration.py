@@ -1,0 +1,34 @@
+"""Choose sizes that suit the machine: products that take long enough to be timed, but not longer."""
+
+import numpy as np
+
+from backends import Array, Backend, Device
+from parallel_core.measurement.timing import measure
+
+__all__ = ["normal_matrix", "product_seconds", "size_for"]
+
+
+def normal_matrix(backend: Backend, size: int, device: Device, seed: int = 0) -> Array:
+    """Load a size × size matrix of standard normal float32, drawn by NumPy so that all frameworks get the same."""
+    return backend.asarray(np.random.default_rng(seed).standard_normal((size, size), dtype=np.float32), device)
+
+
+def product_seconds(backend: Backend, size: int, device: Device, count: int = 5) -> float:
+    """Measure the seconds that one size × size product takes on a device, the fastest of a few tries."""
+    x = normal_matrix(backend, size, device)
+
+    def products() -> list[Array]:
+        return [backend.launch(backend.ops.matmul, x, x) for _ in range(count)]
+
+    measure(backend, products)
+    return min(measure(backend, products)[1] for _ in range(5)) / count
+
+
+def size_for(backend: Backend, seconds: float, count: int, device: Device) -> int:
+    """Choose the matrix size, a multiple of 8, at which `count` products take about `seconds` on a device."""
+    size = 128
+    # A product's time grows with the cube of its size, roughly; the second and third estimates correct the first.
+    for _ in range(3):
+        taken = count * product_seconds(backend, size, device)
+        size = max(8, round(size * (seconds / taken) ** (1 / 3) / 8) * 8)
+    return size

@@ -1,0 +1,112 @@
+"""Allreduce: how fast do all devices get the sum of their vectors, and which algorithm is best?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 3. Its `allreduce` adds everything up on the first
+device and copies the sum back; the exercise asks why it is better to aggregate different parameters on different
+devices.
+
+Prediction: On the first device n - 1 vectors arrive and n - 1 leave, while the others idle. Where each device adds up
+its own part, every link and every core works at the same time. For short vectors the number of steps decides instead.
+
+Method: The book's way (star), three textbook algorithms and the backend's own one sum the same vectors, from a few KiB
+to hundreds of MiB. Beside them every device copies its vector once: all vectors must be read and all sums written, so
+no allreduce moves fewer bytes than those copies do. Between processes the framework's own sum alone is timed, and
+beside it one TCP stream that carries a vector once, one way.
+
+Look at: The GB/s of each algorithm over the size, and its share of the plain copies' or the stream's speed.
+
+Read: Left of the knee latency decides: the algorithm with the fewest steps wins. Right of it bandwidth does. Devices on
+a CPU share one memory, so a sum in place can exceed the plain copies.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from backends import Backend
+from parallel_core.errors import RequestError
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import largest_error
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.fold_checks__vectors import (
+    ITEM,
+    LARGEST_ERROR,
+    refuse_more_than_memory,
+    whole_elements,
+)
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import PLAIN_COPY, time_size
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import about_sharding, explain
+from parallel_core.fold_formatting__byte_sizes import parse_sizes, write_size
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.timing import largest_of
+
+__all__ = ["SIZES", "run"]
+
+SIZES = parse_sizes("4KiB..256MiB")
+
+
+def run(
+    backend: Backend, algorithms: Sequence[str] = tuple(ALGORITHMS), sizes: Sequence[int] = SIZES, rounds: int = 5
+) -> Result:
+    """Time algorithms, by their names in `ALGORITHMS`, on one float32 vector per device, for vectors of each size.
+
+    `sizes` are in bytes, and rounded down to whole elements, of which there is at least one. The metrics are those of
+    `native`, or of the last algorithm where it is not asked for, at the largest size. Raises RequestError for a backend
+    with a single device, an algorithm that is not known, and sizes for which the memory does not suffice.
+    """
+    if len(backend.devices) < 2:
+        raise RequestError("the experiment 'allreduce' sums over devices: it needs at least 2 (--devices 2)")
+    names = known(algorithms)
+    whole = whole_elements(sizes)
+    refuse_more_than_memory(whole[-1], len(backend.devices))
+    timed: dict[int, dict[str, Case]] = {}
+    errors = []
+    for size in whole:
+        errors.append(largest_error(backend, names, size // ITEM))
+        timed[size] = time_size(backend, names, size, rounds)
+    count = len(backend.devices)
+    errors += [largest_error(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
+
+    error = largest_of(errors)
+    judged = "native" if "native" in names else names[-1]
+    series = series_of(timed, count)
+    figures = ("algbw_gb_per_s", "busbw_gb_per_s", "share_of_copy_bound")
+    problems = () if error < LARGEST_ERROR else (f"sums differ from NumPy's by {error:.1e} of the largest element",)
+    return Result(
+        experiment="allreduce",
+        backend=describe_backend(backend),
+        parameters={
+            "algorithms": ",".join(names),
+            "sizes": ",".join(write_size(size).replace(" ", "") for size in whole),
+            "rounds": rounds,
+        },
+        cases=tuple(case for cases in timed.values() for case in cases.values()),
+        metrics={figure: series[f"{figure} {judged}"][-1] for figure in figures},
+        checks={"max_relative_error": error},
+        explanation=explain(timed, judged),
+        notes=about_sharding(timed),
+        problems=problems,
+        series=series,
+    )
+
+
+def known(algorithms: Sequence[str]) -> tuple[str, ...]:
+    """Return the algorithms' names, once each; raises RequestError where one is not known, or none is given."""
+    for name in algorithms:
+        if name not in ALGORITHMS:
+            raise RequestError(f"unknown algorithm {name!r} (known: {', '.join(ALGORITHMS)})")
+    if not algorithms:
+        raise RequestError(f"no algorithm is given (known: {', '.join(ALGORITHMS)})")
+    return tuple(dict.fromkeys(algorithms))
+
+
+def series_of(timed: Mapping[int, Mapping[str, Case]], devices: int) -> dict[str, tuple[float, ...]]:
+    """Return the figures over sizes, `FIGURE ALGORITHM` each, and the sizes themselves as `bytes`."""
+    names = next(iter(timed.values()))
+    series: dict[str, tuple[float, ...]] = {"bytes": tuple(map(float, timed))}
+    for name in names:
+        bandwidths = tuple(algorithm_bandwidth(size, cases[name].median) for size, cases in timed.items())
+        series[f"algbw_gb_per_s {name}"] = bandwidths
+        if name != PLAIN_COPY:
+            series[f"busbw_gb_per_s {name}"] = tuple(bus_bandwidth(found, devices) for found in bandwidths)
+            series[f"share_of_copy_bound {name}"] = tuple(
+                cases[PLAIN_COPY].median / cases[name].median for cases in timed.values()
+            )
+    return series

@@ -1,0 +1,190 @@
+"""Allreduce between processes: how fast does a framework's own engine sum, and how near is it to the network's speed?
+
+Every rank runs this, and each must make the same exchanges in the same order, or all wait for ever. So every time that
+is measured is told to all ranks, and whatever is decided by times is decided alike.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from backends import Array
+from backends.process_groups import Group, GroupedBackend, Rendezvous, barrier, gather
+from backends.process_groups.agreement import COMPARED_EXCHANGES
+from parallel_core.errors import RequestError
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import error_of_sum
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.fold_checks__vectors import (
+    ITEM,
+    LARGEST_ERROR,
+    refuse_more_than_memory,
+    whole_elements,
+)
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import Stream, stream_between
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import (
+    NATIVE,
+    ONE_STREAM,
+    enough_repeats,
+    measure_each,
+)
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import explain_between
+from parallel_core.fold_formatting__byte_sizes import write_size
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.timing import Timing, interleave, largest_of
+
+__all__ = ["run_between_processes"]
+
+TIMING = struct.Struct("!dd")
+
+
+def run_between_processes(
+    backend: GroupedBackend,
+    where: Rendezvous,
+    algorithms: Sequence[str],
+    sizes: Sequence[int],
+    rounds: int = 5,
+) -> Result:
+    """Time the sum over all devices of all ranks, and beside it one TCP stream that carries each vector once, one way.
+
+    All ranks call this alike, and return the same figures. A time is that of the slowest rank. `sizes` are in bytes of
+    one device's vector, rounded down to whole elements. The n of busbw is the number of all ranks' devices.
+
+    `share_of_stream_bound` is the stream's time for one vector over the sum's. How large it can be depends on the
+    engine: in a ring of n ranks each sends 2(n − 1)/n vectors and receives as much at the same time, so it reaches
+    n / (2(n − 1)) where both directions are as fast as one, which is 1 for two ranks; a parameter server receives n
+    vectors and sends n, so it reaches 1/n where all ranks are on other hosts. Processes on one host share its cores
+    and need not obey either.
+
+    Raises RequestError for a single process, for other algorithms than `native`, which are written over the devices of
+    one process, and for sizes for which the memory does not suffice.
+    """
+    if any(name != NATIVE for name in algorithms):
+        raise RequestError(f"between processes the sum is the framework's own: leave --algorithm out, or say {NATIVE}")
+    group, count = backend.group, sum(backend.device_counts)
+    if group.size < 2:
+        raise RequestError("between processes there must be at least 2 of them (--processes 2)")
+    whole = whole_elements(sizes)
+    here = [devices for devices, host in zip(backend.device_counts, group.hosts, strict=True) if host == own(group)]
+    refuse_more_than_memory(whole[-1], sum(here))
+    warm_up(backend)
+    errors = [error_between(backend, length) for length in sorted({1, 2, count - 1, count + 1, 1001})]
+    timed: dict[int, dict[str, Case]] = {}
+    with stream_between(group, where) as stream:
+        for size in whole:
+            errors.append(error_between(backend, size // ITEM))
+            timed[size] = time_size(backend, stream, size, rounds)
+
+    error = largest_of(errors)
+    series = series_between(timed, count)
+    problems = () if error < LARGEST_ERROR else (f"sums differ from NumPy's by {error:.1e} of the largest element",)
+    figures = ("algbw_gb_per_s", "busbw_gb_per_s", "share_of_stream_bound")
+    return Result(
+        experiment="allreduce",
+        backend=describe_backend(backend),
+        parameters={
+            "algorithms": NATIVE,
+            "sizes": ",".join(write_size(size).replace(" ", "") for size in whole),
+            "rounds": rounds,
+        },
+        cases=tuple(case for cases in timed.values() for case in cases.values()),
+        metrics={figure: series[f"{figure} {NATIVE}"][-1] for figure in figures},
+        checks={"max_relative_error": error},
+        explanation=explain_between(timed, group.hosts, stream.other, group.transport),
+        problems=problems,
+        series=series,
+    )
+
+
+def own(group: Group) -> str:
+    """Return the name of this rank's host."""
+    return group.hosts[group.rank]
+
+
+def warm_up(backend: GroupedBackend) -> None:
+    """Make the exchanges that the ranks compare with each other's before they make them: none of those is timed."""
+    values: Sequence[Array] = [backend.asarray(np.zeros(1, dtype=np.float32), device) for device in backend.devices]
+    for _ in range(COMPARED_EXCHANGES):
+        values = native(backend, values)
+    backend.waitall()
+
+
+def error_between(backend: GroupedBackend, length: int) -> float:
+    """Sum uniform float32 vectors, drawn anew on each rank; return the largest relative error on any of their devices.
+
+    The numbers are drawn by rank and device, so that every rank can draw the others' too.
+    """
+    rank = backend.group.rank
+    loaded = [backend.asarray(drawn(length, rank, place), device) for place, device in enumerate(backend.devices)]
+    sums = [backend.to_numpy(total) for total in native(backend, loaded)]
+    expected = np.zeros(length)
+    for other, devices in enumerate(backend.device_counts):
+        for place in range(devices):
+            expected += drawn(length, other, place)
+    error = largest_of([error_of_sum(found, expected) for found in sums])
+    return largest_of([one for one, _ in told_to_all(backend.group, (error, 0.0))])
+
+
+def drawn(length: int, rank: int, place: int) -> np.ndarray:
+    """Draw the vector of a rank's device."""
+    return np.random.default_rng([length, rank, place]).random(length, dtype=np.float32)
+
+
+def time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int) -> dict[str, Case]:
+    """Time the sum and the stream in turns; return the cases by name. `size` is that of a vector, in bytes."""
+    group = backend.group
+    zeros = np.zeros(size // ITEM, dtype=np.float32)
+    vectors = tuple(backend.asarray(zeros, device) for device in backend.devices)
+    # Not zeros: pages that were never written to are all the same one, which stays in the cache.
+    carried = memoryview(bytearray(b"\1") * size)
+
+    def reduce() -> tuple[Array, ...]:
+        nonlocal vectors
+        vectors = native(backend, vectors)
+        return vectors
+
+    def carry(repeats: int) -> Timing:
+        seconds = stream.carry(carried, repeats)
+        return seconds, seconds
+
+    ways: dict[str, Callable[[int], Timing]] = {
+        ONE_STREAM: partial(time_together, group, carry),
+        NATIVE: partial(time_together, group, partial(measure_each, backend, reduce)),
+    }
+    repeats = {name: enough_repeats(partial(take, 1)) for name, take in ways.items()}
+    cases = interleave(
+        {f"{name}, {write_size(size)}": partial(take, repeats[name]) for name, take in ways.items()}, rounds
+    )
+    return {name: replace(case, repeats=repeats[name]) for name, case in zip(ways, cases, strict=True)}
+
+
+def time_together(group: Group, take: Callable[[int], Timing], repeats: int) -> Timing:
+    """Let all ranks begin at once; return the times of the slowest, the same on all of them."""
+    barrier(group)
+    timings = told_to_all(group, take(repeats))
+    return max(sent for sent, _ in timings), max(done for _, done in timings)
+
+
+def told_to_all(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
+    """Give every rank the two numbers of each."""
+    pairs = (TIMING.unpack(said) for said in gather(group, TIMING.pack(*numbers)))
+    return [(first, second) for first, second in pairs]
+
+
+def series_between(timed: Mapping[int, Mapping[str, Case]], devices: int) -> dict[str, tuple[float, ...]]:
+    """Return the figures over sizes, and the sizes themselves as `bytes`."""
+    bandwidths = {
+        name: tuple(algorithm_bandwidth(size, cases[name].median) for size, cases in timed.items())
+        for name in (ONE_STREAM, NATIVE)
+    }
+    return {
+        "bytes": tuple(map(float, timed)),
+        **{f"algbw_gb_per_s {name}": found for name, found in bandwidths.items()},
+        f"busbw_gb_per_s {NATIVE}": tuple(bus_bandwidth(found, devices) for found in bandwidths[NATIVE]),
+        f"share_of_stream_bound {NATIVE}": tuple(
+            cases[ONE_STREAM].median / cases[NATIVE].median for cases in timed.values()
+        ),
+    }

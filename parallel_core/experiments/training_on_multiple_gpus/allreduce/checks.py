@@ -1,0 +1,43 @@
+"""Are the sums NumPy's? Asked on fresh numbers and apart from the timing, as nccl-tests does."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from backends import Backend
+from backends.fold_arrays__splitting import row_ranges
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
+from parallel_core.measurement.timing import largest_of, relative_error
+
+__all__ = ["error_of_sum", "largest_error"]
+
+BLOCK = 2**18
+"""Elements that are compared at once: few enough to stay in the cache, and to need little memory."""
+
+
+def largest_error(backend: Backend, algorithms: Sequence[str], length: int) -> float:
+    """Sum uniform float32 vectors by each algorithm; return the largest relative error on any device, NaN for NaN."""
+    generator = np.random.default_rng(length)
+    terms = [generator.random(length, dtype=np.float32) for _ in backend.devices]
+    errors = []
+    for name in algorithms:
+        loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
+        errors += [error_of(backend.to_numpy(total), terms) for total in ALGORITHMS[name](backend, loaded)]
+    return largest_of(errors)
+
+
+def error_of(found: np.ndarray, terms: Sequence[np.ndarray]) -> float:
+    """Return the relative error of a sum of vectors, block by block."""
+    if found.shape != terms[0].shape:
+        return float("inf")
+    blocks = row_ranges(len(found), 1 + len(found) // BLOCK)
+    sums = (np.sum([term[rows] for term in terms], axis=0, dtype=np.float64) for rows in blocks)
+    return largest_of([relative_error(found[rows], total) for rows, total in zip(blocks, sums, strict=True)])
+
+
+def error_of_sum(found: np.ndarray, total: np.ndarray) -> float:
+    """Return the largest relative error of a vector, block by block."""
+    if found.shape != total.shape:
+        return float("inf")
+    blocks = row_ranges(len(found), 1 + len(found) // BLOCK)
+    return largest_of([relative_error(found[rows], total[rows]) for rows in blocks])

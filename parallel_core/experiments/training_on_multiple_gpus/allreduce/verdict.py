@@ -1,0 +1,91 @@
+"""What the numbers of the `allreduce` experiment mean, in sentences that follow from them."""
+
+from collections.abc import Mapping, Sequence
+
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import NATIVE, ONE_STREAM, PLAIN_COPY
+from parallel_core.fold_formatting__byte_sizes import write_size
+from parallel_core.formatting import figure, listed
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import differ
+
+__all__ = ["about_sharding", "explain", "explain_between"]
+
+Timed = Mapping[int, Mapping[str, Case]]
+"""The cases by the vectors' size in bytes, and by algorithm."""
+
+
+def explain(timed: Timed, judged: str) -> str:
+    """Say which algorithm was the fastest at the largest and the smallest size, and how near one is to the copies."""
+    largest = max(timed)
+    sentences = [about_size(largest, timed[largest]), about_bound(timed[largest], judged)]
+    smaller = [about_size(size, timed[size]) for size in sorted(timed)[:1] if size != largest]
+    return " ".join(sentences + smaller)
+
+
+def about_size(size: int, cases: Mapping[str, Case]) -> str:
+    """Say which algorithm was the fastest at a size, and how much faster than the star."""
+    ordered = sorted((name for name in cases if name != PLAIN_COPY), key=lambda name: cases[name].median)
+    best, *others = ordered
+    speed = f"{figure(algorithm_bandwidth(size, cases[best].median))} GB/s"
+    if not others:
+        return f"At {write_size(size)} {best} summed {speed}."
+    equal = [best, *(name for name in others if not differ(cases[best], cases[name]))]
+    if len(equal) == len(ordered):
+        return f"At {write_size(size)} no algorithm was faster than another by more than the noise ({speed})."
+    faster = cases["star"].median / cases[best].median if "star" in cases and "star" not in equal else None
+    than_star = f", {faster:.2f} × as fast as the star" if faster else ""
+    if len(equal) > 1:
+        return f"At {write_size(size)} {listed(equal)} were the fastest, within the noise ({speed}{than_star})."
+    return f"At {write_size(size)} {best} was the fastest ({speed}{than_star})."
+
+
+def about_bound(cases: Mapping[str, Case], judged: str) -> str:
+    """Say how near an algorithm is to the copies that it cannot do without."""
+    copies, mine = cases[PLAIN_COPY], cases[judged]
+    share = copies.median / mine.median
+    least = "copying every vector once, which is the least that must be read and written"
+    if not differ(copies, mine):
+        return f"There {judged} took as long as {least} ({share:.0%} of its speed)."
+    if share > 1:
+        return f"There {judged} took less time than copying every vector once ({share:.0%} of its speed)."
+    return f"There {judged} took {1 / share:.2f} × as long as {least} ({share:.0%} of its speed)."
+
+
+def about_sharding(timed: Timed) -> tuple[str, ...]:
+    """Answer the book's question by the largest vectors; nothing where it was not asked."""
+    largest = max(timed)
+    cases = timed[largest]
+    if not {"star", "sharded"} <= set(cases):
+        return ()
+    ratio = cases["star"].median / cases["sharded"].median
+    compared = f"{ratio:.2f} × as fast as adding all up on the first (star) at {write_size(largest)}"
+    if not differ(cases["star"], cases["sharded"]):
+        verdict = "no difference beyond the noise"
+    elif ratio > 1:
+        verdict = "sharing out the work paid"
+    else:
+        verdict = "dividing and joining the vectors cost more than it saved"
+    return (f"Adding up different parts on different devices (sharded) was {compared}: {verdict}.",)
+
+
+def explain_between(timed: Timed, hosts: Sequence[str], other: int, transport: str) -> str:
+    """Say how fast ranks on these hosts summed, and how near that is to one TCP stream from rank 0 to another."""
+    where = "one host" if len(set(hosts)) == 1 else f"{len(set(hosts))} hosts"
+    first = f"{len(hosts)} processes on {where} summed by {transport}"
+    largest, smallest = max(timed), min(timed)
+    sentences = [f"{first} {about_stream(largest, timed[largest], other)}"]
+    if smallest != largest:
+        sentences.append(f"They summed {about_stream(smallest, timed[smallest], other)}")
+    return " ".join(sentences)
+
+
+def about_stream(size: int, cases: Mapping[str, Case], other: int) -> str:
+    """Say how long a sum took, and one TCP stream that carries each vector once, one way."""
+    stream, mine = cases[ONE_STREAM], cases[NATIVE]
+    times = mine.median / stream.median
+    compared = "as long, within the noise, as" if not differ(stream, mine) else f"{times:.2f} × as long as"
+    return (
+        f"{write_size(size)} at {figure(algorithm_bandwidth(size, mine.median))} GB/s, which took {compared} one TCP "
+        f"stream from rank 0 to rank {other} needs to carry as much."
+    )

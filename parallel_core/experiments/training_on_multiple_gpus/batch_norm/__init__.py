@@ -1,0 +1,115 @@
+"""Batch normalisation: by which rows' mean and variance, when the batch is divided over devices?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs", the remark on batch normalization: it must be adjusted to
+data parallelism, "e.g., by keeping a separate batch normalization coefficient per GPU".
+
+Prediction: A mean and a variance over the global batch make the same step as one device makes, but every device waits
+for all others inside the forward pass, and again inside the backward pass, because its loss depends on all rows through
+them. Each device's own rows estimate mean and variance with errors that shrink with the square root of their number; so
+the step differs, and by less the more rows a device has. No more is exchanged then than the gradients.
+
+Method: A perceptron with one batch-norm layer takes a step on a batch that is divided over the devices, with statistics
+of each device's rows and with synchronised ones (sums and sums of squares are exchanged, and later the gradients by
+them). Either way all parameters, scale and shift too, are the same on all devices. What a step changes in the
+parameters is compared with NumPy's step on one device, in float64. Rows are drawn independently, and labels follow from
+them. The time of a step is taken in float32. Rows per device grow in doublings.
+
+Look at: The two differences, `per_device_difference_fraction` and `synchronised_difference_fraction`, at the most rows;
+the curve of `difference` over the rows per device; `synchronising_cost`, the time of a step with synchronised
+statistics over that without, at the most rows.
+
+Read: A synchronised difference of more than rounding would be an error in the backward pass. A difference per device is
+no error: another function is trained, with noisier statistics. Few bytes are exchanged for synchronising, and the step
+computes the first product once more on the way back; its cost is mostly of launching more operations and waiting for
+them, which is much the same for any number of rows and so weighs less the more there are. The synchronous engine waits
+for no other device: what it costs there is the operations. Rows that are sorted before they are divided would differ by
+far more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from backends import Backend
+from parallel_core.errors import RequestError
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.fold_steps__check import (
+    difference,
+    error_per_device,
+)
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import PER_DEVICE, SYNCHRONISED, WAYS
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.timing import record_step, time_steps
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.verdict import (
+    about_cost,
+    about_exchange,
+    about_growth,
+    explain,
+)
+from parallel_core.experiments.training_on_multiple_gpus.fold_scaled_batches__doublings import doublings
+from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.task_graph import Task
+from parallel_core.measurement.timing import largest_of
+
+__all__ = ["run"]
+
+LEAST_ROWS = 8
+"""Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
+
+
+def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
+    """Compare and time steps of 8 to `rows` rows per device, in doublings.
+
+    Raises RequestError for a backend with a single device, and for fewer than 8 rows.
+    """
+    count = len(backend.devices)
+    if count < 2:
+        raise RequestError("the experiment 'batch-norm' divides a batch: it needs at least 2 devices (--devices 2)")
+    if rows < LEAST_ROWS:
+        raise RequestError(f"a variance over {rows} rows says little: choose at least {LEAST_ROWS} (--rows)")
+    swept = tuple(doublings(LEAST_ROWS, rows))
+    most = swept[-1]
+    differences = {name: [difference(backend, WAYS[name], count * some) for some in swept] for name in WAYS}
+    timed = {some: time_steps(backend, some, rounds) for some in swept}
+    recorded = {name: record_step(backend, WAYS[name], count * most) for name in WAYS}
+    extra_allreduces, extra_bytes = (
+        of(recorded[SYNCHRONISED]) - of(recorded[PER_DEVICE]) for of in (count_allreduces, count_bytes)
+    )
+
+    # Shards of unequal length: every row must weigh alike.
+    uneven = difference(backend, WAYS[SYNCHRONISED], count * LEAST_ROWS + count - 1)
+    error = largest_of([uneven, *differences[SYNCHRONISED], error_per_device(backend, count * LEAST_ROWS)])
+    per_device, synchronised = (timed[most][name] for name in (PER_DEVICE, SYNCHRONISED))
+    return Result(
+        experiment="batch-norm",
+        backend=describe_backend(backend),
+        parameters={"rows": rows, "rounds": rounds},
+        cases=tuple(replace(case, name=f"{name}, {some} rows") for some in timed for name, case in timed[some].items()),
+        metrics={
+            "synchronising_cost": synchronised.median / per_device.median,
+            "per_device_difference_fraction": differences[PER_DEVICE][-1],
+            "synchronised_difference_fraction": differences[SYNCHRONISED][-1],
+            "synchronising_allreduces": float(extra_allreduces),
+            "synchronising_bytes": float(extra_bytes),
+        },
+        checks={"max_relative_error": error},
+        explanation=explain(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
+        notes=(
+            about_growth(swept, differences[PER_DEVICE]),
+            about_cost(per_device, synchronised, most),
+            about_exchange(extra_allreduces, extra_bytes),
+        ),
+        problems=() if error < 1e-4 else (f"steps differ from NumPy's by {error:.1e} of the largest change",),
+        series={
+            "rows": tuple(map(float, swept)),
+            "difference": tuple(differences[PER_DEVICE]),
+            **{f"seconds {name}": tuple(cases[name].median for cases in timed.values()) for name in WAYS},
+        },
+    )
+
+
+def count_allreduces(tasks: Sequence[Task]) -> int:
+    """Count the allreduces among tasks."""
+    return sum(task.kind == "allreduce" for task in tasks)
+
+
+def count_bytes(tasks: Sequence[Task]) -> int:
+    """Sum the bytes that tasks move between devices."""
+    return sum(task.bytes for task in tasks)

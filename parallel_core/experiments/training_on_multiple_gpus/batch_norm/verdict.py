@@ -1,0 +1,61 @@
+"""What the numbers of the `batch-norm` experiment mean, in sentences that follow from them."""
+
+import math
+from collections.abc import Sequence
+
+from parallel_core.formatting import figure
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import differ
+
+__all__ = ["about_cost", "about_exchange", "about_growth", "compared", "explain"]
+
+ROUNDING = 1e-5
+"""A difference below it is called rounding; the frameworks compare float64, but may round a rate to float32."""
+
+
+def explain(synchronised: float, per_device: float, rows: int) -> str:
+    """Say which statistics give the step of one device, by the changes' relative differences at so many rows each."""
+    return (
+        f"With {rows} rows a device, a step with statistics of the global batch {compared(synchronised)}; "
+        f"a step with statistics of each device's rows {compared(per_device)}."
+    )
+
+
+def compared(difference: float) -> str:
+    """Say how a step compares with that of one device."""
+    if difference < ROUNDING:
+        return f"equals that of one device to rounding ({difference:.0e} of the largest change)"
+    return f"differs from that of one device by {percent(difference)} of the largest change"
+
+
+def about_growth(rows: Sequence[int], differences: Sequence[float]) -> str:
+    """Say how the difference of the statistics per device depends on the rows per device."""
+    first, last = differences[0], differences[-1]
+    told = f"{percent(first)} at {rows[0]} rows a device and {percent(last)} at {rows[-1]}"
+    if len(rows) < 2 or not min(first, last) > ROUNDING:
+        return f"Statistics of each device's rows make a step differ by {percent(last)} at {rows[-1]} rows a device."
+    power = math.log(last / first) / math.log(rows[-1] / rows[0])
+    law = f"it changes as rows to the power {figure(power)}, where means over independent rows vary with the power −0.5"
+    return f"Statistics of each device's rows make a step differ by {told}: {law}."
+
+
+def about_cost(per_device: Case, synchronised: Case, rows: int) -> str:
+    """Say what synchronising costs."""
+    ratio = synchronised.median / per_device.median
+    told = f"With {rows} rows a device, a step with synchronised statistics took {ratio:.2f} × as long as without"
+    if not differ(per_device, synchronised):
+        return f"{told}: no difference beyond the noise."
+    extra = synchronised.median - per_device.median
+    if extra > 0:
+        return f"{told}, {figure(1e3 * extra)} ms more."
+    return f"{told}, although it does more."
+
+
+def about_exchange(allreduces: int, moved: int) -> str:
+    """Say what synchronising adds to a step's exchange."""
+    return f"Synchronising adds {allreduces} allreduces and {moved:,} bytes between devices to a step."
+
+
+def percent(share: float) -> str:
+    """Write a share in percent, with two digits."""
+    return f"{100 * share:.2g}%" if share < 1 else f"{100 * share:.0f}%"

@@ -1,0 +1,155 @@
+"""Batch scaling: is a device worth more when the batch grows with the number of devices?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 1.
+
+Prediction: A step on k devices costs the work on b/k images each, and something that does not depend on the images:
+launching the operators on every device, exchanging the gradients, updating. With a batch of k·b every device has b
+images to itself, so the fixed part weighs k times less, and images a second should come nearer to k times one device's.
+
+Method: LeNet takes the same few steps on 1, 2, 4, … of the loaded devices up to all of them, with the batch of b that
+one device has and with k·b; all of them are timed in turn. The threads of a device stay the same. The first losses of
+each are checked against NumPy on one device.
+
+Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all devices; the curves
+of images a second over the number of devices; `…_scaling_efficiency`, the speed of k devices over k times that of one.
+
+Read: An efficiency of 1 means that every device counts in full. Where devices share cores (`--devices 4` on 2 cores)
+it cannot be reached; on a synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed
+batch, for a smaller share of a batch fits better into a core's cache. Speed is half of the answer: larger batches take
+fewer steps for the same images, and what that does to accuracy is what `learning-rates` asks.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from backends import Array, Backend
+from parallel_core.errors import RequestError
+from parallel_core.experiments.training_on_multiple_gpus.batch_scaling.verdict import (
+    Timed,
+    about_efficiency,
+    divided,
+    explain,
+)
+from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
+    enlarged_start,
+    first_losses,
+    numpy_losses,
+    without_test,
+)
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.timing import Timing, interleave, largest_of, relative_error
+from parallel_core.system.machine import describe_machine
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.loop import Settings, get_params, train
+
+__all__ = ["run"]
+
+CHECKED_SCALE = 8.0
+CHECKED_STEPS = 2
+"""The first loss is of the start alone; the second one shows the gradients, and NumPy is slow."""
+
+
+def run(
+    backend: Backend, data: Dataset, batch_size: int = 256, steps: int = 10, seed: int = 0, rounds: int = 5
+) -> Result:
+    """Time the same steps on 1, 2, 4, … devices, with batches of `batch_size` and of as many times that.
+
+    Raises RequestError for a backend with a single device, and where the data do not suffice for the steps.
+    """
+    total = len(backend.devices)
+    if total < 2:
+        raise RequestError("the experiment 'batch-scaling' compares devices: it needs at least 2 (--devices 2)")
+    if steps * total * batch_size > len(data.train_labels):
+        raise RequestError(
+            f"{steps} steps of {total} × {batch_size} images are more than the {len(data.train_labels)} there are: "
+            "choose fewer --steps or a smaller --batch-size"
+        )
+    settings = {plan: Settings(1, batch, limit=steps, seed=seed) for plan, batch in plans(batch_size, total).items()}
+    cases = interleave(
+        {case_name(*plan, total): take_steps(backend, plan[1], data, wanted) for plan, wanted in settings.items()},
+        rounds,
+    )
+    error = largest_error(backend, data, settings)
+    timed = by_image(dict(zip(settings, cases, strict=True)), settings)
+    series = series_of(timed, batch_size)
+    return Result(
+        experiment="batch-scaling",
+        backend=describe_backend(backend),
+        parameters={"batch_size": batch_size, "steps": steps, "seed": seed, "rounds": rounds},
+        cases=cases,
+        metrics={
+            "scaled_batch_speedup": timed[FIXED][total].median / timed[SCALED][total].median,
+            **{
+                f"{kind.replace(' ', '_')}_{quantity}": series[f"{quantity} {kind}"][-1]
+                for quantity in ("images_per_second", "scaling_efficiency", "step_seconds")
+                for kind in timed
+            },
+        },
+        checks={"max_relative_error": error},
+        explanation=explain(timed, batch_size),
+        notes=(about_efficiency(timed, most_efficient(backend)),),
+        problems=() if error < 1e-4 else (f"the first losses differ from NumPy's by {error:.1e} of their size",),
+        data=data.source,
+        series=series,
+    )
+
+
+def take_steps(backend: Backend, count: int, data: Dataset, settings: Settings) -> partial[Timing]:
+    """Make the function that trains on the first devices, from where it left off, and returns its timing."""
+    params = [get_params(backend, device, settings.seed) for device in backend.devices[:count]]
+    return partial(time_steps, backend, params, without_test(data), settings)
+
+
+def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: Settings) -> Timing:
+    """Train for an epoch of a few steps and return its timing; `params` are kept up to date."""
+    epoch = next(train(backend, params, data, settings))
+    return epoch.dispatch_seconds, epoch.seconds
+
+
+def largest_error(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
+    """Return the largest relative difference of the first losses from NumPy's, over all that is going to be timed."""
+    start = enlarged_start(next(iter(settings.values())).seed, CHECKED_SCALE)
+    expected = {wanted: numpy_losses(data, wanted, start, CHECKED_STEPS) for wanted in set(settings.values())}
+    errors = [
+        relative_error(
+            np.array(first_losses(backend, count, data, wanted, start, CHECKED_STEPS)), np.array(expected[wanted])
+        )
+        for (_, count), wanted in settings.items()
+    ]
+    return largest_of(errors)
+
+
+def by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> Timed:
+    """Return the times of an image, by kind and number of devices; one device stands in both kinds."""
+    images = {plan: wanted.batch_size * (wanted.limit or 1) for plan, wanted in settings.items()}
+    an_image = {plan: divided(case, images[plan]) for plan, case in cases.items()}
+    counts = sorted({count for _, count in cases})
+    return {
+        kind: {count: an_image[kind if count > 1 else FIXED, count] for count in counts} for kind in (FIXED, SCALED)
+    }
+
+
+def series_of(timed: Timed, batch_size: int) -> dict[str, tuple[float, ...]]:
+    """Return speed, time of a step and efficiency over the number of devices, `QUANTITY KIND` each."""
+    counts = tuple(timed[FIXED])
+    one = 1 / timed[FIXED][1].median
+    series = {"devices": tuple(map(float, counts))}
+    for kind, cases in timed.items():
+        speeds = {count: 1 / case.median for count, case in cases.items()}
+        series[f"images_per_second {kind}"] = tuple(speeds.values())
+        series[f"scaling_efficiency {kind}"] = tuple(speed / (count * one) for count, speed in speeds.items())
+        series[f"step_seconds {kind}"] = tuple(
+            batch_size * (count if kind == SCALED else 1) / speed for count, speed in speeds.items()
+        )
+    series["images_per_second k times one device"] = tuple(count * one for count in counts)
+    return series
+
+
+def most_efficient(backend: Backend) -> float:
+    """Return the efficiency that all devices together cannot exceed: below 1 where CPU devices share cores."""
+    if any(device.kind == "gpu" for device in backend.devices):
+        return 1.0
+    return min(1.0, describe_machine()["cores"] / (len(backend.devices) * backend.threads_per_device))

@@ -1,0 +1,91 @@
+"""Building blocks: what do the chapter's small functions do to a few numbers, and what goes wrong in them?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs", small examples; the traps are those of the
+PyTorch edition, which rebinds list items in `allreduce`, and whose copies to another device are none where
+both are one CPU.
+
+Prediction: 1s and 2s become 3s on every device; 4 rows are shared out as 2 and 2, 5 as 3 and 2, and of 1 row over 3
+devices two get nothing. A function that puts its results into the items of a list leaves the arrays that were in it as
+they are; an array that two devices hold takes both of their updates.
+
+Method: Each example is run with the verbs of the backend, and its values are compared with those that must come out.
+The two traps are set in NumPy, and the verb that avoids them is shown beside them. Then the verbs are timed on these
+values.
+
+Look at: the notes, one for each example, with the values that were found; `allreduce_seconds` and the other times.
+
+Read: A value that is not the expected one makes the result invalid. The times are those of a call, for there are hardly
+any numbers to work on; `get_params` and `copy_to` handle the whole network.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from humanize import metric
+
+from backends import Backend
+from parallel_core.errors import RequestError
+from parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonstrations import (
+    DEMONSTRATIONS,
+    matrix,
+    ones_and_twos,
+)
+from parallel_core.formatting import listed
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.timing import Timing, interleave, largest_of, measure
+from parallel_core.training.loop import get_params
+
+__all__ = ["explain", "run"]
+
+
+def run(backend: Backend, rounds: int = 5) -> Result:
+    """Run the chapter's examples, and time each verb in them `rounds` times.
+
+    Raises RequestError for a backend with a single device.
+    """
+    if len(backend.devices) < 2:
+        raise RequestError("the experiment 'building-blocks' shows two devices: it needs at least 2 (--devices 2)")
+    shown = {name: demonstrate(backend) for name, demonstrate in DEMONSTRATIONS.items()}
+    wrong = [name for name, demonstration in shown.items() if not demonstration.error < 1e-4]
+    cases = time_verbs(backend, rounds)
+    return Result(
+        experiment="building-blocks",
+        backend=describe_backend(backend),
+        parameters={"rounds": rounds},
+        cases=cases,
+        metrics={f"{case.name}_seconds": case.median for case in cases},
+        checks={"max_relative_error": largest_of([demonstration.error for demonstration in shown.values()])},
+        explanation=explain(wrong, len(shown), cases),
+        notes=tuple(demonstration.sentence for demonstration in shown.values()),
+        problems=tuple(f"{name}: the values differ from those that must come out" for name in wrong),
+    )
+
+
+def time_verbs(backend: Backend, rounds: int) -> tuple[Case, ...]:
+    """Time loading the parameters, copying them, splitting a matrix, and summing 1s and 2s."""
+    first, second = backend.devices[:2]
+    params = get_params(backend, first)
+    return interleave(
+        {
+            "get_params": partial(measure, backend, partial(get_params, backend, first)),
+            "copy_to": partial(measure, backend, lambda: backend.copy_to(params, second)),
+            "split_and_load": partial(measure, backend, partial(backend.split_and_load, matrix(), (first, second))),
+            "allreduce": partial(time_allreduce, backend),
+        },
+        rounds,
+    )
+
+
+def time_allreduce(backend: Backend) -> Timing:
+    """Time the sum of 1s and 2s, which are consumed and so loaded anew each time."""
+    values = ones_and_twos(backend)
+    return measure(backend, lambda: backend.allreduce(values))
+
+
+def explain(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
+    """Say which of `count` examples failed, and what the verbs took."""
+    taken = listed([f"{case.name} {metric(case.median, 's')}" for case in cases])
+    if not wrong:
+        return f"All {count} examples gave the values that must come out. Until all was done, the verbs took: {taken}."
+    failed = listed([f"{name!r}" for name in wrong])
+    return f"{len(wrong)} of {count} examples gave wrong values: {failed}. Until all was done, the verbs took: {taken}."

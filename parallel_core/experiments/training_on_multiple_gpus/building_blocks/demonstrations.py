@@ -1,0 +1,179 @@
+"""The chapter's small examples: each is a function of a backend that runs one, checks its values and says them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from backends import Array, Backend, Device
+from parallel_core.measurement.timing import largest_of, relative_error
+from parallel_core.training.lenet import initial_parameters, loss_and_gradients
+from parallel_core.training.loop import get_params
+
+__all__ = ["DEMONSTRATIONS", "Demonstration", "matrix", "ones_and_twos"]
+
+BIAS = 1
+"""The place of the first layer's bias among the parameters."""
+RATE = np.float32(0.5)
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """What an example showed, and the largest relative error of its values."""
+
+    sentence: str
+    error: float
+
+
+def ones_and_twos(backend: Backend) -> list[Array]:
+    """Load 1s on the first device and 2s on the second."""
+    return [
+        backend.asarray(np.full((1, 2), value, dtype=np.float32), device)
+        for value, device in zip((1, 2), backend.devices[:2], strict=True)
+    ]
+
+
+def matrix(rows: int = 4) -> np.ndarray:
+    """Make a matrix of five columns that counts from 0."""
+    return np.arange(5 * rows, dtype=np.float32).reshape(rows, 5)
+
+
+def parameters_on_a_device(backend: Backend) -> Demonstration:
+    """Load the parameters and differentiate on no image at all, then on one that is white."""
+    device = backend.devices[0]
+    params = get_params(backend, device)
+    compute = loss_and_gradients(backend.ops)
+
+    def gradients_of(images: int) -> tuple[np.ndarray, ...]:
+        white, labels = np.ones((images, 1, 28, 28), dtype=np.float32), np.zeros(images, dtype=np.int32)
+        made = backend.launch(compute, params, backend.asarray(white, device), backend.asarray(labels, device))
+        return backend.to_numpy(made[1])
+
+    weights, before, after = backend.to_numpy(params), gradients_of(0), gradients_of(1)
+    told = "is not zero" if np.any(after[BIAS]) else "is still zero"
+    start = initial_parameters()
+    return Demonstration(
+        f"On {device} b1 is {written(weights[BIAS][:3])} and its gradient {written(before[BIAS][:3])} before any image "
+        f"was seen (the first 3 of {len(weights[BIAS])}); after one image its gradient {told}.",
+        largest_error([*weights, *before, np.any(after[BIAS])], [*start, *map(np.zeros_like, start), np.bool_(True)]),
+    )
+
+
+def allreduce_of_ones_and_twos(backend: Backend) -> Demonstration:
+    """Sum 1s and 2s; every device has the sum then."""
+    values = ones_and_twos(backend)
+    before = [backend.to_numpy(value) for value in values]
+    after = [backend.to_numpy(value) for value in backend.allreduce(values)]
+    return Demonstration(
+        f"Before allreduce the devices hold {beside(before)}, after it {beside(after)}.",
+        largest_error([*before, *after], [np.full((1, 2), value) for value in (1, 2, 3, 3)]),
+    )
+
+
+def an_even_split(backend: Backend) -> Demonstration:
+    """Divide a 4 × 5 matrix over two devices."""
+    devices = backend.devices[:2]
+    shards = [backend.to_numpy(shard) for shard in backend.split_and_load(matrix(), devices)]
+    told = "; ".join(f"{device} gets {written(shard)}" for device, shard in zip(devices, shards, strict=True))
+    return Demonstration(
+        f"A 4 × 5 matrix that counts from 0, split over 2 devices: {told}.",
+        largest_error(shards, [matrix()[:2], matrix()[2:]]),
+    )
+
+
+def uneven_splits(backend: Backend) -> Demonstration:
+    """Divide 5 rows by 2 and 1 row by 3; a device may be named twice where there are only two."""
+    five = backend.split_and_load(matrix(5), backend.devices[:2])
+    one = backend.split_and_load(matrix(1), [*backend.devices[:2], backend.devices[-1]])
+    shards = [backend.to_numpy(shard) for shard in (*five, *one)]
+    rows = [len(shard) for shard in shards]
+    return Demonstration(
+        f"5 rows over 2 devices are {rows[0]} and {rows[1]}; 1 row over 3 is {rows[2]}, {rows[3]} and {rows[4]}: the "
+        "first devices get what is left over, and a shard may be empty.",
+        largest_error(shards, [matrix(5)[:3], matrix(5)[3:], matrix(1), matrix(0), matrix(0)]),
+    )
+
+
+def rebinding_list_items(backend: Backend) -> Demonstration:
+    """Write an allreduce that puts the sum into its list, and not into the arrays; then one that returns it."""
+    gradients = [backend.to_numpy(value) for value in ones_and_twos(backend)]
+    allreduce_that_rebinds(list(gradients))
+    sums = [backend.to_numpy(value) for value in backend.allreduce(ones_and_twos(backend))]
+    apart = stepped(backend, gradients)
+    together = stepped(backend, sums)
+    return Demonstration(
+        f"An allreduce that ends with `data[i] = …` changes its own list: the gradients are {beside(gradients)} then, "
+        f"and a step from 0 leaves the devices' parameters at {beside(apart)}. With what `allreduce` returns, "
+        f"{beside(sums)}, both are at {beside(together)}.",
+        largest_error(
+            [*gradients, *apart, *sums, *together],
+            [np.full((1, 2), value) for value in (3, 2, -1.5, -1, 3, 3, -1.5, -1.5)],
+        ),
+    )
+
+
+def allreduce_that_rebinds(data: list[np.ndarray]) -> None:
+    """Sum as a cell of the book once did: the first array is changed, and the others' places get new ones."""
+    for other in data[1:]:
+        data[0] += other
+    for index in range(1, len(data)):
+        data[index] = data[0].copy()
+
+
+def shared_memory(backend: Backend) -> Demonstration:
+    """Update replicas that are one array, then replicas that `copy_to` made."""
+    gradient = np.full((1, 2), 1, dtype=np.float32)
+    shared = [np.zeros_like(gradient)] * 2
+    for replica in shared:
+        np.subtract(replica, RATE * gradient, out=replica)
+    first = backend.asarray(np.zeros_like(gradient), backend.devices[0])
+    second = backend.copy_to(first, backend.devices[1])
+    own = [step(backend, first, gradient, backend.devices[0]), backend.to_numpy(second)]
+    return Demonstration(
+        f"Where both devices hold the same array at 0, each one's step of −{RATE} counts for both, and they are at "
+        f"{beside(shared)}. After `copy_to` a step on the first device alone leaves them at {beside(own)}.",
+        largest_error([*shared, *own], [np.full((1, 2), value) for value in (-1, -1, -0.5, 0)]),
+    )
+
+
+def stepped(backend: Backend, gradients: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Take a step from 0 with each device's own gradient; return the parameters."""
+    return [
+        step(backend, backend.asarray(np.zeros_like(gradient), device), gradient, device)
+        for gradient, device in zip(gradients, backend.devices[:2], strict=True)
+    ]
+
+
+def step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Device) -> np.ndarray:
+    """Take a step on a device, which consumes the parameter; return where it leads."""
+    updated = backend.launch(backend.ops.sgd, (parameter,), (backend.asarray(gradient, device),), float(RATE))
+    return backend.to_numpy(updated)[0]
+
+
+def largest_error(found: Sequence[np.ndarray | np.bool_], expected: Sequence[np.ndarray | np.bool_]) -> float:
+    """Return the largest relative error of several values, infinite where shapes differ."""
+    pairs = zip(map(np.asarray, found), map(np.asarray, expected), strict=True)
+    return largest_of([relative_error(mine, wanted) for mine, wanted in pairs])
+
+
+def beside(arrays: Sequence[np.ndarray]) -> str:
+    """Write the devices' arrays."""
+    return " and ".join(map(written, arrays))
+
+
+def written(array: np.ndarray) -> str:
+    """Write an array in one line, its numbers as short as they are."""
+    return np.array2string(array + 0.0, separator=", ", formatter={"float_kind": "{:g}".format}).replace("\n", "")
+
+
+DEMONSTRATIONS: Mapping[str, Callable[[Backend], Demonstration]] = MappingProxyType(
+    {
+        "parameters on a device": parameters_on_a_device,
+        "allreduce of 1s and 2s": allreduce_of_ones_and_twos,
+        "an even split": an_even_split,
+        "uneven splits": uneven_splits,
+        "rebinding list items": rebinding_list_items,
+        "shared memory": shared_memory,
+    }
+)

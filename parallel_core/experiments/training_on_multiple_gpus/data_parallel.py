@@ -1,0 +1,152 @@
+"""Data-parallel training: how fast does LeNet train when each batch is divided over the devices?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs"; the accuracy on several devices is its exercise 4.
+
+Prediction: Each device differentiates its share of the batch by itself; only the sum of the gradients is exchanged. So
+two devices need about half of one's time, and losses are the same on any number of devices, up to rounding.
+
+Method: LeNet on Fashion-MNIST from the same start on every backend, by the training loop in `parallel_core.training.loop`.
+The first losses are checked against NumPy on one device, and all devices' parameters against each other.
+
+Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`); with `--exchange during`,
+`buckets_reduced_early`.
+
+Read: With the book's initial weights the loss stays on a plateau for about 300 steps, so a short run that ends at an
+accuracy of 0.1 has learnt nothing yet, and is no fault.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from statistics import median
+
+from backends import Array, Backend
+from parallel_core.experiments.training_on_multiple_gpus.first_losses import error_against_numpy
+from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import repeated_steps
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, checkpoint_of
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.gradient_exchange import Bucket, buckets_of, count_reduced_early
+from parallel_core.training.lenet import initial_parameters, shapes
+from parallel_core.training.loop import Epoch, Position, Settings, batches, ignore, launch_gradients, positions
+from parallel_core.training.replicas import count_replicas, largest_replica_difference
+
+__all__ = ["explain", "run"]
+
+STEPS_WATCHED = 5
+
+
+def run(
+    backend: Backend,
+    data: Dataset,
+    settings: Settings | None = None,
+    on_batch: Callable[[int, int], object] = ignore,
+    on_epoch: Callable[[Epoch], object] = ignore,
+    checkpoints: Checkpointing | None = None,
+) -> Result:
+    """Train LeNet from the same start as every other backend and return speed, accuracy and losses.
+
+    `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done; in the check against NumPy, which trains
+    nothing, with no images. Speed is of the epochs that were trained here from beginning to end, where there are any;
+    accuracy and losses are of all. Raises NotFiniteError where training diverges, and RequestError where it cannot go
+    on from a checkpoint with these settings.
+    """
+    settings = settings or Settings()
+    resumed = checkpoints.resumed if checkpoints else None
+    if resumed:
+        check_resumable(resumed, settings, data)
+    start = resumed.state.position if resumed else Position()
+    loaded = resumed.parameters if resumed else initial_parameters(settings.seed, settings.width)
+    params = [backend.asarray(loaded, device) for device in backend.devices]
+    buckets = buckets_of(settings.exchange, len(shapes()))
+    # A single bucket holds the last gradient too.
+    early = reduced_early(backend, params, data, settings, buckets) if len(buckets) > 1 else 0
+    epochs = start.epochs
+    every = checkpoints.every if checkpoints else None
+    for position in positions(backend, params, data, settings, on_batch, start, every):
+        if checkpoints and checkpoints.keep:
+            checkpoints.keep(checkpoint_of(backend, backend.to_numpy(params[0]), settings, data, position))
+        if len(position.epochs) > len(epochs):
+            epochs = position.epochs
+            on_epoch(epochs[-1])
+    timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
+
+    difference = largest_replica_difference(backend, params)
+    # No images are done meanwhile, but something is: who watches over this process hears of it.
+    error = error_against_numpy(data, settings, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
+    accuracies = tuple(epoch.accuracy for epoch in epochs)
+    again, share = repeated_steps(backend, lambda: params, data, settings, epochs[0])
+    metrics = {
+        "images_per_second": median(epoch.images / epoch.seconds for epoch in timed),
+        "seconds_per_epoch": median(epoch.seconds for epoch in timed),
+        "test_accuracy": accuracies[-1],
+        "best_test_accuracy": max(accuracies),
+        "final_loss": epochs[-1].losses[-1],
+        "buckets": len(buckets),
+        "buckets_reduced_early": early,
+    }
+    checks = {"max_relative_error": error, "max_replica_difference": difference}
+    problems = []
+    if not error < 1e-4:
+        problems.append(f"the first losses differ from NumPy's by {error:.1e} of their size")
+    if difference != 0:
+        problems.append(f"the devices' parameters differ after training, by {difference:.1e} of the largest")
+    return Result(
+        experiment="data-parallel",
+        backend=describe_backend(backend),
+        parameters=asdict(settings),
+        cases=(
+            Case(
+                "training, an epoch",
+                seconds=tuple(epoch.seconds for epoch in timed),
+                dispatch_seconds=tuple(epoch.dispatch_seconds for epoch in timed),
+                again=again,
+                share=share,
+            ),
+        ),
+        metrics=metrics,
+        checks=checks,
+        explanation=explain(epochs, timed, count_replicas(backend, params))
+        + (went_on_from(resumed) if resumed else ""),
+        problems=tuple(problems),
+        data=data.source,
+        series={
+            "test_accuracy": accuracies,
+            "loss": tuple(loss for epoch in epochs for loss in epoch.losses),
+        },
+    )
+
+
+def reduced_early(
+    backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, buckets: Sequence[Bucket]
+) -> float:
+    """Count the buckets that are reduced before the backward pass has ended: the median over a few untimed steps."""
+    few = replace(settings, limit=STEPS_WATCHED)
+    return median(
+        count_reduced_early(backend, [step[1] for step in launch_gradients(backend, params, *batch)], buckets)
+        for batch in batches(data, few, epoch=0)
+    )
+
+
+def explain(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> str:
+    """Say what training reached, how fast in the epochs that were timed, and how even the progress was."""
+    last, best = epochs[-1].accuracy, max(epochs, key=lambda epoch: epoch.accuracy)
+    speed = median(epoch.images / epoch.seconds for epoch in timed)
+    where = "one device" if devices == 1 else f"{devices} devices"
+    sentence = f"On {where}, training ran at {speed:.0f} images/s to a test accuracy of {last:.3f}"
+    if best.accuracy > last:
+        sentence += f" (best: {best.accuracy:.3f} after epoch {best.number})"
+    plateau = [epoch.number for epoch in epochs if epoch.accuracy < 0.2]
+    if plateau and len(epochs) > len(plateau):
+        sentence += (
+            f"; after epoch {plateau[-1]} it was still at chance, for weights this small pass hardly any gradient back"
+        )
+    elif plateau:
+        sentence += ", which is chance: weights this small pass hardly any gradient back at first, so train for longer"
+    return f"{sentence}."
+
+
+def went_on_from(resumed: Checkpoint) -> str:
+    """Say where a training came from, and who got it there."""
+    state = resumed.state
+    place = f"step {state.step} of epoch {state.epoch}" if state.step else f"epoch {len(state.position.epochs)}"
+    return f" It went on from a checkpoint after {place}, written by {state.written.backend} {state.written.version}."

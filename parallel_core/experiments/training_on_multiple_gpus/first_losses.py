@@ -1,0 +1,75 @@
+"""The first losses of a training, on some of the devices and in NumPy on one: the same numbers, up to rounding."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+import backends
+from backends import Backend
+from parallel_core.measurement.timing import relative_error
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.loop import Settings, ignore, train
+
+__all__ = ["enlarged_start", "error_against_numpy", "first_losses", "numpy_losses", "without_test"]
+
+CHECKED_BATCHES = 3
+
+Parameters = tuple[np.ndarray, ...]
+
+
+def error_against_numpy(
+    data: Dataset,
+    settings: Settings,
+    losses: tuple[float, ...],
+    start: Parameters | None = None,
+    on_batch: Callable[[int, int], object] = ignore,
+) -> float:
+    """Return the largest relative difference of the first losses from those of NumPy on one device.
+
+    `start` are the initial parameters; None takes the book's. `on_batch` is called as in `training.train`.
+    """
+    count = min(CHECKED_BATCHES, len(losses))
+    start = start or initial_parameters(settings.seed, settings.width)
+    return relative_error(np.array(losses[:count]), np.array(numpy_losses(data, settings, start, count, on_batch)))
+
+
+def numpy_losses(
+    data: Dataset,
+    settings: Settings,
+    start: Parameters,
+    count: int = CHECKED_BATCHES,
+    on_batch: Callable[[int, int], object] = ignore,
+) -> tuple[float, ...]:
+    """Return the first losses of NumPy on one device."""
+    reference = backends.load("numpy", devices=1)
+    return first_losses(reference, 1, data, settings, start, count, on_batch)
+
+
+def first_losses(
+    backend: Backend,
+    devices: int,
+    data: Dataset,
+    settings: Settings,
+    start: Parameters,
+    count: int = CHECKED_BATCHES,
+    on_batch: Callable[[int, int], object] = ignore,
+) -> tuple[float, ...]:
+    """Train for a few batches on the first devices, from the same start; return the batches' losses per image."""
+    params = [backend.asarray(start, device) for device in backend.devices[:devices]]
+    few = replace(settings, epochs=1, limit=count)
+    return next(train(backend, params, without_test(data), few, on_batch)).losses
+
+
+def enlarged_start(seed: int, scale: float) -> Parameters:
+    """Draw the book's initial parameters, so many times as large.
+
+    From the book's own, the first losses hardly depend on the gradients: a wrong sum of them would not show.
+    """
+    return tuple(np.float32(scale) * parameter for parameter in initial_parameters(seed))
+
+
+def without_test(data: Dataset) -> Dataset:
+    """Return the data with a single test image, for training that need not be evaluated."""
+    return replace(data, test_images=data.test_images[:1], test_labels=data.test_labels[:1])

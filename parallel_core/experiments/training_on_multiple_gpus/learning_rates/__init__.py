@@ -1,0 +1,177 @@
+"""Learning rates: which one is best, and does it change with the number of devices?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 2. Accuracies are computed on all devices, as
+its exercise 4 asks (`parallel_core.training.loop.evaluate`).
+
+Prediction: With the same batch, k devices add up the same gradient as one, so neither losses nor accuracy nor the best
+rate depend on k. With a batch of k·b there are k times fewer steps for the same images, and the linear scaling rule
+says what makes up for it: a rate k times as large (Goyal and others 2017, "Accurate, Large Minibatch SGD"). It holds
+while k small steps go nearly the way of a large one, and must fail where the network does not bear the larger rate.
+
+Method: LeNet is trained on the same images with each rate on 1, 2, 4, … of the loaded devices up to all of them, with
+the batch of b and with k·b, in several rounds; each round has a start and an order of images of its own, the same for
+all. The rate is per image: gradients are averaged over the global batch. The weights start 8 times as large as the
+book's, for from those the first 300 steps at a rate of 0.2 show nothing but chance (`--initial-scale 1` shows it). The
+first losses are checked against NumPy, and with the same batch against those of one device.
+
+Look at: the curves of accuracy over the rate, one for each number of devices and kind of batch; the notes, in which the
+rule is held against keeping the rate.
+
+Read: The curves of the fixed batch lie on each other. Accuracy is of 2000 test images and differs from round to round;
+`accuracy_noise` is what two accuracies have to differ by before a sentence calls one better. The best rate of a flat
+curve is chance, so look at the range of rates that are as good. 0.1 is guessing, here mostly after a rate that was too
+large. Training is short, a few hundred steps at most, and a longer one moves the curves (`--limit`, `--epochs`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from backends import Backend
+from parallel_core.errors import RequestError
+from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import (
+    Trained,
+    case_of,
+    device_difference,
+    error_of_first,
+    mean_accuracy,
+    train_once,
+    with_batch,
+)
+from parallel_core.experiments.training_on_multiple_gpus.learning_rates.verdict import (
+    about_fixed,
+    about_rule,
+    best_rate,
+    explain,
+    noise_of,
+)
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, in_words, plans
+from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.loop import Settings, ignore
+
+__all__ = ["DEFAULTS", "INITIAL_SCALE", "RATES", "run", "trainings_in"]
+
+RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
+DEFAULTS = Settings(epochs=1, batch_size=32, limit=200)
+INITIAL_SCALE = 8.0
+TEST_IMAGES = 2000
+
+Trainings = dict[tuple[str, int], list[Trained]]
+"""For each kind of batch and number of devices: the trainings, round by round, and rate by rate in each."""
+
+
+def run(
+    backend: Backend,
+    data: Dataset,
+    rates: Sequence[float] = RATES,
+    settings: Settings = DEFAULTS,
+    initial_scale: float = INITIAL_SCALE,
+    rounds: int = 2,
+    on_batch: Callable[[int, int], object] = ignore,
+) -> Result:
+    """Train with every rate on 1, 2, 4, … devices, with batches of `settings.batch_size` and of as many times that.
+
+    `settings.limit` is in batches of that size, and all see as many images; its learning rate is not used. Round `n`,
+    from 0, has the seed `settings.seed + n`. `on_batch(epoch, images)` is called as work is done, with all trainings'
+    epochs counted through. Raises RequestError for a backend with a single device, and MeasurementError where no loss
+    stays finite.
+    """
+    total = len(backend.devices)
+    if total < 2:
+        raise RequestError("the experiment 'learning-rates' compares devices: it needs at least 2 (--devices 2)")
+    rates = tuple(sorted(rates))
+    data = replace(data, test_images=data.test_images[:TEST_IMAGES], test_labels=data.test_labels[:TEST_IMAGES])
+    trained = train_all(backend, data, rates, settings, initial_scale, rounds, on_batch)
+
+    points = {
+        plan: {rate: trainings[place :: len(rates)] for place, rate in enumerate(rates)}
+        for plan, trainings in trained.items()
+    }
+    curves = {plan: {rate: mean_accuracy(point) for rate, point in row.items()} for plan, row in points.items()}
+    noise = noise_of(
+        [[one.accuracy for one in point] for row in points.values() for point in row.values()], len(data.test_labels)
+    )
+    one, scaled = curves[FIXED, 1], {count: curve for (kind, count), curve in curves.items() if kind == SCALED}
+    fixed = {count: curve for (kind, count), curve in curves.items() if kind == FIXED and count > 1}
+    cases = tuple(
+        case_of(case_name(*plan, total), trainings, backend, plan[1], data, initial_scale)
+        for plan, trainings in trained.items()
+    )
+    error, difference = error_of_first(data, trained, initial_scale), device_difference(trained)
+    problems = []
+    if not error < 1e-4:
+        problems.append(f"the first losses differ from NumPy's by {error:.1e} of their size")
+    if not difference < 1e-4:
+        problems.append(
+            f"with the same batch the first losses differ from one device's by {difference:.1e} of their size"
+        )
+    return Result(
+        experiment="learning-rates",
+        backend=describe_backend(backend),
+        parameters={
+            "rates": ",".join(f"{rate:g}" for rate in rates),
+            "batch_size": settings.batch_size,
+            "epochs": settings.epochs,
+            "limit": settings.limit,
+            "seed": settings.seed,
+            "initial_scale": initial_scale,
+            "rounds": rounds,
+        },
+        cases=cases,
+        metrics={
+            "best_rate_ratio": best_rate(scaled[total]) / best_rate(one),
+            "best_rate_one_device": best_rate(one),
+            "best_rate_scaled_batch": best_rate(scaled[total]),
+            "best_test_accuracy_one_device": max(one.values()),
+            "best_test_accuracy_scaled_batch": max(scaled[total].values()),
+            "accuracy_noise": noise,
+        },
+        checks={"max_relative_error": error, "max_device_difference": difference},
+        explanation=explain(one, scaled, noise),
+        notes=(
+            about_fixed(one, fixed, difference, noise),
+            *(about_rule(one, curve, count, noise) for count, curve in scaled.items()),
+        ),
+        problems=tuple(problems),
+        data=data.source,
+        series={"rate": rates}
+        | {f"test_accuracy {label(*plan)}": tuple(curve.values()) for plan, curve in curves.items()},
+    )
+
+
+def train_all(
+    backend: Backend,
+    data: Dataset,
+    rates: Sequence[float],
+    settings: Settings,
+    initial_scale: float,
+    rounds: int,
+    on_batch: Callable[[int, int], object],
+) -> Trainings:
+    """Train once for each round, rate, kind of batch and number of devices."""
+    batches = plans(settings.batch_size, len(backend.devices))
+    trained: Trainings = {plan: [] for plan in batches}
+    for seed in range(settings.seed, settings.seed + rounds):
+        for rate in rates:
+            for (kind, count), trainings in trained.items():
+                chosen = replace(with_batch(settings, count if kind == SCALED else 1, rate), seed=seed)
+                before = settings.epochs * sum(map(len, trained.values()))
+                report = partial(counted_through, on_batch, before)
+                trainings.append(train_once(backend, count, data, chosen, initial_scale, report))
+    return trained
+
+
+def counted_through(on_batch: Callable[[int, int], object], before: int, epoch: int, images: int) -> None:
+    """Pass progress on, with the epochs of the trainings before counted in."""
+    on_batch(before + epoch, images)
+
+
+def trainings_in(devices: int, rates: Sequence[float], rounds: int) -> int:
+    """Count the trainings of a run."""
+    return len(plans(1, devices)) * len(rates) * rounds
+
+
+def label(kind: str, count: int) -> str:
+    """Name a curve."""
+    return in_words(count) if count == 1 else f"{in_words(count)}, {kind}"

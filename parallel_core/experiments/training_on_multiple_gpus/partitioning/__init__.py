@@ -1,0 +1,169 @@
+"""Partitioning: which way of dividing a network over devices is best, and when?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs", the figure of three ways to divide a network: network
+partitioning, layer-wise partitioning and data parallelism.
+
+Prediction: Layers and channels exchange activations, which grow with the batch and with the width; data parallelism
+exchanges gradients, which grow with the square of the width and not with the batch. So data parallelism moves least on
+a narrow network and most on a wide one, and its devices meet once a step, where those that divide every layer meet at
+every layer. Network partitioning without micro-batches keeps one device busy at a time: it cannot beat one device.
+
+Method: The same step of gradient descent, of a convolution and two dense layers, is taken in five ways: on one device,
+with the layers on different devices (the whole batch at once, and cut into micro-batches), with every layer's channels
+or units divided, and with the batch divided. The batch is on the devices before the step begins. Only the number of
+channels and units changes, from narrow to wide in doublings. Bytes and waits are read off a recording of the step. That
+all ways take the same step is checked in float64, where rounding hardly ever turns a ReLU on or off.
+
+Look at: The curves of `seconds` over the width; `data_parallel_advantage`, the time of the fastest other division over
+that of data parallelism on the widest network; the bytes and waits of each division.
+
+Read: Above 1 data parallelism wins. Layers on different devices, and divided layers, compute a part of the forward pass
+again on the way back, as pipelines do to save memory; data parallelism does not, so equal times would mean that the
+others use their devices better. An allreduce counts as a wait for each device that brings a value or fetches the sum.
+Logical devices on a CPU copy through memory that they share: bytes are cheap there, and dear between GPUs without a
+fast link; what is seen there is mostly what it costs to launch and to wait.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from backends import Backend
+from parallel_core.errors import RequestError
+from parallel_core.experiments.training_on_multiple_gpus.fold_scaled_batches__doublings import doublings
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.fold_whole_network__data_parallelism import (
+    DATA_PARALLELISM,
+)
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import (
+    CHANNELS,
+    initial_parameters,
+    made_up_batch,
+)
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.pipeline import network_partitioning
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps import (
+    error_of_steps,
+    record_step,
+    time_steps,
+)
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.verdict import (
+    about_bytes,
+    about_crossings,
+    about_micro_batches,
+    explain,
+)
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.whole_network import ONE_DEVICE
+from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.task_graph import crossings
+from parallel_core.measurement.timing import largest_of
+
+__all__ = ["run"]
+
+UNDIVIDED, WHOLE, CUT = "one device", "network partitioning", "network partitioning in micro-batches"
+DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"
+
+
+def strategies(micro_batches: int) -> dict[str, Strategy]:
+    """Return the ways to take a step, by name, in the order of the book's figure."""
+    return {
+        UNDIVIDED: ONE_DEVICE,
+        WHOLE: network_partitioning(1),
+        CUT: network_partitioning(micro_batches),
+        DIVIDED_LAYERS: LAYER_WISE,
+        DIVIDED_BATCH: DATA_PARALLELISM,
+    }
+
+
+def run(
+    backend: Backend, narrow: int = 1, wide: int = 4, batch: int = 64, micro_batches: int = 4, rounds: int = 5
+) -> Result:
+    """Time a step of every strategy for networks of 8 channels and 32 units × width, from narrow to wide in doublings.
+
+    `batch` is the rows over all devices, which are cut into `micro_batches`. Raises RequestError for a single
+    device, for more devices than channels, and for a batch that leaves a device or micro-batch without rows.
+    """
+    devices = len(backend.devices)
+    refuse_what_cannot_be_divided(devices, narrow, wide, batch, micro_batches)
+    ways = strategies(micro_batches)
+    timed: dict[int, dict[str, Case]] = {}
+    moved: dict[int, dict[str, int]] = {}
+    errors = []
+    rows = made_up_batch(batch)
+    for width in doublings(narrow, wide):
+        initial = initial_parameters(width)
+        errors.append(error_of_steps(backend, ways, initial, made_up_batch(2 * max(devices, micro_batches) + 1)))
+        recorded = {name: record_step(backend, ways[name], initial, rows) for name in ways if name != UNDIVIDED}
+        moved[width] = {name: sum(task.bytes for task in tasks) for name, tasks in recorded.items()}
+        timed[width] = time_steps(backend, ways, initial, rows, rounds)
+    waits = {name: crossings(tasks) for name, tasks in recorded.items()}
+
+    error = largest_of(errors)
+    largest = timed[width]
+    problems = () if error < 1e-4 else (f"the parameters' changes differ from NumPy's by {error:.1e} of the largest",)
+    return Result(
+        experiment="partitioning",
+        backend=describe_backend(backend),
+        parameters={
+            "narrow": narrow,
+            "wide": wide,
+            "batch": batch,
+            "micro_batches": micro_batches,
+            "rounds": rounds,
+        },
+        cases=tuple(
+            replace(case, name=f"{name}, width {width}") for width in timed for name, case in timed[width].items()
+        ),
+        metrics=metrics_of(largest, moved[width], waits),
+        checks={"max_relative_error": error},
+        explanation=explain(timed, UNDIVIDED),
+        notes=(
+            about_bytes(moved, (WHOLE, DIVIDED_LAYERS, DIVIDED_BATCH)),
+            about_crossings(waits),
+            about_micro_batches(largest[WHOLE], largest[CUT], width, micro_batches),
+        ),
+        problems=problems,
+        series=series_of(timed, moved),
+    )
+
+
+def refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: int, micro_batches: int) -> None:
+    """Raise RequestError where a device or a micro-batch would have nothing to do."""
+    if devices < 2:
+        raise RequestError("the experiment 'partitioning' divides a network: it needs at least 2 devices (--devices 2)")
+    if devices > CHANNELS * narrow:
+        raise RequestError(
+            f"the narrowest network has {CHANNELS * narrow} channels for {devices} devices: choose a larger --narrow"
+        )
+    if narrow > wide:
+        raise RequestError(f"the narrowest network ({narrow}) must not be wider than the widest ({wide})")
+    if batch < max(devices, micro_batches):
+        raise RequestError(
+            f"a batch of {batch} leaves one of {devices} devices or {micro_batches} micro-batches without rows: "
+            f"choose a larger --batch"
+        )
+
+
+def metrics_of(cases: Mapping[str, Case], moved: Mapping[str, int], waits: Mapping[str, int]) -> dict[str, float]:
+    """Return the figures of one width."""
+    others = [cases[name].median for name in (WHOLE, CUT, DIVIDED_LAYERS)]
+    metrics = {
+        "data_parallel_advantage": min(others) / cases[DIVIDED_BATCH].median,
+        "data_parallel_speedup": cases[UNDIVIDED].median / cases[DIVIDED_BATCH].median,
+        "micro_batch_speedup": cases[WHOLE].median / cases[CUT].median,
+    }
+    for name in moved:
+        plain = name.replace(" ", "_").replace("-", "_")
+        metrics |= {f"{plain}_bytes": float(moved[name]), f"{plain}_waits": float(waits[name])}
+    return metrics
+
+
+def series_of(
+    timed: Mapping[int, Mapping[str, Case]], moved: Mapping[int, Mapping[str, int]]
+) -> dict[str, tuple[float, ...]]:
+    """Return seconds and bytes of a step over the width, a curve for each way."""
+    series: dict[str, tuple[float, ...]] = {"width": tuple(map(float, timed))}
+    for name in next(iter(timed.values())):
+        series[f"seconds {name}"] = tuple(cases[name].median for cases in timed.values())
+    for name in next(iter(moved.values())):
+        series[f"bytes {name}"] = tuple(float(of_width[name]) for of_width in moved.values())
+    return series

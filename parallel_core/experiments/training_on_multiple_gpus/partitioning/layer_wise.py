@@ -1,0 +1,83 @@
+"""Layer-wise partitioning: every device holds a block of every layer's channels or units, and works on the whole batch.
+
+The convolution is divided by its channels: each device computes some of them from all images. The hidden layer is
+divided by its units, and needs all features: every device sends its own to all others, and adds up the products of each
+part with its own rows of the weight. The last layer is divided by its inputs, the hidden units that a device has
+already: the devices' parts of the scores are added up. Going back, each device computes its dense layers again.
+
+Sources: the first division into channels, Krizhevsky and others 2012 (ImageNet Classification with Deep Convolutional
+Neural Networks); by outputs, then by inputs, Shoeybi and others 2019 (Megatron-LM, section 3).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from backends import Array, Backend
+from backends.fold_arrays__splitting import row_ranges
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import fold_layer_wise__block as block
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import network
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import Parameters
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
+
+__all__ = ["LAYER_WISE"]
+
+
+def place(backend: Backend, parameters: Parameters) -> Array:
+    """Load on every device three tuples: of the convolution, of the dense layers, and the last layer's bias.
+
+    The hidden layer's weight is cut twice: by the device that makes the features, and by the one that makes the units.
+    """
+    w1, b1, w2, b2, w3, b3 = parameters
+    channels, units = (row_ranges(length, len(backend.devices)) for length in (len(w1), len(b2)))
+    by_source = np.split(w2, [own.stop * (len(w2) // len(w1)) for own in channels[:-1]])
+    blocks = [
+        ((w1[own], b1[own]), (*(rows[:, mine] for rows in by_source), b2[mine], w3[mine]), (b3,))
+        for own, mine in zip(channels, units, strict=True)
+    ]
+    each = zip(blocks, backend.devices, strict=True)
+    return [tuple(backend.asarray(part, device) for part in own) for own, device in each]
+
+
+def load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
+    """Load the whole batch on every device."""
+    return [backend.asarray((images, labels), device) for device in backend.devices]
+
+
+def step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
+    """Launch the layers' blocks forward, with an exchange before each layer, and back the same way."""
+    ops, count = backend.ops, len(placed)
+    convolve = network.forward(ops, [network.features])
+    features = [backend.launch(convolve, own[0], images) for own, (images, _) in zip(placed, batch, strict=True)]
+    gathered = exchanged(backend, [[own] * count for own in features])
+    parts = [backend.launch(block.part_of_scores(ops), own[1], xs) for own, xs in zip(placed, gathered, strict=True)]
+    scores = backend.allreduce(parts)
+    dense = [
+        backend.launch(block.dense_gradients(ops), own[1], own[2], total, xs, labels)
+        for own, total, xs, (_, labels) in zip(placed, scores, gathered, batch, strict=True)
+    ]
+    returned = exchanged(backend, [[own[2][k] for k in range(count)] for own in dense])
+    return [
+        backend.launch(block.update(ops, rate), own, (others[0], others[1]), images, *by_features)
+        for own, others, (images, _), by_features in zip(placed, dense, batch, returned, strict=True)
+    ]
+
+
+def exchanged(backend: Backend, sent: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
+    """Launch the copies of sent[source][destination]; return what every destination has then, source by source."""
+    return [
+        tuple(own[k] if source == k else backend.copy_to(own[k], device) for source, own in enumerate(sent))
+        for k, device in enumerate(backend.devices)
+    ]
+
+
+def gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
+    """Join the blocks."""
+    channels, dense, biases = zip(*(backend.to_numpy((own[0], own[1], own[2])) for own in placed), strict=True)
+    w1, b1 = (np.concatenate(parts) for parts in zip(*channels, strict=True))
+    w2 = np.concatenate([np.concatenate(blocks) for *blocks, _, _ in dense], axis=1)
+    b2, w3 = (np.concatenate([own[place] for own in dense]) for place in (-2, -1))
+    return w1, b1, w2, b2, w3, *biases[-1]
+
+
+LAYER_WISE = Strategy(place, load, step, gather)

@@ -1,0 +1,92 @@
+"""Network partitioning: every device holds some consecutive layers, and activations pass from device to device.
+
+A device waits for the one before it, and in the backward pass for the one behind it. With a batch cut into
+micro-batches, it works on one while its neighbour works on another (Huang and others 2019, "GPipe: Efficient Training
+of Giant Neural Networks using Pipeline Parallelism"). As there, all micro-batches go forward before the first one goes
+back, their gradients are added up, and going back computes a stage's forward pass again instead of keeping it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from backends import Array, Backend, Device
+from backends.fold_arrays__splitting import row_ranges
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import fold_pipeline__stage as stage
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import network
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import LAYERS, Parameters
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
+
+__all__ = ["network_partitioning"]
+
+
+def network_partitioning(micro_batches: int) -> Strategy:
+    """Make the strategy that cuts each batch into so many micro-batches."""
+    return Strategy(place, partial(load, micro_batches), step, gather)
+
+
+def stages(backend: Backend) -> list[tuple[Device, slice]]:
+    """Divide the layers over the devices, of which those without a layer stay idle.
+
+    The extra layers go to the last devices, for the first layer takes longest.
+    """
+    count = len(LAYERS)
+    devices = backend.devices[:count]
+    shares = reversed(row_ranges(count, len(devices)))
+    return [
+        (device, slice(count - share.stop, count - share.start)) for device, share in zip(devices, shares, strict=True)
+    ]
+
+
+def place(backend: Backend, parameters: Parameters) -> Array:
+    """Load each layer's weight and bias on the device that computes it."""
+    return [backend.asarray(parameters[2 * own.start : 2 * own.stop], device) for device, own in stages(backend)]
+
+
+def load(micro_batches: int, backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
+    """Cut the batch; images go to the first device, labels to the last."""
+    (first, _), *_, (last, _) = stages(backend)
+    ends = ((images, first), (labels, last))
+    return list(zip(*(backend.split_and_load(x, [device] * micro_batches) for x, device in ends), strict=True))
+
+
+def step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
+    """Launch all micro-batches forward, stage by stage, then all of them back, then one update on each device."""
+    forward = [network.forward(backend.ops, LAYERS[own]) for _, own in stages(backend)]
+    turn = stage.turning(backend.ops)
+    inputs, turned = [], []
+    for images, labels in batch:
+        inputs.append(pass_forward(backend, forward, placed, images))
+        turned.append(backend.launch(turn, placed[-1], inputs[-1][-1], labels))
+    passed = [pass_back(backend, forward, placed, xs, last) for xs, last in zip(inputs, turned, strict=True)]
+    descend = network.update(backend.ops, rate)
+    return [backend.launch(descend, own, *sums) for own, sums in zip(placed, zip(*passed, strict=True), strict=True)]
+
+
+def pass_forward(
+    backend: Backend, forward: Sequence[Callable[..., Array]], placed: Sequence[Array], images: Array
+) -> list[Array]:
+    """Launch every stage but the last; return what each stage is given, on its device."""
+    xs = [images]
+    for number in range(len(placed) - 1):
+        made = backend.launch(forward[number], placed[number], xs[-1])
+        xs.append(backend.copy_to(made, backend.devices[number + 1]))
+    return xs
+
+
+def pass_back(
+    backend: Backend, forward: Sequence[Callable[..., Array]], placed: Sequence[Array], xs: Sequence[Array], last: Array
+) -> list[Array]:
+    """Launch every stage's way back but the last one's; return the gradients by each stage's parameters."""
+    steps = [last]
+    for number in reversed(range(len(placed) - 1)):
+        upstream = backend.copy_to(steps[0][1], backend.devices[number])
+        back = stage.going_back(backend.ops, forward[number], to_images=number == 0)
+        steps.insert(0, backend.launch(back, placed[number], upstream, xs[number]))
+    return [computed[0] for computed in steps]
+
+
+def gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
+    """Put the stages' parameters together."""
+    return tuple(parameter for own in placed for parameter in backend.to_numpy(own))

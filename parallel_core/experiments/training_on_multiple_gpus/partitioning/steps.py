@@ -1,0 +1,80 @@
+"""Take steps by a strategy: timed, recorded, and checked against NumPy's on one device."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+import backends
+from backends import Array, Backend
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import Batch, Parameters
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.whole_network import ONE_DEVICE
+from parallel_core.measurement.recording import Recording
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.task_graph import Task, without_loads
+from parallel_core.measurement.timing import Timing, interleave, largest_of, measure, relative_error
+
+__all__ = ["error_of_steps", "record_step", "time_steps"]
+
+STEPS = 3
+"""So many steps are taken in one timing, so that an engine may begin the next one before the last one has ended."""
+CHECKED_STEPS = 2
+RATE = 0.01
+"""For the average over the rows."""
+
+
+def time_steps(
+    backend: Backend, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch, rounds: int
+) -> dict[str, Case]:
+    """Time a step of each strategy in float32, several in a row; return the cases, of one step each, by name."""
+    images, labels = single_precision(*batch)
+    loaded = {name: way.load(backend, images, labels) for name, way in ways.items()}
+    placed = {name: way.place(backend, single_precision(*parameters)) for name, way in ways.items()}
+
+    def take(name: str) -> Timing:
+        def steps() -> Array:
+            for _ in range(STEPS):
+                placed[name] = ways[name].step(backend, placed[name], loaded[name], RATE / len(labels))
+            return placed[name]
+
+        dispatched, done = measure(backend, steps)
+        return dispatched / STEPS, done / STEPS
+
+    cases = interleave({name: partial(take, name) for name in ways}, rounds)
+    return {case.name: replace(case, repeats=STEPS) for case in cases}
+
+
+def record_step(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> tuple[Task, ...]:
+    """Take one step in float32 and return its tasks, without the loading of parameters and batch."""
+    recording = Recording(backend)
+    loaded = way.load(recording, *single_precision(*batch))
+    way.step(recording, way.place(recording, single_precision(*parameters)), loaded, RATE)
+    return without_loads(recording.tasks)
+
+
+def error_of_steps(backend: Backend, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch) -> float:
+    """Take steps from these parameters by each strategy; compare the change of the parameters with NumPy's.
+
+    Returns the largest difference as a share of the parameter's largest change. Parameters and batch keep their dtype.
+    """
+    reference = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
+    expected = changes(reference, ONE_DEVICE, parameters, batch)
+    found = [changes(backend, way, parameters, batch) for way in ways.values()]
+    errors = [relative_error(*pair) for some in found for pair in zip(some, expected, strict=True)]
+    return largest_of(errors)
+
+
+def changes(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> list[np.ndarray]:
+    """Return by how much each parameter changes in a few steps."""
+    loaded = way.load(backend, *batch)
+    placed = way.place(backend, parameters)
+    for _ in range(CHECKED_STEPS):
+        placed = way.step(backend, placed, loaded, RATE)
+    return [new - old for new, old in zip(way.gather(backend, placed), parameters, strict=True)]
+
+
+def single_precision(*arrays: np.ndarray) -> Parameters:
+    """Turn float64 into float32; labels stay as they are."""
+    return tuple(x.astype(np.float32) if x.dtype == np.float64 else x for x in arrays)

@@ -1,0 +1,62 @@
+"""What the numbers of the `partitioning` experiment mean, in sentences that follow from them."""
+
+from collections.abc import Mapping, Sequence
+
+from parallel_core.formatting import figure, listed
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import differ
+
+__all__ = ["about_bytes", "about_crossings", "about_micro_batches", "about_width", "explain"]
+
+
+def explain(timed: Mapping[int, Mapping[str, Case]], undivided: str) -> str:
+    """Say which division was the fastest for the widest network, and for the narrowest; `undivided` is none of them."""
+    widths = sorted({min(timed), max(timed)}, reverse=True)
+    return " ".join(about_width(width, timed[width], undivided) for width in widths)
+
+
+def about_width(width: int, cases: Mapping[str, Case], undivided: str) -> str:
+    """Say which ways to divide a network of this width were the fastest, where any was faster than not dividing it."""
+    whole = cases[undivided]
+    divided = sorted((name for name in cases if name != undivided), key=lambda name: cases[name].median)
+    best = cases[divided[0]]
+    gain = f"{whole.median / best.median:.2f} × as fast as {undivided}, {figure(1e3 * best.median)} ms a step"
+    if not differ(best, whole):
+        return f"At width {width} no division was faster than {undivided} by more than the noise ({gain})."
+    if whole.median < best.median:
+        return f"At width {width} {undivided} was faster than every division: the best, {divided[0]}, was {gain}."
+    equal = [name for name in divided if name == divided[0] or not differ(best, cases[name])]
+    if len(equal) > 1:
+        return f"At width {width} {listed(equal)} were the fastest, within the noise ({gain})."
+    return f"At width {width} {equal[0]} was the fastest ({gain})."
+
+
+def about_bytes(moved: Mapping[int, Mapping[str, int]], names: Sequence[str]) -> str:
+    """Order some divisions by the bytes that they moved between devices, for the narrowest and the widest network."""
+    return " ".join(bytes_at(width, moved[width], names) for width in sorted({min(moved), max(moved)}))
+
+
+def bytes_at(width: int, moved: Mapping[str, int], names: Sequence[str]) -> str:
+    """Order some divisions of a network by the bytes that they moved."""
+    figures = [f"{name} {figure(moved[name] / 1e6)} MB" for name in sorted(names, key=moved.__getitem__)]
+    return f"Least first, a step at width {width} moved between devices: {listed(figures)}."
+
+
+def about_crossings(crossings: Mapping[str, int]) -> str:
+    """Say how often a device waits for another one in a step."""
+    ordered = sorted(crossings, key=crossings.__getitem__)
+    waits = listed([f"{name} {crossings[name]} ×" for name in ordered])
+    return f"How often a device waits for another one in a step: {waits}."
+
+
+def about_micro_batches(whole: Case, cut: Case, width: int, micro_batches: int) -> str:
+    """Say whether micro-batches let the stages of a partitioned network overlap."""
+    ratio = cut.median / whole.median
+    compared = (
+        f"At width {width} network partitioning took {ratio:.2f} × as long with {micro_batches} micro-batches as with 1"
+    )
+    if not differ(whole, cut):
+        return f"{compared}: no difference beyond the noise."
+    if ratio < 1:
+        return f"{compared}: cutting the batch paid."
+    return f"{compared}: cutting the batch cost more than it gave."

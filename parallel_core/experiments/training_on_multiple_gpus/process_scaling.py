@@ -1,0 +1,139 @@
+"""What training on several processes costs and gains: a few more steps, in four ways, taken in turns.
+
+    together            the ranks' steps, as they were trained
+    without exchange    the same shares of the rows, and nothing is summed over processes
+    alone               the whole batches on rank 0, while the others wait
+    exchange alone      sums as large as the gradients, and nothing is computed
+
+Steps that are computed without exchange have wrong gradients and take as long as right ones; they train parameters of
+their own, which are thrown away.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import final
+
+import numpy as np
+
+from backends import Array, Backend
+from backends.process_groups import Group, GroupedBackend, barrier
+from parallel_core.measurement.result import Result
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.gradient_exchange import buckets_of, exchange
+from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.loop import Settings, get_params, ignore, train_epoch
+
+__all__ = ["with_scaling"]
+
+STEPS = 5
+ROUNDS = 3
+WARMUPS = 1
+LONG_STEP = 1.0
+"""Seconds; a step that takes longer is timed by itself."""
+
+
+def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, settings: Settings, trained: int) -> Result:
+    """Add to a training's result what its processes exchanged, how long that took, and what they are worth.
+
+    `scaling_efficiency` is the speed of all n ranks over n times that of one, on the same global batches.
+    `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` what a step takes longer
+    than one without exchange: where exchange hides under computation it is the smaller one. `exchanged_bytes` is what
+    each rank handed to the engine in the `trained` steps. All ranks must call this, and time it together. The
+    result of a job of one process is returned as it is.
+    """
+    if backend.group.size == 1:
+        return result
+    few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
+    silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, on_exchange=ignore)
+    steps = {
+        "together": partial(time_step, backend, data, few),
+        "without exchange": partial(time_step, silent, data, few),
+        "alone": partial(time_alone, backend, data, few),
+        "exchange alone": partial(time_exchange, backend, settings, few.limit or STEPS),
+    }
+    seconds = in_turns(backend, steps)
+    size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
+    together, alone = seconds["together"], seconds["alone"]
+    efficiency = alone / (backend.group.size * together)
+    exposed = together - seconds["without exchange"]
+    metrics = {
+        "scaling_efficiency": efficiency,
+        "step_seconds": together,
+        "lone_step_seconds": alone,
+        "exchange_seconds": seconds["exchange alone"],
+        "exposed_exchange_seconds": exposed,
+        "exchanged_bytes": size * trained,
+    }
+    note = (
+        f"A step took {together * 1e3:.3g} ms on {backend.group.size} processes and {alone * 1e3:.3g} ms on one, "
+        f"{alone / together:.2f} × as long: {efficiency:.0%} of what as many processes could gain at most. "
+        f"Its exchange of {size / 1e6:.3g} MB took {seconds['exchange alone'] * 1e3:.3g} ms by itself, and the step "
+        f"{exposed * 1e3:.3g} ms longer than without."
+    )
+    return replace(result, metrics={**result.metrics, **metrics}, notes=(*result.notes, note))
+
+
+def in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+    """Time every way in turns, all ranks at once; return the medians of each rank's own times."""
+    timed: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(WARMUPS + ROUNDS):
+        for name, take in ways.items():
+            barrier(backend.group)
+            timed[name].append(take())
+            # A way without exchanges is progress too.
+            backend.on_exchange(backend.exchanges)
+    return {name: median(taken[WARMUPS:]) for name, taken in timed.items()}
+
+
+def time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
+    """Train from the start for a few steps; return the seconds of one."""
+    params = [get_params(backend, device, settings.seed, settings.width) for device in backend.devices]
+    epoch = train_epoch(backend, params, data, settings, number=1)
+    return epoch.seconds / len(epoch.losses)
+
+
+def time_alone(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
+    """Train on rank 0 by itself, whole batches; the others have nothing to do and wait at the next barrier."""
+    if backend.group.rank > 0:
+        return 0.0
+    one = time_step(backend.local, data, replace(settings, limit=1))
+    # Nobody waits for so long that he takes the others for dead.
+    return one if one > LONG_STEP else time_step(backend.local, data, settings)
+
+
+def time_exchange(backend: GroupedBackend, settings: Settings, steps: int) -> float:
+    """Exchange zeros in the shapes of the gradients; return the seconds of one step's exchange."""
+    zeros = tuple(np.zeros_like(array) for array in initial_parameters(settings.seed, settings.width))
+    gradients = [backend.asarray(zeros, device) for device in backend.devices]
+    buckets = buckets_of(settings.exchange, len(zeros))
+    backend.waitall()
+    start = perf_counter()
+    for _ in range(steps):
+        gradients = exchange(backend, gradients, buckets)
+        backend.wait(tuple(gradients))
+    return (perf_counter() - start) / steps
+
+
+@final
+class _Silence:
+    """A group that sums nothing: every rank keeps what it has."""
+
+    transport = "silence"
+
+    def __init__(self, group: Group) -> None:
+        self.rank, self.size, self.hosts = group.rank, group.size, group.hosts
+
+    def sum(self, x: Array) -> Array:
+        return x
+
+    def sum_on_host(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def waitall(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

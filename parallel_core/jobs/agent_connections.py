@@ -1,0 +1,162 @@
+"""The agents of a job's hosts: started here or through a remote shell, listened to, and always ended.
+
+A remote shell is a command that takes a host and a line for its shell, as ssh does.
+"""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from parallel_core.errors import MeasurementError
+from parallel_core.jobs.fold_messages__process import Process
+from parallel_core.jobs.messages import FromAgent
+
+__all__ = ["REMOTE_SHELL", "Agents", "agent_command", "running_agents"]
+
+REMOTE_SHELL = ("ssh", "-o", "BatchMode=yes")
+MODULE = "parallel_core.jobs.agent"
+LONGEST_LINE = 1 << 22
+END_SECONDS = 5.0
+KILL_SECONDS = 2.0
+LAST_WORDS_SECONDS = 0.2
+KEPT_LINES = 5
+
+decode: Callable[[bytes], FromAgent] = msgspec.json.Decoder(FromAgent).decode
+
+
+@dataclass
+class Agent:
+    """One host's agent; `said` are the last lines that are no messages of its own."""
+
+    host: int
+    process: asyncio.subprocess.Process
+    said: deque[str]
+    tasks: tuple[asyncio.Task[None], ...]
+
+
+class Agents:
+    """All agents of a job."""
+
+    def __init__(self) -> None:
+        self.all: list[Agent] = []
+
+    def ask_for_stacks(self) -> None:
+        """Have all ranks write their stacks to standard error."""
+        for agent in self.all:
+            assert agent.process.stdin
+            if not agent.process.stdin.is_closing():
+                agent.process.stdin.write(b"stacks\n")
+
+
+def agent_command(host: str | None, shell: Sequence[str], python: str) -> list[str]:
+    """Return the command that starts a host's agent, with that host's Python; `host` is None for this machine."""
+    if host is None:
+        return [sys.executable, "-P", "-m", MODULE]
+    command = [python, "-P", "-m", MODULE]
+    # What the checkout or the environment gives this process, the other host's agent needs as well.
+    given = [f"PYTHONPATH={os.environ['PYTHONPATH']}"] if os.environ.get("PYTHONPATH") else []
+    words = shlex.join(["exec", "env", *given, *command] if given else ["exec", *command])
+    return [*shell, host, f"cd {shlex.quote(str(Path.cwd()))} && {words}"]
+
+
+@asynccontextmanager
+async def running_agents(
+    commands: Sequence[Sequence[str]],
+    processes: Sequence[Process],
+    on_message: Callable[[FromAgent], None],
+    on_end: Callable[[int, str], None],
+) -> AsyncIterator[Agents]:
+    """Start an agent for each host, with its processes; end all of them with the context.
+
+    `on_message` is called with what they say, and `on_end(host, reason)` when one ends by itself.
+    Raises MeasurementError where one cannot be started.
+    """
+    agents = Agents()
+    try:
+        for host, command in enumerate(commands):
+            own = tuple(process for process in processes if process.host == host)
+            agents.all.append(await _start(host, command, own, on_message, on_end))
+        yield agents
+    finally:
+        await asyncio.gather(*map(_end, agents.all))
+
+
+async def _start(
+    host: int,
+    command: Sequence[str],
+    processes: Sequence[Process],
+    on_message: Callable[[FromAgent], None],
+    on_end: Callable[[int, str], None],
+) -> Agent:
+    try:
+        # A session of its own: Ctrl-C is for the launcher alone, which ends the agents in good order.
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=LONGEST_LINE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise MeasurementError(f"cannot start {command[0]!r}: {error.strerror or error}") from error
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(msgspec.json.encode(processes) + b"\n")
+    said: deque[str] = deque(maxlen=KEPT_LINES)
+    listening = asyncio.create_task(_listen(process.stderr, said))
+
+    async def follow(output: asyncio.StreamReader) -> None:
+        try:
+            async for line in output:
+                try:
+                    message = decode(line)
+                except msgspec.DecodeError:
+                    # What a login script prints comes here too.
+                    said.append(line.decode(errors="replace").strip())
+                    continue
+                on_message(message)
+            # Its last words may come after its last message.
+            await asyncio.wait([listening], timeout=LAST_WORDS_SECONDS)
+        finally:
+            # Where nobody can read what is passed on, the job is to end as well.
+            on_end(host, said[-1] if said else "it was killed, or its connection broke")
+
+    return Agent(host, process, said, (asyncio.create_task(follow(process.stdout)), listening))
+
+
+async def _listen(errors: asyncio.StreamReader, said: deque[str]) -> None:
+    async for line in errors:
+        if line.strip():
+            said.append(line.decode(errors="replace").strip())
+
+
+async def _end(agent: Agent) -> None:
+    """Close an agent's standard input, which ends it and its processes, or else kill it."""
+    assert agent.process.stdin
+    agent.process.stdin.close()
+    # Its output is read until it ends, so that it cannot be kept by a full pipe.
+    left = {asyncio.ensure_future(agent.process.wait()), *agent.tasks}
+    _, left = await asyncio.wait(left, timeout=END_SECONDS)
+    if left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(agent.process.pid, signal.SIGKILL)
+        _, left = await asyncio.wait(left, timeout=KILL_SECONDS)
+    # What it started in another session may hold its pipes open for ever.
+    for task in left:
+        task.cancel()
+    # A bug of ours in reading its messages must not be lost.
+    for task in agent.tasks:
+        if task.done() and not task.cancelled():
+            task.result()

@@ -1,0 +1,95 @@
+"""What a person sees of a job: rank 0's progress and output; of the others nothing, unless they are the cause."""
+
+from contextlib import ExitStack
+from typing import BinaryIO
+
+from rich.console import Console
+from rich.text import Text
+
+from parallel_core.jobs.messages import FromAgent, Printed, Progress, Reported, TrainedEpoch, Training
+from parallel_core.terminal.training_progress import TrainingProgress, training_progress
+
+__all__ = ["SHOWN", "Display"]
+
+SHOWN = "rank 0"
+"""Whose output a person sees."""
+SHOWN_LINES = 20
+KEPT_BYTES = 1 << 12
+
+
+class Display:
+    """Rank 0's standard output goes to `output` as it is; all else to the console, which is on standard error."""
+
+    def __init__(self, console: Console, output: BinaryIO, errors: BinaryIO) -> None:
+        self.printed = False
+        """Whether rank 0 has written to standard output."""
+        self._console, self._output, self._errors = console, output, errors
+        self._bar: TrainingProgress | None = None
+        self._shown = ExitStack()
+        self._line = b""
+        self._last_errors = b""
+
+    @property
+    def last_error(self) -> str:
+        """The last line that rank 0 wrote to standard error."""
+        lines = self._last_errors.decode(errors="replace").splitlines()
+        return lines[-1].removeprefix("parallel-core: ") if lines else ""
+
+    def show(self, message: FromAgent) -> None:
+        """Show a message, where it is rank 0's."""
+        if message.process != SHOWN:
+            return
+        match message:
+            case Printed(data=data, error=False):
+                # The result follows the training, and a bar would be drawn over it.
+                self.close()
+                self.printed = True
+                self._output.write(data)
+                self._output.flush()
+            case Printed(data=data):
+                self._show_errors(data)
+            case Reported(report=Training(epochs=epochs, images=images)):
+                self.close()
+                # Where there is no terminal, a bar would leave an empty line behind.
+                if self._console.is_terminal:
+                    self._bar = self._shown.enter_context(training_progress(self._console, epochs, images))
+            case Reported(report=Progress(epoch=epoch, images=images)):
+                if self._bar and images:
+                    self._bar.on_batch(epoch, images)
+            case Reported(report=TrainedEpoch(line=line)):
+                self._console.print(line, markup=False, soft_wrap=True)
+            case _:
+                pass
+
+    def say(self, line: str) -> None:
+        """Say one line about the job."""
+        self.close()
+        self._errors.write(f"parallel-core: {' '.join(line.split())}\n".encode())
+        self._errors.flush()
+
+    def show_words(self, heading: str, words: str, most: int = SHOWN_LINES) -> None:
+        """Show the last lines of what a process said, under a heading."""
+        self.close()
+        lines = words.rstrip().splitlines()[-most:]
+        self._errors.write("\n".join([f"── {heading} ──", *lines, ""]).encode())
+        self._errors.flush()
+
+    def close(self) -> None:
+        """Take the progress bar away."""
+        self._shown.close()
+        self._bar = None
+        if self._line:
+            self._errors.write(self._line)
+            self._errors.flush()
+            self._line = b""
+
+    def _show_errors(self, data: bytes) -> None:
+        self._last_errors = (self._last_errors + data)[-KEPT_BYTES:]
+        if self._bar is None:
+            self._errors.write(data)
+            self._errors.flush()
+            return
+        # Whole lines only go above the bar.
+        *lines, self._line = (self._line + data).split(b"\n")
+        for line in lines:
+            self._console.print(Text.from_ansi(line.decode(errors="replace")), soft_wrap=True)

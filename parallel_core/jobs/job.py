@@ -1,0 +1,127 @@
+"""A job as data: which processes run on which host, with which environment. Nothing is started here.
+
+`rank 0` … are the training's processes. MXNet has a `scheduler` and `server 0` … beside them, on the first host.
+"""
+
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backends.process_groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
+from parallel_core.jobs.addresses import PORTS, free_port
+from parallel_core.jobs.fold_messages__process import Process
+
+__all__ = ["SERVER_MODULE", "Host", "Job", "Process", "port_for", "processes_of"]
+
+SERVER_MODULE = "backends.mxnet.parameter_server"
+LOOPBACK = "lo"
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine, and how many ranks it takes. `name` is None for this machine, where no remote shell is needed."""
+
+    name: str | None
+    slots: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be launched.
+
+    `address` is where rank 0 or the scheduler listens, as the others reach it; `bind` is what rank 0 listens at,
+    which is the same but where it listens everywhere; the scheduler listens at `address` alone. `interface` names the
+    network interface of all traffic, such as `lo`.
+    """
+
+    command: tuple[str, ...]
+    hosts: tuple[Host, ...]
+    backend: str
+    servers: int
+    address: str
+    bind: str
+    port: int
+    interface: str | None
+    timeout: float
+    python: str = sys.executable
+    """Other hosts' Python; there it takes the place of this one in the command."""
+    keeps_port: bool = False
+    """Whether a restart meets at the same port, because somebody chose it."""
+
+
+def processes_of(job: Job) -> Sequence[Process]:
+    """Return the job's processes, the scheduler and the servers first; ranks fill the hosts in their order."""
+    serving = ("scheduler", *(f"server {i}" for i in range(job.servers))) if job.backend == "mxnet" else ()
+    size = sum(host.slots for host in job.hosts)
+    own = [*_everyones(job), *_mxnets(job, size)]
+    beside = [
+        Process(
+            name,
+            0,
+            _command_on(job.hosts[0], (sys.executable, "-P", "-m", SERVER_MODULE), job.python),
+            {**dict(own), "DMLC_ROLE": name.split()[0], "MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"},
+        )
+        for name in serving
+    ]
+    places = [(index, place) for index, host in enumerate(job.hosts) for place in range(host.slots)]
+    ranks = [
+        Process(
+            f"rank {rank}",
+            index,
+            _command_on(job.hosts[index], job.command, job.python),
+            {
+                **dict(own),
+                "RANK": str(rank),
+                "WORLD_SIZE": str(size),
+                "LOCAL_RANK": str(place),
+                "LOCAL_WORLD_SIZE": str(job.hosts[index].slots),
+                "MASTER_ADDR": job.address,
+                "MASTER_PORT": str(job.port),
+                "DMLC_ROLE": "worker" if job.backend == "mxnet" else None,
+            },
+        )
+        for rank, (index, place) in enumerate(places)
+    ]
+    return (*beside, *ranks)
+
+
+def port_for(root: Host, bind: str) -> int:
+    """Return a port for a job whose first host is this, where nobody listens as far as can be told from here."""
+    return free_port(bind) if root.name is None else random.choice(PORTS)
+
+
+def _command_on(host: Host, command: tuple[str, ...], python: str) -> tuple[str, ...]:
+    return command if host.name is None else tuple(python if word == sys.executable else word for word in command)
+
+
+def _everyones(job: Job) -> Sequence[tuple[str, str | None]]:
+    # gloo takes the loopback interface for several processes on one machine only where it is told to.
+    interface = job.interface or (LOOPBACK if _on_one_machine(job) else None)
+    return (
+        (TIMEOUT_VARIABLE, f"{job.timeout:g}"),
+        ("GLOO_SOCKET_IFNAME", interface),
+        (BIND_VARIABLE, job.bind if job.bind != job.address else None),
+    )
+
+
+def _mxnets(job: Job, size: int) -> Sequence[tuple[str, str | None]]:
+    if job.backend != "mxnet":
+        return ()
+    return (
+        ("DMLC_PS_ROOT_URI", job.address),
+        ("DMLC_PS_ROOT_PORT", str(job.port)),
+        ("DMLC_NUM_WORKER", str(size)),
+        ("DMLC_NUM_SERVER", str(job.servers)),
+        # Each agent finds its own host's address.
+        ("DMLC_NODE_HOST", job.address if _on_one_machine(job) else None),
+        ("DMLC_INTERFACE", None),
+        # ps-lite would listen at it in every process.
+        ("PORT", None),
+        # With it ps-lite's scheduler would listen at all addresses.
+        ("DMLC_USE_KUBERNETES", None),
+    )
+
+
+def _on_one_machine(job: Job) -> bool:
+    return all(host.name is None for host in job.hosts)

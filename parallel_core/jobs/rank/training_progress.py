@@ -1,0 +1,68 @@
+"""Who shows the progress of a training: its process, the launcher that started it, or the first of several ranks."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, final
+
+from rich.console import Console
+
+from backends import Backend
+from backends.process_groups import GroupedBackend
+from parallel_core.jobs.messages import Progress, TrainedEpoch, Training
+from parallel_core.jobs.rank.reporting import report, reports_are_read
+from parallel_core.terminal.training_progress import epoch_line, training_progress
+from parallel_core.training.loop import Epoch, Position, ignore
+
+__all__ = ["ShowsTraining", "progress_of"]
+
+
+class ShowsTraining(Protocol):
+    """What a training calls as it goes on."""
+
+    def go_on_from(self, position: Position) -> None:
+        """Take note of what a checkpoint says is done."""
+
+    def on_batch(self, epoch: int, images: int) -> None:
+        """Take note of a batch that is done."""
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        """Take note of an epoch that is done."""
+
+
+@contextmanager
+def progress_of(backend: Backend, epochs: int, images: int) -> Iterator[ShowsTraining]:
+    """Show or report a training of some epochs, each of so many images over all ranks."""
+    if isinstance(backend, GroupedBackend) and reports_are_read():
+        report(Training(epochs, images))
+        yield _Reported(backend)
+    elif isinstance(backend, GroupedBackend) and backend.group.rank > 0:
+        yield _Silent()
+    else:
+        with training_progress(Console(stderr=True, highlight=False), epochs, images) as progress:
+            yield progress
+
+
+@final
+class _Silent:
+    go_on_from = on_batch = on_epoch = staticmethod(ignore)
+
+
+@final
+class _Reported:
+    def __init__(self, backend: GroupedBackend) -> None:
+        self._backend, self._epoch, self._step = backend, 0, 0
+
+    def go_on_from(self, position: Position) -> None:
+        self._epoch, self._step = position.epoch, position.step
+        done = sum(epoch.images for epoch in position.epochs) + position.begun.images
+        report(Progress(self._backend.exchanges, self._epoch, self._step, done))
+
+    def on_batch(self, epoch: int, images: int) -> None:
+        # Without images nothing is trained, but something is done.
+        if images:
+            self._step = self._step + 1 if epoch == self._epoch else 1
+            self._epoch = epoch
+        report(Progress(self._backend.exchanges, self._epoch, self._step, images))
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        report(TrainedEpoch(epoch_line(epoch)))

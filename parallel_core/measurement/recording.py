@@ -1,0 +1,225 @@
+"""Write down what a backend is asked to do: a backend around a backend that records every operation as a task.
+
+>>> recording = Recording(backend, one_by_one=True)
+>>> train_step(recording, …)
+>>> critical_path(recording.tasks)
+
+What an operation depends on is read off the values that it is given. With `one_by_one` each operation is waited for
+before the next one starts, so its seconds are its own, on every framework and engine.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import perf_counter
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from backends import Array, Backend, Device, Ops
+from backends.arrays import leaves, map_leaves
+from backends.protocol import HostArray
+from parallel_core.measurement.task_graph import Kind, Task
+
+__all__ = ["Recorded", "Recording", "labelled"]
+
+Path: TypeAlias = tuple[int, ...]
+"""Where an item stands in a task's result: `(1, 0)` is that of `result[1][0]`."""
+
+
+def labelled(name: str, value: Array) -> Array:
+    """Name the task that made a recorded value, which is returned; nothing happens to the values of other backends.
+
+    >>> hidden = labelled("layer 1", backend.launch(layer, parameters, x))
+    """
+    for leaf in _recorded(value):
+        leaf.tasks[leaf.task] = replace(leaf.tasks[leaf.task], name=name)
+    return value
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A backend's value, or an item of one, with the task that makes it. As opaque as the value itself."""
+
+    value: Array
+    device: Device
+    tasks: list[Task] = field(repr=False)
+    """All tasks of its recording."""
+    task: int
+    path: Path
+
+    __iter__ = None
+
+    def __getitem__(self, index: int) -> "Recorded":
+        return replace(self, value=self.value[index], path=(*self.path, index))
+
+
+@final
+class Recording:
+    """A backend that passes every verb on to another one and keeps a task for each operation.
+
+    All values must come from this recording; functions are launched as they are. An operation comes after the tasks
+    that made what it is given. One that consumes a value (`allreduce`, `copy_to` with `out`, a launch of `ops.sgd`
+    or `ops.sgd_while_finite`) comes after all that read it, too. What a launched function consumes inside is not seen.
+
+    An allreduce is one task, on the device of its first value. `wait`, `waitall` and `to_numpy` are not tasks.
+    """
+
+    def __init__(self, backend: Backend, one_by_one: bool = False) -> None:
+        self.backend = backend
+        self.name, self.version, self.engine = backend.name, backend.version, backend.engine
+        self.devices, self.cores = backend.devices, backend.cores
+        self.threads_per_device, self.workers_per_device = backend.threads_per_device, backend.workers_per_device
+        self.scheduler, self.settings, self.variants = backend.scheduler, backend.settings, backend.variants
+        self.ops: Ops = backend.ops
+        self._one_by_one = one_by_one
+        self._tasks: list[Task] = []
+        # For each task, who reads which item of its result.
+        self._readers: list[list[tuple[Path, int]]] = []
+        # Whose bytes are still to be counted: a value that is still a promise has no size.
+        self._uncounted: dict[int, tuple[Array, int]] = {}
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What was recorded, in the order of the program. Waits for values whose bytes must be counted.
+
+        The bytes that move between devices are a value's size for a copy to another device, and for an allreduce of n
+        values of S bytes 2(n − 1)·S: what both a star and a ring move.
+        """
+        for place, (value, factor) in self._uncounted.items():
+            size = sum(array.nbytes for array in leaves(self.backend.to_numpy(value)))
+            self._tasks[place] = replace(self._tasks[place], bytes=factor * size)
+        self._uncounted.clear()
+        return tuple(self._tasks)
+
+    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        read = _recorded(args)
+        if not read:
+            raise ValueError("launch needs a value of this recording among its arguments: it says the device")
+        device = read[0].device
+        consumed = _recorded(args[: self._consumes(_unwrapped(fn))])
+        task, result = self._do(
+            _name(fn), device, "compute", read, consumed, partial(self.backend.launch, fn, *map(_plain, args))
+        )
+        return self._wrapped(result, device, task)
+
+    def wait(self, x: Array) -> Array:
+        self.backend.wait(_plain(x))
+        return x
+
+    def waitall(self) -> None:
+        self.backend.waitall()
+
+    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        consumed = () if out is None else _recorded(out)
+        read = (*_recorded(x), *consumed)
+        target = None if out is None else _plain(out)
+        task, result = self._do(
+            "copy", device, "copy", read, consumed, partial(self.backend.copy_to, _plain(x), device, target)
+        )
+        if any(value.device != device for value in _recorded(x)):
+            self._uncounted[task] = (_plain(x), 1)
+        return self._wrapped(result, device, task)
+
+    def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        seconds, shards = self._timed(partial(self.backend.split_and_load, x, devices))
+
+        def loaded(shard: Array, device: Device) -> Array:
+            # One call loads them all: each has an equal share of its time.
+            task = Task("split_and_load", str(device), "load", seconds=seconds / len(devices))
+            return self._wrapped(shard, device, self._append(task))
+
+        return tuple(map(loaded, shards, devices))
+
+    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        read = _recorded(xs)
+        devices = [_recorded(x)[0].device for x in xs]
+        values = tuple(map(_plain, xs))
+        task, sums = self._do("allreduce", devices[0], "allreduce", read, read, partial(self.backend.allreduce, values))
+        self._uncounted[task] = (values[0], 2 * (len(values) - 1))
+        return tuple(
+            self._wrapped(total, device, task, (place,))
+            for place, (total, device) in enumerate(zip(sums, devices, strict=True))
+        )
+
+    def asarray(self, x: HostArray, device: Device) -> Array:
+        task, result = self._do("asarray", device, "load", (), (), partial(self.backend.asarray, x, device))
+        return self._wrapped(result, device, task)
+
+    def to_numpy(self, x: Array) -> Any:
+        return self.backend.to_numpy(_plain(x))
+
+    def _consumes(self, fn: Callable[..., Array]) -> int:
+        # How many of its first arguments.
+        return 1 if fn == self.ops.sgd else 2 if fn == self.ops.sgd_while_finite else 0
+
+    def _do(
+        self,
+        name: str,
+        device: Device,
+        kind: Kind,
+        read: Sequence[Recorded],
+        consumed: Sequence[Recorded],
+        operation: Callable[[], Any],
+    ) -> tuple[int, Any]:
+        after = {value.task for value in read}
+        after |= {reader for value in consumed for reader in self._conflicting_readers(value)}
+        seconds, result = self._timed(operation)
+        place = self._append(Task(name, str(device), kind, tuple(sorted(after)), seconds))
+        for value in read:
+            self._readers[value.task].append((value.path, place))
+        return place, result
+
+    def _timed(self, operation: Callable[[], Any]) -> tuple[float, Any]:
+        if not self._one_by_one:
+            return 0.0, operation()
+        self.backend.waitall()
+        start = perf_counter()
+        result = operation()
+        self.backend.waitall()
+        return perf_counter() - start, result
+
+    def _append(self, task: Task) -> int:
+        self._tasks.append(task)
+        self._readers.append([])
+        return len(self._tasks) - 1
+
+    def _wrapped(self, value: Array, device: Device, task: int, path: Path = ()) -> Array:
+        if isinstance(value, tuple | list):
+            return tuple(self._wrapped(item, device, task, (*path, place)) for place, item in enumerate(value))
+        return Recorded(value, device, self._tasks, task, path)
+
+    def _conflicting_readers(self, value: Recorded) -> Iterator[int]:
+        # Those who read the same item, or what it is in, or an item of it.
+        for path, reader in self._readers[value.task]:
+            if all(mine == theirs for mine, theirs in zip(value.path, path, strict=False)):
+                yield reader
+
+
+def _recorded(value: Any) -> tuple[Recorded, ...]:
+    return tuple(leaf for leaf in leaves(value) if isinstance(leaf, Recorded))
+
+
+def _plain(value: Any) -> Any:
+    return map_leaves(_plain_leaf, value)
+
+
+def _plain_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, Recorded):
+        return leaf.value
+    if leaf is None or callable(leaf) or isinstance(leaf, int | float | str):
+        return leaf
+    # Its dependencies would be missing without a word.
+    raise ValueError(f"a recording takes values of its own only, not a {type(leaf).__name__} made elsewhere")
+
+
+def _unwrapped(fn: Any) -> Any:
+    while isinstance(fn, partial):
+        fn = fn.func
+    return fn
+
+
+def _name(fn: Any) -> str:
+    fn = _unwrapped(fn)
+    return str(getattr(fn, "__name__", type(fn).__name__))

@@ -1,0 +1,221 @@
+"""What an experiment returns: frozen values, and the JSON object whose keys are a public interface."""
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self, TypeAlias
+
+from backends import Backend
+from parallel_core.measurement.task_graph import Task
+from parallel_core.system.machine import describe_machine
+
+__all__ = ["MACHINE_KEYS", "Case", "Result", "Timing", "describe_backend"]
+
+Timing: TypeAlias = tuple[float, float]
+"""Seconds until control returned, and until all was done."""
+
+SCHEMA = 1
+BACKEND_KEYS = ("name", "version", "engine", "devices", "threads_per_device", "cores", "scheduler", "settings")
+MACHINE_KEYS = (
+    "processor",
+    "cores",
+    "core_numbers",
+    "memory_bytes",
+    "system",
+    "parallel_core",
+    "python",
+    "numpy",
+    "utc",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that was timed, several times.
+
+    `seconds` are times until all was done, `dispatch_seconds` until control returned to Python. `warmup_seconds` are
+    of the first repetitions, which are not counted. `parts` names the cases whose work is all contained in this one:
+    it cannot be faster than the slowest of them. `repeats` is how often it was done within one timing, where doing it
+    once is too short to be timed; all seconds are of once. `again`, where `measurement.repeatable` keeps it, repeats
+    the case one more time, in the process that timed it, and returns the timing; where only a `share` of a case is
+    repeated, the timing is of that share.
+    """
+
+    name: str
+    seconds: tuple[float, ...]
+    dispatch_seconds: tuple[float, ...]
+    warmup_seconds: tuple[float, ...] = ()
+    parts: tuple[str, ...] = ()
+    repeats: int = 1
+    again: Callable[[], Timing] | None = field(default=None, compare=False, repr=False)
+    share: float = field(default=1.0, compare=False)
+
+    @property
+    def median(self) -> float:
+        """The median time until all was done, in seconds."""
+        return statistics.median(self.seconds)
+
+    @property
+    def again_seconds(self) -> float:
+        """How long `again` takes, by what was timed, with all its repeats."""
+        return self.median * self.share * self.repeats
+
+    @property
+    def dispatch_median(self) -> float:
+        """The median time until control returned, in seconds."""
+        return statistics.median(self.dispatch_seconds)
+
+    @property
+    def spread(self) -> float:
+        """Half the distance from the fastest to the slowest repetition, as a share of the median."""
+        return (max(self.seconds) - min(self.seconds)) / 2 / self.median
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that stands in a result's `cases`."""
+        return {
+            "name": self.name,
+            "seconds": list(self.seconds),
+            "dispatch_seconds": list(self.dispatch_seconds),
+            "warmup_seconds": list(self.warmup_seconds),
+            "parts": list(self.parts),
+            "repeats": self.repeats,
+            "share": self.share,
+        }
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Self:
+        """Read what `as_json` returned; raises ValueError for times that are missing or cannot be."""
+        case = cls(
+            str(read["name"]),
+            _floats(read["seconds"]),
+            _floats(read["dispatch_seconds"]),
+            _floats(read.get("warmup_seconds", ())),
+            tuple(str(part) for part in read.get("parts", ())),
+            int(read.get("repeats", 1)),
+            share=float(read.get("share", 1)),
+        )
+        if not case.seconds or not all(0 < seconds < math.inf for seconds in (*case.seconds, *case.dispatch_seconds)):
+            raise ValueError(f"case {case.name!r} has no times, or times that cannot be")
+        if case.repeats < 1 or not 0 < case.share <= 1:
+            raise ValueError(f"case {case.name!r} was done {case.repeats} times, and {case.share} of it again")
+        return case
+
+
+@dataclass(frozen=True)
+class Result:
+    """One experiment on one backend and engine."""
+
+    experiment: str
+    backend: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    cases: tuple[Case, ...]
+    metrics: Mapping[str, float]
+    checks: Mapping[str, float]
+    explanation: str
+    """What the numbers mean for this framework and engine: a sentence that follows from them."""
+    notes: tuple[str, ...] = ()
+    """More sentences, one for each question that the experiment asks."""
+    problems: tuple[str, ...] = ()
+    """Why the result is invalid: a check that failed, a time that cannot be. Empty for a valid one."""
+    data: str | None = None
+    """Where the training data came from; it begins with `synthetic` where they are made up."""
+    series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Values over steps or epochs: losses, accuracies."""
+    tasks: tuple[Task, ...] = ()
+    """The operations that were recorded, where the experiment is about their graph."""
+    environment: Mapping[str, Any] = field(default_factory=describe_machine)
+
+    def _ipython_display_(self) -> None:
+        # Notebooks ask for this method; only there is IPython sure to be installed.
+        from IPython.display import HTML, Image, display
+
+        from parallel_core.report.notebook import as_html, as_png
+
+        display(HTML(as_html(self)))
+        if (png := as_png(self)) is not None:
+            display(Image(png))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `--json` writes; numbers that are not finite become null."""
+        return _finite(
+            {
+                "schema": SCHEMA,
+                "experiment": self.experiment,
+                "backend": dict(self.backend),
+                "parameters": dict(self.parameters),
+                "cases": [case.as_json() for case in self.cases],
+                "metrics": dict(self.metrics),
+                "checks": dict(self.checks),
+                "series": {name: list(values) for name, values in self.series.items()},
+                "tasks": [asdict(task) for task in self.tasks],
+                "data": self.data,
+                "explanation": self.explanation,
+                "notes": list(self.notes),
+                "problems": list(self.problems),
+                "environment": dict(self.environment),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Self:
+        """Read what `as_json` returned; raises ValueError for anything else."""
+        try:
+            return cls._from_object(read)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is no result: {error}") from error
+
+    @classmethod
+    def _from_object(cls, read: Mapping[str, Any]) -> Self:
+        if read["schema"] != SCHEMA:
+            raise ValueError(f"a result of schema {read['schema']}, where {SCHEMA} is known")
+        missing = [name for name in BACKEND_KEYS if name not in read["backend"]]
+        missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
+        if missing:
+            raise ValueError(f"a result without {', '.join(missing)}")
+        return cls(
+            experiment=str(read["experiment"]),
+            backend=dict(read["backend"]),
+            parameters=dict(read["parameters"]),
+            cases=tuple(Case.from_json(case) for case in read["cases"]),
+            metrics=dict(zip(read["metrics"], _floats(read["metrics"].values()), strict=True)),
+            checks=dict(zip(read["checks"], _floats(read["checks"].values()), strict=True)),
+            explanation=str(read["explanation"]),
+            notes=tuple(read["notes"]),
+            problems=tuple(read["problems"]),
+            data=read["data"],
+            series={name: _floats(values) for name, values in read["series"].items()},
+            tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
+            environment=dict(read["environment"]),
+        )
+
+
+def describe_backend(backend: Backend) -> dict[str, Any]:
+    """Return the object that stands under a result's `backend`."""
+    return {
+        "name": backend.name,
+        "version": backend.version,
+        "engine": backend.engine,
+        "devices": [str(device) for device in backend.devices],
+        "threads_per_device": backend.threads_per_device,
+        "workers_per_device": backend.workers_per_device,
+        "cores": [sorted(cores) for cores in backend.cores],
+        "scheduler": backend.scheduler,
+        "settings": dict(backend.settings),
+        "variants": list(backend.variants),
+    }
+
+
+def _floats(values: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(math.nan if value is None else float(value) for value in values)
+
+
+def _finite(value: Any) -> Any:
+    # JSON has no NaN; most readers refuse a file that holds one.
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

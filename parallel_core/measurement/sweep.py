@@ -1,0 +1,44 @@
+"""What is drawn of a result's series: a quantity over another one, a curve for each label.
+
+A result holds the series `OVER`, and for each curve `QUANTITY LABEL`, or `QUANTITY` alone, all of one length.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from parallel_core.fold_formatting__byte_sizes import write_size
+from parallel_core.formatting import figure
+
+__all__ = ["Curves", "labelled", "write_point"]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Which series are curves, and how their axes are named and divided."""
+
+    over: str
+    quantity: str
+    x_title: str
+    y_title: str
+    log_x: bool = True
+    log_y: bool = False
+    dotted: tuple[str, ...] = ()
+    """Labels of curves that are bounds or predictions, and not what was asked about."""
+    in_place_of_times: bool = True
+    """Whether a table or chart of all cases' times would say no more, and take dozens of rows."""
+    caption: str = ""
+    """What a reader must know to read them, in a sentence or two."""
+
+
+def labelled(series: Mapping[str, tuple[float, ...]], quantity: str) -> dict[str, tuple[float, ...]]:
+    """Return a quantity's series by label; the label of one that has none is empty."""
+    return {
+        name.removeprefix(quantity).strip(): values
+        for name, values in series.items()
+        if name == quantity or name.startswith(f"{quantity} ")
+    }
+
+
+def write_point(value: float, over: str) -> str:
+    """Write a point of a sweep over some series; bytes are written as sizes."""
+    return write_size(int(value)) if over == "bytes" else figure(value)

@@ -1,0 +1,33 @@
+"""How blocks of a timeline look, in all pictures of it."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from parallel_core.plots.fold_style__colours import COLOURS
+from parallel_core.trace_analysis.lanes import Block, Look
+
+__all__ = ["LOOKS", "Appearance", "opacity"]
+
+
+class Appearance(NamedTuple):
+    """A name in the legend, a colour, and the opacity of a block that was busy all the time."""
+
+    name: str
+    colour: str
+    strength: float = 1.0
+
+
+LOOKS: Mapping[Look, Appearance] = {
+    "compute": Appearance("computation", COLOURS[0]),
+    "copy": Appearance("copy", COLOURS[1]),
+    "exchange": Appearance("exchange", COLOURS[2]),
+    "host": Appearance("Python", "#888888"),
+    "wait": Appearance("waiting", "#888888", 0.35),
+}
+
+FAINTEST = 0.2
+
+
+def opacity(block: Block) -> float:
+    """Return how strongly a block has its look's colour: the less of it was busy, the paler."""
+    return FAINTEST + (1 - FAINTEST) * block.busy_share

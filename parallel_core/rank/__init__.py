@@ -1,6 +1,0 @@
-"""What a process does that is one of several: report, watch over its own progress, measure together with the others."""
-
-from parallel_core.rank.joining import check_job, described, in_a_job, joined, share_gpus
-from parallel_core.rank.leaving import leave
-
-__all__ = ["check_job", "described", "in_a_job", "joined", "leave", "share_gpus"]

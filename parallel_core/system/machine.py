@@ -1,0 +1,68 @@
+"""The machine and the process that a result was measured on, and how much memory the process takes."""
+
+import ctypes
+import datetime
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.devices import available_cores, core_numbers
+from backends.fold_registry__checkout import package_version
+
+__all__ = ["describe_machine", "peak_memory_growth"]
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return what a reader needs to compare results: processor, cores, memory in bytes, system, versions, time."""
+    return {
+        "processor": _processor(),
+        "cores": available_cores(),
+        "core_numbers": core_numbers(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": platform.platform(),
+        "parallel_core": package_version(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def peak_memory_growth(fn: Callable[[], object]) -> int | None:
+    """Run `fn` and return by how many bytes the resident memory rose at its highest; None where no kernel tells.
+
+    `fn` must wait for what it launches.
+    """
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    try:
+        _return_free_memory()
+        # 5 resets the high-water mark (proc(5)).
+        reset.write_text("5")
+        before = _kibibytes(status, "VmRSS")
+        fn()
+        return max(0, _kibibytes(status, "VmHWM") - before) * 1024
+    except (OSError, KeyError):
+        return None
+
+
+def _return_free_memory() -> None:
+    # glibc keeps freed blocks: a second measurement would find them there and call its own memory free of charge.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _kibibytes(status: Path, field: str) -> int:
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return int(fields[field].split()[0])
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

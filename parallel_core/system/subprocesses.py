@@ -1,0 +1,74 @@
+"""Run a command in a process group of its own, under a deadline, and leave nothing of its group behind.
+
+A framework may start processes that outlive it; the whole group is killed when the command has ended, when its deadline
+has passed, and when the caller is cancelled.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from backends.devices import on_cores
+
+__all__ = ["Outcome", "supervise"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended. `status` is its exit status, negative for the signal that killed it."""
+
+    status: int
+    output: str
+    errors: str
+    timed_out: bool
+
+    def reason(self, deadline: float) -> str:
+        """Say in one line why the command failed."""
+        lines = [line for line in self.errors.splitlines() if line.strip()]
+        said = lines[-1].removeprefix("parallel-core: ") if lines else ""
+        if self.timed_out:
+            return f"gave no result within {deadline:g} s and was killed"
+        if self.status < 0:
+            return f"was killed by {signal_name(-self.status)}" + (f"; it said last: {said}" if said else "")
+        return said or f"ended with status {self.status} and without a word"
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name; not every number has one."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+async def supervise(command: Sequence[str], deadline: float, cores: set[int]) -> Outcome:
+    """Run a command on some cores for at most `deadline` seconds; raises OSError where it cannot be started."""
+    # Files and not pipes: a pipe that a surviving grandchild holds open would keep everyone waiting for its end.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        # The new process inherits the calling thread's cores.
+        with on_cores(cores):
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+            )
+        timed_out = False
+        try:
+            async with asyncio.timeout(deadline):
+                await process.wait()
+        except TimeoutError:
+            timed_out = True
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            status = await process.wait()
+        return Outcome(status, text(output), text(errors), timed_out)
+
+
+def text(stream: IO[bytes]) -> str:
+    """Read what a process has written."""
+    stream.seek(0)
+    return stream.read().decode(errors="replace")

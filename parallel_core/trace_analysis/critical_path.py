@@ -1,0 +1,186 @@
+"""The critical path as a trace allows to see it: the chain of what finished last, from a case's last operation back.
+
+From the operation that ends last, one goes back again and again to what ended last before it began, of two things: an
+operation on any queue, and the host's call that launched it. Where the profiler does not tell which call that was, it
+is the last that was over. A queue's own previous operation comes first where it ended as late as the profiler can
+tell. Before a call comes the host's previous one; but where the host waited, what it waited for: the operation that
+ended last during the wait, and so for calls that compute themselves, on a synchronous engine. The time between what
+ended last and what began after it is idle.
+
+It is not the critical path of a task graph: no profiler records which operation needs which one's result. An
+operation that happens to end just before another begins stands in the chain though the other never needed it. What
+the chain does say is where time went that nothing else ran beside: to shorten the case, something in it must change.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from backends.profiling import Kind, Span
+from parallel_core.trace_analysis.case_spans import RESOLUTION, CaseSpans
+
+__all__ = ["CriticalPath", "PathPart", "PathSummary", "Segment", "critical_path"]
+
+SYNCHRONOUS = 0.9
+"""Where more of the operations than this share end within the calls that launched them, calls compute themselves."""
+
+
+class Segment(NamedTuple):
+    """A stretch of the path in seconds from the timeline's beginning, and the span it lies in; None where idle."""
+
+    start: float
+    end: float
+    span: Span | None
+
+
+class PathPart(NamedTuple):
+    """All segments of one name: their number, their seconds, and their share of the path."""
+
+    device: str
+    queue: str
+    kind: Kind
+    name: str
+    segments: int
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True)
+class PathSummary:
+    """What a path is made of, the longest part first; the shares and the idle one sum to 1."""
+
+    seconds: float
+    idle_seconds: float
+    idle_share: float
+    parts: tuple[PathPart, ...]
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """Segments in the order of time, from a case's start to the end of its last operation, without holes."""
+
+    segments: tuple[Segment, ...]
+
+    def summary(self) -> PathSummary:
+        """Add the segments up by name."""
+        seconds = sum((end - start for start, end, _ in self.segments), 0.0)
+        found: dict[tuple[str, str, Kind, str], list[float]] = {}
+        for start, end, span in self.segments:
+            if span is not None:
+                found.setdefault((span.device, span.queue, span.kind, span.name), []).append(end - start)
+        # Rounding errors must not make a path without idle time idle.
+        idle = sum((end - start for start, end, span in self.segments if span is None), 0.0)
+        parts = [PathPart(*key, len(some), sum(some), sum(some) / seconds) for key, some in found.items()]
+        parts.sort(key=lambda part: -part.seconds)
+        return PathSummary(seconds, idle, idle / seconds if seconds else 0.0, tuple(parts))
+
+
+def critical_path(case: CaseSpans) -> CriticalPath:
+    """Find the path of a case; it is empty where the case has no operation that took any time. O(n log n)."""
+    if not np.any(case.operations & (case.ends > case.starts)):
+        return CriticalPath(())
+    trace = _Candidates(case)
+    place: int | None = trace.by_end[-1]
+    time = trace.ends[trace.by_end[-1]]
+    segments: list[Segment] = []
+    while place is not None:
+        end = min(trace.ends[place], time)
+        if end < time:
+            segments.append(Segment(end, time, None))
+        if trace.is_operation[place]:
+            following, time = trace.before_operation(place), trace.starts[place]
+        else:
+            following, time = trace.before_call(place, end)
+        if time < end:
+            segments.append(Segment(time, end, case.spans[place]))
+        place = following
+    if case.start < time:
+        segments.append(Segment(case.start, time, None))
+    return CriticalPath(tuple(reversed(segments)))
+
+
+class _Candidates:
+    """A case's spans, so sorted that what ended last before a time is found by bisection. Places are in the case."""
+
+    def __init__(self, case: CaseSpans) -> None:
+        timed = case.operations & (case.ends > case.starts)
+        operations = np.flatnonzero(timed)
+        operations = operations[np.lexsort((case.starts[operations], case.ends[operations]))]
+        calling = ~case.operations
+        asked_by = _asked_by(case, timed, calling & ~case.waits)
+
+        # Lists, because taking one number out of an array takes ten times as long.
+        self.starts: list[float] = case.starts.tolist()
+        self.ends: list[float] = case.ends.tolist()
+        self.is_operation: list[bool] = timed.tolist()
+        self.is_wait: list[bool] = case.waits.tolist()
+        self.by_end: list[int] = operations.tolist()
+        self.operation_ends: list[float] = case.ends[operations].tolist()
+        self.previous: list[int] = _previous_on_queue(case, timed | calling).tolist()
+        self.asked_by: list[int] = asked_by.tolist()
+
+        within = timed & (asked_by >= 0) & (case.starts >= case.starts[asked_by]) & (case.ends <= case.ends[asked_by])
+        synchronous = within.sum() > SYNCHRONOUS * timed.sum()
+        computed = np.flatnonzero(within) if synchronous else np.array([], dtype=np.intp)
+        computed = computed[np.lexsort((case.ends[computed], asked_by[computed]))]
+        self.computed: list[int] = computed.tolist()
+        self.computed_ends: list[float] = case.ends[computed].tolist()
+        self.computed_from: list[int] = np.searchsorted(
+            asked_by[computed], np.arange(len(case.spans) + 1), side="left"
+        ).tolist()
+
+    def before_operation(self, place: int) -> int | None:
+        """Return what ended last before an operation began, as far as it may have held it up."""
+        begin = self.starts[place]
+        before = bisect_right(self.operation_ends, begin)
+        found = self.by_end[before - 1] if before else None
+        ended = self.ends[found] if found is not None else -np.inf
+        call = self.asked_by[place]
+        if call >= 0 and min(self.ends[call], begin) > ended:
+            found, ended = call, min(self.ends[call], begin)
+        previous = self.previous[place]
+        if previous >= 0 and ended - RESOLUTION <= self.ends[previous] <= begin:
+            return previous
+        return found
+
+    def before_call(self, place: int, time: float) -> tuple[int | None, float]:
+        """Return what came before a call of the host that lasted until `time`, and from when on the call counts."""
+        if self.is_wait[place]:
+            until = bisect_right(self.operation_ends, time)
+            if until and self.operation_ends[until - 1] > self.starts[place]:
+                return self.by_end[until - 1], self.operation_ends[until - 1]
+        else:
+            first, last = self.computed_from[place], self.computed_from[place + 1]
+            until = bisect_right(self.computed_ends, time, first, last)
+            if until > first and self.computed_ends[until - 1] > self.starts[place]:
+                return self.computed[until - 1], self.computed_ends[until - 1]
+        previous = self.previous[place]
+        return (previous if previous >= 0 else None), min(self.starts[place], time)
+
+
+def _previous_on_queue(case: CaseSpans, chosen: np.ndarray) -> np.ndarray:
+    places = np.flatnonzero(chosen)
+    places = places[np.argsort(case.queue_of[places], kind="stable")]
+    found = np.full(len(case.spans), -1, dtype=np.intp)
+    same = case.queue_of[places[1:]] == case.queue_of[places[:-1]]
+    found[places[1:][same]] = places[:-1][same]
+    return found
+
+
+def _asked_by(case: CaseSpans, operations: np.ndarray, launches: np.ndarray) -> np.ndarray:
+    """Return the place of the call that launched each operation, or of the last that was over; -1 where none is."""
+    found = np.full(len(case.spans), -1, dtype=np.intp)
+    calls, asked = np.flatnonzero(launches), np.flatnonzero(operations)
+    if len(calls) == 0:
+        return found
+    begins, linked = case.starts[asked], ~np.isnan(case.launched[asked])
+    since = np.where(linked, np.minimum(case.launched[asked] + RESOLUTION, begins), begins)
+    nearest = np.searchsorted(case.starts[calls], since, side="right") - 1
+    ends = case.ends[calls[nearest]]
+    # A call that was under way and did not do the operation itself cannot be shown to have asked for it.
+    under_way = ~linked & (ends > begins) & (ends < case.ends[asked])
+    nearest = np.maximum(nearest - under_way, -1)
+    found[asked] = np.where(nearest >= 0, calls[nearest], -1)
+    return found

@@ -1,0 +1,209 @@
+"""What a timeline says in numbers, for each case: busy and idle time, overlap, waiting, when control returned.
+
+A case lasts from its first launch to the end of its last span; the idle edges of its window do not count. An operation
+is a span on a device; communication is copying and exchanging. `hidden_share` is the share of communication that lies
+under computation, time spent in computation while communicating over time spent in communication, as Holistic Trace
+Analysis defines it (github.com/facebookresearch/HolisticTraceAnalysis, get_comm_comp_overlap), but over all devices
+together.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from backends.profiling import HOST_DEVICE, Kind, Timeline, queue_order
+from parallel_core.trace_analysis.case_spans import KINDS, RESOLUTION, CaseSpans, cases_of
+from parallel_core.trace_analysis.critical_path import PathSummary, critical_path
+from parallel_core.trace_analysis.interval_sets import gaps, intersection, total, union
+
+__all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures", "figures_of"]
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """One queue: its busy time, without what the host only waited, and the gaps between its first and last span."""
+
+    device: str
+    queue: str
+    spans: int
+    busy_seconds: float
+    busy_share: float
+    waiting_seconds: float
+    """How long the host was blocked, waiting for a device; 0 on a device's own queue."""
+    gaps: int
+    """Gaps shorter than the profilers' resolution, 1 µs, do not count."""
+    gap_seconds: float
+    longest_gap_seconds: float
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the queue belongs to the host's program, and not to a device."""
+        return self.device == HOST_DEVICE
+
+
+@dataclass(frozen=True)
+class KindFigures:
+    """All spans of one kind: their number, and how long one takes on average."""
+
+    kind: Kind
+    spans: int
+    mean_seconds: float
+
+
+@dataclass(frozen=True)
+class LaunchWaits:
+    """How long operations waited from their launch to their start, where the profiler links the two."""
+
+    operations: int
+    median_seconds: float
+    percentile_90_seconds: float
+    longest_seconds: float
+
+
+@dataclass(frozen=True)
+class CaseFigures:
+    """One case by its trace. None stands for what it does not have: communication, operations, launches, links."""
+
+    case: str
+    seconds: float
+    queues: tuple[QueueFigures, ...]
+    """Devices' queues by name, then the host's."""
+    kinds: tuple[KindFigures, ...]
+    compute_seconds: float
+    """How long anything was computed, on whatever queue; so for communication."""
+    communication_seconds: float
+    hidden_seconds: float
+    """How long both went on at the same time."""
+    hidden_share: float | None
+    """Hidden seconds as a share of communication."""
+    hidden_of_shorter: float | None
+    """Hidden seconds as a share of the shorter of computation and communication."""
+    working_seconds: float
+    """How long any operation ran."""
+    queues_at_once: float | None
+    """How many queues worked at the same time, on average over the working seconds."""
+    devices_at_once: float | None
+    """How many devices worked at the same time, whatever the number of their queues."""
+    waits: LaunchWaits | None
+    control_returned_seconds: float | None
+    """When the host was through with all but the case's last wait, counted from its first launch."""
+    dispatch_fraction: float | None
+    """The same as a share of the whole."""
+    critical_path: PathSummary
+
+    @property
+    def idle_share(self) -> float:
+        """The share of the time in which no operation ran at all."""
+        return 1 - self.working_seconds / self.seconds if self.seconds else 0.0
+
+    def mean_of(self, kind: Kind) -> float | None:
+        """Return how long a span of this kind takes on average; None where there is none."""
+        return next((found.mean_seconds for found in self.kinds if found.kind == kind), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return an object of plain numbers, with these names."""
+        # Named tuples would become bare lists.
+        path = asdict(self.critical_path) | {"parts": [part._asdict() for part in self.critical_path.parts]}
+        return asdict(self) | {"critical_path": path}
+
+
+def figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
+    """Compute the figures of every case, or of the whole timeline, named "all", where it has no cases."""
+    return tuple(figures_of(case) for case in cases_of(timeline))
+
+
+def figures_of(case: CaseSpans) -> CaseFigures:
+    """Compute one case's figures; seconds are 0 where it has no spans."""
+    computing = union(case.intervals(case.kinds == KINDS.index("compute")))
+    communicating = union(case.intervals(np.isin(case.kinds, [KINDS.index("copy"), KINDS.index("exchange")])))
+    compute, communication = total(computing), total(communicating)
+    hidden = total(intersection(computing, communicating))
+    shorter = min(compute, communication)
+    returned = _control_returned(case)
+    return CaseFigures(
+        case=case.name,
+        seconds=case.seconds,
+        queues=_queues(case),
+        kinds=tuple(_kinds(case)),
+        compute_seconds=compute,
+        communication_seconds=communication,
+        hidden_seconds=hidden,
+        hidden_share=hidden / communication if communication else None,
+        hidden_of_shorter=hidden / shorter if shorter else None,
+        working_seconds=total(union(computing, communicating)),
+        queues_at_once=_at_once(case, case.queue_of),
+        devices_at_once=_at_once(case, _device_of(case)),
+        waits=_launch_waits(case),
+        control_returned_seconds=returned,
+        dispatch_fraction=returned / case.seconds if returned is not None and case.seconds else None,
+        critical_path=critical_path(case).summary(),
+    )
+
+
+def _queues(case: CaseSpans) -> tuple[QueueFigures, ...]:
+    found = []
+    for place, (device, queue) in enumerate(case.queues):
+        own = case.queue_of == place
+        covered, working = union(case.intervals(own)), union(case.intervals(own & ~case.waits))
+        free = gaps(covered, covered[0, 0], covered[-1, 1]) if len(covered) else covered
+        idle = free[:, 1] - free[:, 0]
+        idle = idle[idle >= RESOLUTION]
+        busy = total(working)
+        found.append(
+            QueueFigures(
+                device=device,
+                queue=queue,
+                spans=int(own.sum()),
+                busy_seconds=busy,
+                busy_share=busy / case.seconds if case.seconds else 0.0,
+                waiting_seconds=max(0.0, total(covered) - busy),
+                gaps=len(idle),
+                gap_seconds=float(idle.sum()),
+                longest_gap_seconds=float(idle.max(initial=0.0)),
+            )
+        )
+    return tuple(sorted(found, key=lambda row: (row.is_host, queue_order(row.device, row.queue))))
+
+
+def _kinds(case: CaseSpans) -> list[KindFigures]:
+    counts = np.bincount(case.kinds, minlength=len(KINDS))
+    seconds = np.bincount(case.kinds, weights=case.ends - case.starts, minlength=len(KINDS))
+    return [
+        KindFigures(kind, int(count), float(taken / count))
+        for kind, count, taken in zip(KINDS, counts, seconds, strict=True)
+        if count
+    ]
+
+
+def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
+    operations = case.operations
+    groups = [union(case.intervals(operations & (group_of == group))) for group in np.unique(group_of)]
+    working = total(union(*groups)) if groups else 0.0
+    return sum(map(total, groups)) / working if working else None
+
+
+def _device_of(case: CaseSpans) -> np.ndarray:
+    names = [device for device, _ in case.queues]
+    return np.array([names.index(device) for device in names], dtype=np.intp)[case.queue_of]
+
+
+def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
+    waited = (case.starts - case.launched)[case.operations & ~np.isnan(case.launched)]
+    if len(waited) == 0:
+        return None
+    # Two clocks that are not quite the same may let an operation begin before its launch.
+    waited = np.maximum(waited, 0.0)
+    median, percentile_90 = np.percentile(waited, (50, 90))
+    return LaunchWaits(len(waited), float(median), float(percentile_90), float(waited.max()))
+
+
+def _control_returned(case: CaseSpans) -> float | None:
+    launches = np.flatnonzero(~case.operations & ~case.waits)
+    if len(launches) == 0:
+        return None
+    calling = np.flatnonzero(~case.operations & (case.queue_of == case.queue_of[launches[0]]))
+    # A timing ends by waiting for all; waits before that one keep control from returning.
+    if case.waits[calling[-1]]:
+        calling = calling[:-1]
+    return float(case.ends[calling[-1]] - case.starts[calling[0]])

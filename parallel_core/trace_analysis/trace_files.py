@@ -1,0 +1,42 @@
+"""Timelines from files: our own, and what the frameworks' profilers wrote without us."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from backends.profiling import Timeline, understand
+from backends.profiling.chrome_trace import perfetto
+from backends.profiling.chrome_trace.slices import Trace, read_trace
+from parallel_core.errors import RequestError
+from parallel_core.measurement.timing import uncollected
+
+__all__ = ["read_timeline"]
+
+
+def read_timeline(path: Path) -> Timeline:
+    """Read a trace of ours, MXNet's or PyTorch's, plain or compressed; what was wrong with the file is in the notes.
+
+    Raises RequestError where the file cannot be read, or is nobody's of these.
+    """
+    # A million slices set the garbage collector off again and again, for a third of the time, and none is garbage.
+    with uncollected():
+        return _read(path)
+
+
+def _read(path: Path) -> Timeline:
+    try:
+        trace = read_trace(path)
+    except OSError as error:
+        raise RequestError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise RequestError(str(error)) from error
+    try:
+        timeline = _understood(trace)
+    except ValueError as error:
+        raise RequestError(f"{path} cannot be used: {error}") from error
+    if not timeline.spans:
+        raise RequestError(f"{path} cannot be used: it holds nothing that ran on a device, or was launched")
+    return replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *trace.problems))))
+
+
+def _understood(trace: Trace) -> Timeline:
+    return perfetto.timeline_of(trace) if perfetto.OWN_KEY in trace.properties else understand(trace)

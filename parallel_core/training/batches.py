@@ -1,0 +1,55 @@
+"""What is trained on, and how: the settings of a training, and an epoch's batches in the order that they fix."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.gradient_exchange import Exchange
+
+__all__ = ["Settings", "as_input", "batches", "shuffled", "steps_of"]
+
+EVERY_STEP = slice(None)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; the book's values."""
+
+    epochs: int = 10
+    batch_size: int = 256
+    learning_rate: float = 0.2
+    limit: int | None = None
+    """Batches an epoch; None for all."""
+    seed: int = 0
+    exchange: Exchange = "after"
+    """When gradients are exchanged: after the backward pass, or bucket by bucket during it."""
+    width: int = 1
+    """How many times the book's channels and units the network has."""
+
+
+def batches(
+    data: Dataset, settings: Settings, epoch: int, steps: slice = EVERY_STEP
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Iterate over an epoch's batches in an order that depends on seed and epoch only; the last may be smaller."""
+    order, _ = shuffled(settings.seed, epoch, len(data.train_labels))
+    for start in range(0, len(order), settings.batch_size)[: settings.limit][steps]:
+        rows = order[start : start + settings.batch_size]
+        yield as_input(data.train_images[rows]), data.train_labels[rows]
+
+
+def steps_of(data: Dataset, settings: Settings) -> int:
+    """Return the number of steps in an epoch."""
+    return len(range(0, len(data.train_labels), settings.batch_size)[: settings.limit])
+
+
+def shuffled(seed: int, epoch: int, images: int) -> tuple[np.ndarray, np.random.Generator]:
+    """Draw the order of an epoch's images; return it with the generator that drew it."""
+    generator = np.random.default_rng((seed, epoch))
+    return generator.permutation(images), generator
+
+
+def as_input(images: np.ndarray) -> np.ndarray:
+    """Turn grey levels, uint8 (n, 28, 28), into what the network takes: float32 (n, 1, 28, 28) from 0 to 1."""
+    return images[:, None].astype(np.float32) / np.float32(255)

@@ -1,0 +1,22 @@
+"""Training that is kept in a file and gone on with, in the same framework or another one."""
+
+from parallel_core.training.checkpoints.checkpoint import Checkpoint, Written, checkpoint_of
+from parallel_core.training.checkpoints.directory import FILE, open_directory, write_checkpoint
+from parallel_core.training.checkpoints.file_format import CheckpointError, from_bytes
+from parallel_core.training.checkpoints.fold_file_format__writing import to_bytes
+from parallel_core.training.checkpoints.fold_resuming__checkpointing import Checkpointing
+from parallel_core.training.checkpoints.resuming import check_resumable
+
+__all__ = [
+    "FILE",
+    "Checkpoint",
+    "CheckpointError",
+    "Checkpointing",
+    "Written",
+    "check_resumable",
+    "checkpoint_of",
+    "from_bytes",
+    "open_directory",
+    "to_bytes",
+    "write_checkpoint",
+]

@@ -1,0 +1,102 @@
+"""A checkpoint as a value: the parameters in NumPy, where the training is, and what it must be gone on with."""
+
+import json
+import platform
+from dataclasses import dataclass
+from zlib import crc32
+
+import msgspec
+import numpy as np
+
+from backends import Backend
+from backends.fold_registry__checkout import package_version
+from parallel_core.training.batches import Settings, shuffled
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.progress import Position
+
+__all__ = ["FORMAT", "SCHEMA", "Checkpoint", "Generator", "State", "Written", "checkpoint_of", "generator_of", "names"]
+
+FORMAT = "parallel-core checkpoint"
+SCHEMA = 1
+
+
+class Generator(msgspec.Struct, frozen=True):
+    """NumPy's generator after it drew the order of the epoch under way, and the CRC-32 of that order as int64.
+
+    `state` is that of the bit generator, in JSON: its numbers have 128 bits.
+    """
+
+    state: str
+    order: int
+
+
+class Written(msgspec.Struct, frozen=True):
+    """Who wrote a checkpoint: backend, its version, and those of parallel-core, NumPy and Python."""
+
+    backend: str
+    version: str
+    parallel_core: str
+    numpy: str
+    python: str
+
+
+class State(msgspec.Struct, frozen=True):
+    """All of a checkpoint but the arrays; in the file it is JSON.
+
+    `epoch`, from 1, is under way, and `step` steps of it are done: they are what `position` holds, and are there for
+    readers. `data` is the CRC-32 of the training images and labels.
+    """
+
+    format: str
+    schema: int
+    settings: Settings
+    epoch: int
+    step: int
+    position: Position
+    generator: Generator
+    data: int
+    written: Written
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A training as it can be gone on with. The parameters are those of `lenet.shapes`, float32."""
+
+    state: State
+    parameters: tuple[np.ndarray, ...]
+
+
+def names(parameters: int) -> tuple[str, ...]:
+    """Return the parameters' names: `1.weight`, `1.bias`, `2.weight`, …, layer by layer."""
+    return tuple(f"{place // 2 + 1}.{('weight', 'bias')[place % 2]}" for place in range(parameters))
+
+
+def checkpoint_of(
+    backend: Backend, parameters: tuple[np.ndarray, ...], settings: Settings, data: Dataset, position: Position
+) -> Checkpoint:
+    """Make the checkpoint of a training; the parameters are one device's, all of whose steps are done."""
+    state = State(
+        format=FORMAT,
+        schema=SCHEMA,
+        settings=settings,
+        epoch=position.epoch,
+        step=position.step,
+        position=position,
+        generator=generator_of(settings, position.epoch, data),
+        data=data.checksum,
+        written=Written(
+            # PyTorch's version is more than a text.
+            backend.name,
+            str(backend.version),
+            package_version(),
+            np.__version__,
+            platform.python_version(),
+        ),
+    )
+    return Checkpoint(state, parameters)
+
+
+def generator_of(settings: Settings, epoch: int, data: Dataset) -> Generator:
+    """Draw an epoch's order and say what drew it."""
+    order, generator = shuffled(settings.seed, epoch, len(data.train_labels))
+    return Generator(json.dumps(generator.bit_generator.state, sort_keys=True), crc32(order.astype("<i8").tobytes()))

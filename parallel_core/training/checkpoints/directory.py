@@ -1,0 +1,50 @@
+"""The one file in a directory that a checkpoint is kept in."""
+
+from pathlib import Path
+
+from parallel_core.errors import RequestError
+from parallel_core.system import files
+from parallel_core.training.checkpoints.checkpoint import Checkpoint
+from parallel_core.training.checkpoints.file_format import CheckpointError
+from parallel_core.training.checkpoints.fold_file_format__writing import to_bytes
+
+__all__ = ["FILE", "open_directory", "write_checkpoint"]
+
+FILE = "checkpoint.npz"
+
+
+def open_directory(directory: Path, resume: bool) -> bytes | None:
+    """Make the directory, see that it can be written to, and return the checkpoint in it; None where there is none.
+
+    Raises RequestError where there is one and it is not to be resumed, and CheckpointError where it cannot be read.
+    """
+    path = directory / FILE
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        exists = path.exists()
+    except OSError as error:
+        raise RequestError(f"cannot make the directory {directory}: {error.strerror}") from error
+    if exists and not resume:
+        raise RequestError(f"{path} exists: add --resume to go on from it, or remove it")
+    files.check_writable(path)
+    files.remove_unfinished(path)
+    if not exists:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}: give yourself access to it") from error
+
+
+def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, whole or not at all. Raises CheckpointError; an older one is then as it was."""
+    path = directory / FILE
+    content = to_bytes(checkpoint)
+    try:
+        files.write_whole(path, lambda stream: stream.write(content))
+    except OSError as error:
+        kept = "the older one is whole" if path.exists() else "there is no older one"
+        raise CheckpointError(
+            f"cannot write {path} ({len(content):,} bytes): {error.strerror or error}; {kept}: "
+            "make room there, then go on with --resume"
+        ) from error

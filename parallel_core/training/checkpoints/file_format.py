@@ -1,0 +1,96 @@
+"""Bytes as a checkpoint: everything is checked before anything is believed."""
+
+import io
+import struct
+import zipfile
+import zlib
+from typing import NoReturn
+
+import msgspec
+import numpy as np
+
+from parallel_core.errors import MeasurementError
+from parallel_core.training.checkpoints.checkpoint import FORMAT, SCHEMA, Checkpoint, State, names
+from parallel_core.training.checkpoints.fold_file_format__writing import STATE
+from parallel_core.training.lenet import shapes
+
+__all__ = ["CheckpointError", "from_bytes"]
+
+REMEDY = "take another copy of it, or remove it and start afresh"
+# What zipfile and NumPy raise on bytes that are not theirs.
+UNREADABLE = (
+    msgspec.MsgspecError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    ValueError,
+    LookupError,
+    EOFError,
+    OSError,
+    SyntaxError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    MemoryError,
+    RecursionError,
+    RuntimeError,
+)
+
+
+class CheckpointError(MeasurementError):
+    """A checkpoint cannot be read or written; its text says what to do."""
+
+
+def from_bytes(content: bytes, source: str) -> Checkpoint:
+    """Read a checkpoint. Raises CheckpointError, which calls it `source`, for anything but a whole one.
+
+    Nothing in it is executed: arrays of objects are refused.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            text = read_array(archive, STATE)
+            state = read_state(text.tobytes(), source)
+            wanted = shapes(state.settings.width)
+            arrays = tuple(read_array(archive, name) for name in names(len(wanted)))
+    except CheckpointError:
+        raise
+    except UNREADABLE as error:
+        reason = str(error).strip("'\"") or type(error).__name__
+        refuse(source, f"is no whole checkpoint ({reason})")
+    for name, array, shape in zip(names(len(wanted)), arrays, wanted, strict=True):
+        if array.dtype != np.float32 or array.shape != shape:
+            refuse(source, f"has {name} as {array.dtype} {array.shape}, not float32 {shape}")
+        if not np.isfinite(array).all():
+            refuse(source, f"has numbers in {name} that are not finite")
+    return Checkpoint(state, arrays)
+
+
+def read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """Read one array of an archive, whose checksum is verified first."""
+    entry = archive.getinfo(f"{name}.npy")
+    # A damaged size could ask for more memory than there is.
+    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+        raise ValueError(f"{name} is compressed")
+    return np.asarray(np.load(io.BytesIO(archive.read(entry)), allow_pickle=False))
+
+
+def read_state(text: bytes, source: str) -> State:
+    """Read the state and check that it agrees with itself."""
+    head = msgspec.json.decode(text)
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        refuse(source, "is not a checkpoint of parallel-core")
+    if head.get("schema") != SCHEMA:
+        refuse(source, f"has schema {head.get('schema')}, and this version reads {SCHEMA}: update parallel-core", "")
+    state = msgspec.convert(head, State)
+    position = state.position
+    numbers = [epoch.number for epoch in position.epochs]
+    if (state.epoch, state.step) != (position.epoch, position.step) or numbers != list(range(1, position.epoch)):
+        raise ValueError(f"its epochs and steps contradict each other at epoch {state.epoch}, step {state.step}")
+    if not state.settings.width >= 1 or state.settings.batch_size < 1:
+        raise ValueError(f"its settings cannot be: {state.settings}")
+    return state
+
+
+def refuse(source: str, reason: str, remedy: str = f": {REMEDY}") -> NoReturn:
+    """Raise CheckpointError, in one line."""
+    raise CheckpointError(f"{source} {reason}{remedy}")

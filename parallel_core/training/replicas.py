@@ -1,0 +1,45 @@
+"""All devices hold the same parameters after every step, those of other processes too: a first-class check.
+
+What is on other processes' devices is known by sums alone, so each device's parameters become a few small numbers.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from backends import Array, Backend
+from parallel_core.measurement.timing import largest_of, relative_error
+from parallel_core.training.fold_loop__stretch import sum_over_devices
+from parallel_core.training.step import devices_of
+
+__all__ = ["count_replicas", "largest_replica_difference"]
+
+
+def count_replicas(backend: Backend, params: Sequence[Array]) -> int:
+    """Count the devices that hold parameters, over all processes."""
+    return int(sum_over_devices(backend, devices_of(backend, params), [[1.0] for _ in params])[0])
+
+
+def largest_replica_difference(backend: Backend, params: Sequence[Array]) -> float:
+    """Return the largest relative difference of any device's parameters from the first one's.
+
+    0 where all are equal to the last bit; infinite where those of another process differ, by whatever.
+    """
+    replicas = [backend.to_numpy(p) for p in params]
+    difference = largest_of(
+        relative_error(mine, first) for replica in replicas for mine, first in zip(replica, replicas[0], strict=True)
+    )
+    digests = [digest(replica) for replica in replicas]
+    sums = sum_over_devices(backend, devices_of(backend, params), digests)
+    # Bytes are added up exactly: equal ones make a multiple of any of them.
+    alike = np.array_equal(sums, np.multiply(digests[0], count_replicas(backend, params)))
+    return difference if alike or difference else float("inf")
+
+
+def digest(replica: Sequence[np.ndarray]) -> list[float]:
+    """Return a digest of some arrays, as 32 whole numbers below 256."""
+    hashed = hashlib.sha256()
+    for array in replica:
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    return [float(byte) for byte in hashed.digest()]

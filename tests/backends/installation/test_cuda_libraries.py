@@ -1,0 +1,204 @@
+"""The CUDA libraries are found in their wheels: made-up ones, which need each other as the real ones do."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backends.installation.cuda_wheels import WHEELS, Wheel
+from tests.backends.installation.compiler import compile_library
+from tests.conftest import RunPython
+
+NEEDED_BY = {"libcublas.so.11": ["libcublasLt.so.11"], "libcusolver.so.11": ["libcublas.so.11", "libcublasLt.so.11"]}
+SONAMES = [soname for wheel in WHEELS for soname in wheel.sonames]
+NCCL = "nvidia/nvidia-nccl-cu11/lib/libnccl.so.2"
+
+# MXNet's Python package is as good as this one line.
+IMPORT = "import ctypes, pathlib; ctypes.CDLL(str(pathlib.Path(__file__).with_name('libmxnet.so')))\n"
+
+LIBRARIES = "backends.installation.cuda_libraries.load_cuda_libraries()"
+LOAD = """
+import sys
+import backends, backends.installation.cuda_libraries, backends.mxnet.backend
+sys.path[:] = [{site!r}]
+try:
+    {what}
+    {then}
+except backends.BackendError as error:
+    print(error)
+"""
+
+
+def install(site: Path, name: str, version: str, *files: Path) -> None:
+    """Write a distribution's list of its files, as pip does."""
+    metadata = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    listed = [f"{file.relative_to(site)},sha256=,{file.stat().st_size}\n" for file in files]
+    (metadata / "RECORD").write_text("".join(listed))
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a directory in which MXNet's CUDA build and all wheels are installed."""
+    site = tmp_path_factory.mktemp("wheels")
+    made: dict[str, Path] = {}
+    for wheel in WHEELS:
+        for soname in wheel.sonames:
+            made[soname] = site / "nvidia" / wheel.name / "lib" / soname
+            compile_library(made[soname], "", [made[needed] for needed in NEEDED_BY.get(soname, [])])
+        install(site, wheel.name, "11.0", *(made[soname] for soname in wheel.sonames))
+    compile_library(site / "mxnet" / "libmxnet.so", "", list(made.values()))
+    (site / "mxnet" / "__init__.py").write_text(IMPORT)
+    install(site, "mxnet-cu112", "1.9.1", site / "mxnet" / "__init__.py")
+    return site
+
+
+@pytest.fixture
+def site(wheels: Path, tmp_path: Path) -> Path:
+    """A copy of the directory, to take things away from."""
+    return shutil.copytree(wheels, tmp_path / "site")
+
+
+Load = Callable[..., str]
+
+
+@pytest.fixture
+def load(run_python: RunPython, driver: Path, site: Path) -> Load:
+    """Load what is in `site` in a fresh process whose system's loader knows some directories; return what was said."""
+
+    def loaded(*directories: Path, what: str = LIBRARIES, then: str = "print('loaded')") -> str:
+        known = ":".join(map(str, directories or (driver,)))
+        return run_python(LOAD.format(site=str(site), what=what, then=then), LD_LIBRARY_PATH=known).stdout.strip()
+
+    return loaded
+
+
+def uninstall(site: Path, name: str) -> None:
+    shutil.rmtree(site / "nvidia" / name)
+    (metadata,) = site.glob(f"{name.replace('-', '_')}-*.dist-info")
+    shutil.rmtree(metadata)
+
+
+def test_mxnet_can_be_imported(load: Load) -> None:
+    assert load(then="import mxnet; print(mxnet.__name__)") == "mxnet"
+
+
+def test_without_the_libraries_this_mxnet_could_not_be_imported(run_python: RunPython, site: Path) -> None:
+    done = run_python("import mxnet", check=False, PYTHONPATH=str(site))
+    assert "cannot open shared object file" in done.stderr
+
+
+def test_every_library_comes_out_of_its_wheel(load: Load, site: Path) -> None:
+    mapped = load(then="print(open('/proc/self/maps').read())")
+    assert [soname for soname in SONAMES if f"{site}/nvidia" not in mapped or f"/lib/{soname}\n" not in mapped] == []
+
+
+def test_nothing_is_asked_of_an_environment_without_the_cuda_build(load: Load, site: Path, tmp_path: Path) -> None:
+    shutil.rmtree(site / "mxnet_cu112-1.9.1.dist-info")
+    install(site, "mxnet", "1.9.1")
+    assert load(tmp_path, then="print('nvidia' in open('/proc/self/maps').read())") == "False"
+
+
+def test_the_missing_driver_is_said_in_a_line_of_its_own(load: Load, tmp_path: Path) -> None:
+    said = load(tmp_path)
+    assert said.startswith(
+        "the NVIDIA driver is not installed (libcuda.so.1: it is nowhere), and mxnet-cu112 needs it: "
+    )
+    assert "install the driver, or use MXNet's CPU build in another environment: " in said
+    assert said.endswith("bin/pip install 'parallel-core[mxnet]'")
+
+
+# The first, one of two libraries that others need, and the last.
+@pytest.mark.parametrize("wheel", [WHEELS[0], WHEELS[2], WHEELS[-1]], ids=lambda wheel: wheel.name)
+def test_a_missing_wheel_is_said_with_its_libraries_and_the_command(load: Load, site: Path, wheel: Wheel) -> None:
+    name, _, sonames = wheel
+    uninstall(site, name)
+    said = load()
+    assert said.startswith("mxnet-cu112 needs ")
+    assert all(f"{soname} ({name}" in said for soname in sonames)
+    # One line for those alone that are missing, though others need them.
+    assert [soname for soname in SONAMES if soname in said] == list(sonames)
+    assert said.endswith(": pip install 'parallel-core[mxnet-cu112]'")
+    assert said.count("\n") == 0
+
+
+def test_all_that_is_missing_is_said_at_once(load: Load, site: Path) -> None:
+    for name in ("nvidia-cudnn-cu11", "nvidia-nccl-cu11"):
+        uninstall(site, name)
+    assert load() == (
+        "mxnet-cu112 needs libnccl.so.2 (nvidia-nccl-cu11==2.21.5), libcudnn.so.8 (nvidia-cudnn-cu11<9): "
+        "pip install 'parallel-core[mxnet-cu112]'"
+    )
+
+
+def test_cudnn_9_is_none_that_can_be_used(load: Load, site: Path) -> None:
+    uninstall(site, "nvidia-cudnn-cu11")
+    cudnn = site / "nvidia" / "nvidia-cudnn-cu11" / "lib" / "libcudnn.so.9"
+    compile_library(cudnn, "")
+    install(site, "nvidia-cudnn-cu11", "9.1", cudnn)
+    assert "needs libcudnn.so.8 (nvidia-cudnn-cu11<9): pip install" in load()
+
+
+def test_without_wheels_the_system_s_libraries_are_taken(load: Load, site: Path, driver: Path, tmp_path: Path) -> None:
+    system = tmp_path / "cuda" / "lib64"
+    system.mkdir(parents=True)
+    for wheel in WHEELS:
+        for soname in wheel.sonames:
+            shutil.move(site / "nvidia" / wheel.name / "lib" / soname, system)
+        uninstall(site, wheel.name)
+    assert load(driver, system, then="import mxnet; print(mxnet.__name__)") == "mxnet"
+
+
+def test_an_nccl_of_another_cuda_over_ours_is_said(load: Load, site: Path) -> None:
+    (site / NCCL).write_bytes((site / NCCL).read_bytes() + b"of CUDA 12")
+    install(site, "nvidia-nccl-cu12", "2.27", site / NCCL)
+    said = load()
+    assert said.startswith(f"{NCCL} of nvidia-nccl-cu11 was overwritten by nvidia-nccl-cu12: mxnet-cu112 and a CUDA ")
+    assert said.endswith(
+        ": pip uninstall --yes nvidia-nccl-cu12 && pip install --force-reinstall --no-deps 'nvidia-nccl-cu11==2.21.5'"
+    )
+
+
+def test_ours_over_an_nccl_of_another_cuda_is_loaded(load: Load, site: Path) -> None:
+    install(site, "nvidia-nccl-cu12", "2.27", site / NCCL)
+    assert load() == "loaded"
+
+
+def test_the_backend_loads_them_before_it_imports_mxnet(load: Load, tmp_path: Path) -> None:
+    said = load(tmp_path, what="backends.mxnet.backend.MXNetBackend(1, 'cpu', 'sync', 1)")
+    assert said.startswith("the NVIDIA driver is not installed")
+
+
+@pytest.mark.parametrize("left", [b"", None], ids=["cut off", "removed"])
+def test_a_library_that_is_not_as_it_was_installed_is_said(load: Load, site: Path, left: bytes | None) -> None:
+    if left is None:
+        (site / NCCL).unlink()
+    else:
+        (site / NCCL).write_bytes(left)
+    assert load() == (
+        f"{NCCL} is not as nvidia-nccl-cu11 installed it: "
+        "pip install --force-reinstall --no-deps 'nvidia-nccl-cu11==2.21.5'"
+    )
+
+
+def test_a_library_that_is_damaged_is_said(load: Load, site: Path) -> None:
+    (site / NCCL).write_bytes(bytes((site / NCCL).stat().st_size))
+    said = load()
+    assert "libnccl.so.2 cannot be loaded (" in said
+    assert "invalid ELF header" in said
+    assert said.endswith("pip install --force-reinstall --no-deps 'nvidia-nccl-cu11==2.21.5'")
+
+
+def test_a_damaged_driver_is_said_with_the_loader_s_words(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").write_bytes(bytes(1000))
+    assert "invalid ELF header), and mxnet-cu112 needs it: install the driver" in load(tmp_path)
+
+
+def test_both_builds_of_mxnet_are_one_too_many(load: Load, site: Path) -> None:
+    install(site, "mxnet", "1.9.1")
+    assert load() == (
+        "mxnet and mxnet-cu112 are both installed, and overwrite each other's files: "
+        "pip uninstall --yes mxnet mxnet-cu112 && pip install 'parallel-core[mxnet-cu112]'"
+    )

@@ -1,0 +1,51 @@
+"""A GPU that a framework cannot compute on is found out in a process of its own."""
+
+import signal
+
+import pytest
+
+from backends.installation import gpu_probe
+from backends.installation.gpu_probe import compute_capability, judge, reason_against
+from tests.conftest import RunPython
+
+NO_KERNEL = (
+    "mxnet at launch: MXNetError: Check failed: e == cudaSuccess: CUDA: no kernel image is available for execution"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "errors", "capability", "reason"),
+    [
+        (0, "a warning\n", "8.0", ""),
+        (1, NO_KERNEL, "9.0", "its compute capability is 9.0: its binary holds no code for this GPU"),
+        (1, NO_KERNEL, None, "its binary holds no code for this GPU"),
+        (1, "Traceback:\n  somewhere\nRuntimeError: no driver\n\n", None, "RuntimeError: no driver"),
+        (1, f"{NO_KERNEL}\nmany\nlines behind it", "12.0", "capability is 12.0: its binary holds no code for this GPU"),
+        (-signal.SIGSEGV, NO_KERNEL, "9.0", "its compute capability is 9.0: the process died of SIGSEGV"),
+        (3, "", None, "exit status 3"),
+    ],
+)
+def test_why_a_probe_failed_is_said(status: int, errors: str, capability: str | None, reason: str) -> None:
+    assert judge(status, errors, capability).endswith(reason)
+    assert bool(judge(status, errors, capability)) == bool(status)
+
+
+def test_a_probe_finds_no_gpu_where_there_is_none() -> None:
+    # NumPy has none on any machine.
+    assert reason_against("numpy", 0).endswith("numpy finds no GPUs, and so no gpu:0")
+
+
+def test_a_probe_does_not_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_probe, "_probing", True)
+    assert reason_against("no such framework", 0) == ""
+
+
+def test_a_probe_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_probe, "DEADLINE", 0.01)
+    assert "took more than" in reason_against("torch", 99)
+
+
+def test_without_a_driver_no_capability_is_known(run_python: RunPython) -> None:
+    code = "from backends.installation.gpu_probe import compute_capability; print(compute_capability(10_000))"
+    assert run_python(code).stdout == "None\n"
+    assert compute_capability(10_000) is None

@@ -1,0 +1,188 @@
+"""Installation failures are recognised by what is said: produced here where that can be done, recorded elsewhere."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.installation.known_failures import Explanation, explain, explain_absence, explain_environment
+from tests.conftest import RunPython
+
+NUMPY = "pip install 'numpy<1.24'"
+PYTHON_3_11 = "python3.11 -m venv mxnet-on-cpu && mxnet-on-cpu/bin/pip install 'parallel-core[mxnet]'"
+UNSET_ROLE = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER DMLC_NUM_SERVER"
+WITH_ROLE = {
+    "DMLC_PS_ROOT_URI": "127.0.0.1",
+    "DMLC_PS_ROOT_PORT": "9091",
+    "DMLC_NUM_WORKER": "1",
+    "DMLC_NUM_SERVER": "1",
+}
+
+LOAD = """
+import backends
+try:
+    backends.load("mxnet", engine="sync")
+except backends.BackendError as error:
+    print(error)
+"""
+
+# A NumPy of today, as far as MXNet can tell: the attribute is gone, and this is what is said of it.
+WITHOUT = """
+import numpy
+own = vars(numpy).get("__getattr__")
+vars(numpy).pop("{name}", None)
+
+def refuse(name):
+    if name == "{name}":
+        raise AttributeError({said!r})
+    return own(name)
+
+numpy.__getattr__ = refuse
+"""
+SAID_OF_BOOL = (
+    "module 'numpy' has no attribute 'bool'.\n`np.bool` was a deprecated alias for the builtin `bool`. To avoid this "
+    "error in existing code, use `bool` by itself."
+)
+SAID_OF_PZERO = "`np.PZERO` was removed in the NumPy 2.0 release. Use `0.0` instead."
+
+
+@pytest.mark.parametrize(
+    ("before", "cause", "command"),
+    [
+        (WITHOUT.format(name="bool", said=SAID_OF_BOOL), "uses np.bool, which NumPy 1.24 removed", NUMPY),
+        (WITHOUT.format(name="PZERO", said=SAID_OF_PZERO), "uses np.PZERO, which NumPy 2 removed", NUMPY),
+        ("import sys; sys.modules['distutils'] = None", "uses distutils, which Python 3.12 removed", PYTHON_3_11),
+    ],
+    ids=["NumPy 1.24", "NumPy 2", "Python 3.12"],
+)
+def test_what_mxnet_cannot_be_imported_with_is_said(
+    require: Callable[[str], None], run_python: RunPython, before: str, cause: str, command: str
+) -> None:
+    require("mxnet")
+    done = run_python(before + "\n" + LOAD)
+    assert cause in done.stdout
+    assert done.stdout.endswith(f": {command}\n")
+    assert done.stdout.count("\n") == 1
+
+
+FIRST_OPERATOR = """
+from backends.cuda_libraries import load_cuda_libraries
+load_cuda_libraries()
+import mxnet
+mxnet.nd.ones(1)
+"""
+
+
+def test_a_misspelt_engine_is_recognised(require: Callable[[str], None], run_python: RunPython) -> None:
+    require("mxnet")
+    # Our own backend sets this variable itself: it is other programs that fail.
+    done = run_python(FIRST_OPERATOR, check=False, MXNET_ENGINE_TYPE="NaivEngine", PYTHONWARNINGS="ignore")
+    assert done.returncode != 0
+    assert explain("mxnet", done.stderr) == Explanation(
+        "MXNET_ENGINE_TYPE=NaivEngine is none of MXNet's engines "
+        "(ThreadedEnginePerDevice, ThreadedEngine, NaiveEngine)",
+        "unset MXNET_ENGINE_TYPE",
+    )
+
+
+@pytest.mark.parametrize("role", ["server", "scheduler"])
+def test_a_role_left_in_the_environment_is_refused_before_it_blocks(
+    require: Callable[[str], None], run_python: RunPython, role: str
+) -> None:
+    require("mxnet")
+    done = run_python(LOAD, DMLC_ROLE=role, **WITH_ROLE)
+    assert done.stdout == f"DMLC_ROLE={role} makes `import mxnet` serve other processes for good: {UNSET_ROLE}\n"
+
+
+def test_a_role_without_its_other_variables_is_recognised(
+    require: Callable[[str], None], run_python: RunPython
+) -> None:
+    require("mxnet")
+    done = run_python(LOAD, DMLC_ROLE="servant")
+    assert "variables of MXNet's key-value store were left in the environment" in done.stdout
+    assert done.stdout.endswith(f": {UNSET_ROLE}\n")
+
+
+@pytest.mark.parametrize(
+    ("framework", "environment", "commands"),
+    [
+        ("mxnet", {}, []),
+        ("mxnet", {"DMLC_ROLE": "worker", "MXNET_ENGINE_TYPE": "NaiveEngine"}, []),
+        ("mxnet", {"DMLC_ROLE": "server"}, [UNSET_ROLE]),
+        ("mxnet", {"MXNET_ENGINE_TYPE": "naive"}, ["unset MXNET_ENGINE_TYPE"]),
+        ("mxnet", {"DMLC_ROLE": "scheduler", "MXNET_ENGINE_TYPE": ""}, [UNSET_ROLE, "unset MXNET_ENGINE_TYPE"]),
+        ("torch", {"DMLC_ROLE": "server", "MXNET_ENGINE_TYPE": "naive"}, []),
+    ],
+)
+def test_variables_are_told_before_they_do_harm(
+    framework: str, environment: dict[str, str], commands: list[str]
+) -> None:
+    assert [wrong.command for wrong in explain_environment(framework, environment)] == commands
+
+
+# What was said elsewhere: by a CUDA build without its libraries, and by GPUs and drivers that cannot be had here.
+TOO_OLD = (
+    "CUDA initialization: The NVIDIA driver on your system is too old (found version {}). Please update your GPU "
+    "driver by downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
+)
+NO_KERNEL = (
+    "Check failed: err == cudaSuccess (209 vs. 0) : Name: mxnet_generic_kernel ErrStr:no kernel image is available for "
+    "execution on the device"
+)
+INSTALL = "pip install 'parallel-core[mxnet-cu112]'"
+NO_FILE = "OSError: {}: cannot open shared object file: No such file or directory"
+TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister"
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "cause", "command"),
+    [
+        ("mxnet", NO_FILE.format("libcudart.so.11.0"), r"libcudart.so.11.0 (nvidia-cuda-runtime-cu11==", INSTALL),
+        ("mxnet", NO_FILE.format("libcudnn.so.8"), "libcudnn.so.8 (nvidia-cudnn-cu11<9)", INSTALL),
+        ("mxnet", NO_FILE.format("libnccl.so.2"), "libnccl.so.2 (nvidia-nccl-cu11==2.21.5)", INSTALL),
+        ("mxnet", NO_FILE.format("libcuda.so.1"), "the NVIDIA driver is not installed", PYTHON_3_11),
+        ("mxnet", "No module named 'distutils'", "which Python 3.12 removed", PYTHON_3_11),
+        ("mxnet", NO_KERNEL, "compute capability 5.0 to 8.6", "--backend mxnet --device-kind cpu"),
+        ("mxnet", "libmxnet.so: undefined symbol: ncclBcast", "overwrite each other", "nvidia-nccl-cu11==2.21.5"),
+        (
+            "mxnet",
+            "CUDA driver version is insufficient for CUDA runtime version",
+            "older than CUDA 11",
+            "--device-kind",
+        ),
+        ("torch", TOO_OLD.format(11040), "newer CUDA than the NVIDIA driver's, which is CUDA 11", "/whl/cu118"),
+        ("torch", TOO_OLD.format(12080), "newer CUDA than the NVIDIA driver's, which is CUDA 12", "/whl/cu126"),
+        ("torch", TOO_OLD.format(10010), "newer CUDA than the NVIDIA driver's: update", "torch --device-kind cpu"),
+        ("torch", "CUDA error: no kernel image is available for execution on the device", "5.0 to 9.0", "/whl/cu126"),
+        ("torch", TORCH_NCCL, "the NCCL that is loaded is not PyTorch's own", "pip install 'parallel-core[torch]'"),
+    ],
+)
+def test_recorded_symptoms_are_recognised(framework: str, text: str, cause: str, command: str) -> None:
+    found = explain(framework, text)
+    assert found is not None
+    assert cause in found.cause
+    assert command in found.command
+
+
+@given(st.text())
+def test_what_is_not_known_is_not_explained(text: str) -> None:
+    assert explain("mxnet", text) is None
+    assert explain("torch", text) is None
+    assert explain("mxnet", NO_FILE.format("libgone.so.3")) is None
+    assert explain("numpy", NO_KERNEL) is None
+
+
+@pytest.mark.parametrize(
+    ("framework", "python", "cause", "command"),
+    [
+        ("mxnet", (3, 11, 2), "mxnet is not installed", "pip install 'parallel-core[mxnet]'"),
+        ("torch", (3, 13, 0), "torch is not installed", "pip install 'parallel-core[torch]'"),
+        # There the extra installs nothing.
+        ("mxnet", (3, 13, 0), "mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not 3.13", PYTHON_3_11),
+    ],
+)
+def test_what_is_not_installed_is_said_as_this_python_can_have_it(
+    framework: str, python: tuple[int, ...], cause: str, command: str
+) -> None:
+    assert explain_absence(framework, python) == Explanation(cause, command)

@@ -1,0 +1,104 @@
+"""The real CUDA build and its wheels, with a driver that finds no GPU: `make test-cu112` has an environment for it."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+from backends.installation.cuda_wheels import CUDA_BUILD, WHEELS
+from backends.installation.known_failures import explain
+from tests.conftest import RunPython
+
+pytestmark = pytest.mark.slow
+
+WHAT_IT_CAN = """
+import numpy as np
+import backends
+backend = backends.load("mxnet", 2, "auto", {engine!r}, 1)
+import mxnet
+print(mxnet.runtime.Features().is_enabled("CUDA"), mxnet.context.num_gpus(), *backend.devices)
+x = backend.asarray(np.full((3, 3), 2, dtype=np.float32), backend.devices[0])
+print(backend.to_numpy(backend.launch(backend.ops.matmul, x, x)).sum())
+"""
+
+# As if the wheels were not installed.
+WITHOUT_WHEELS = """
+from importlib import metadata
+import backends, backends.installation.cuda_libraries as libraries
+
+def without_wheels(name, find=metadata.distribution):
+    if name.startswith("nvidia-"):
+        raise metadata.PackageNotFoundError(name)
+    return find(name)
+
+libraries.distribution = without_wheels
+try:
+    print(backends.load("mxnet", 1, "cpu", "sync", 1).version)
+except backends.BackendError as error:
+    print(error)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _cuda_build_is_installed() -> None:
+    for name in (CUDA_BUILD, *(wheel.name for wheel in WHEELS)):
+        try:
+            distribution(name)
+        except PackageNotFoundError:
+            pytest.skip(f"{name} is not installed: make test-cu112")
+
+
+@pytest.mark.parametrize("engine", ["async", "sync"])
+def test_it_loads_and_computes_on_cpus(run_python: RunPython, driver: Path, engine: str) -> None:
+    done = run_python(WHAT_IT_CAN.format(engine=engine), LD_LIBRARY_PATH=str(driver))
+    assert done.stdout == "True 0 cpu:1 cpu:2\n108.0\n"
+
+
+def run_parallel(*options: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "parallel_core", "run", "parallel", "--backend", "mxnet", "--size", "50", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+def test_experiments_run(driver: Path) -> None:
+    done = run_parallel(LD_LIBRARY_PATH=str(driver))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "parallel on mxnet 1.9.1, async engine, cpu:1, cpu:2" in done.stdout
+
+
+def test_gpus_are_asked_for_in_vain(driver: Path) -> None:
+    done = run_parallel("--device-kind", "gpu", LD_LIBRARY_PATH=str(driver))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "mxnet finds 0 GPUs" in done.stderr
+
+
+def test_without_a_driver_there_is_one_line_and_exit_status_2() -> None:
+    done = run_parallel(LD_LIBRARY_PATH="")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("parallel-core: the NVIDIA driver is not installed (libcuda.so.1: it is nowhere)")
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_wheels_all_that_is_missing_is_said_in_one_line(run_python: RunPython, driver: Path) -> None:
+    said = run_python(WITHOUT_WHEELS, LD_LIBRARY_PATH=str(driver)).stdout
+    assert [soname for wheel in WHEELS for soname in wheel.sonames if f"{soname} ({wheel.name}" not in said] == []
+    assert said.endswith(": pip install 'parallel-core[mxnet-cu112]'\n")
+    assert said.count("\n") == 1
+
+
+def test_a_system_cuda_is_used_without_wheels(run_python: RunPython, driver: Path) -> None:
+    installed = {Path(str(file.locate())).parent for wheel in WHEELS for file in distribution(wheel.name).files or ()}
+    system = [str(directory) for directory in sorted(installed) if directory.name == "lib"]
+    said = run_python(WITHOUT_WHEELS, LD_LIBRARY_PATH=":".join([str(driver), *system])).stdout
+    assert said == "1.9.1\n"
+
+
+@pytest.mark.parametrize("with_driver", [True, False])
+def test_what_mxnet_itself_says_is_recognised(run_python: RunPython, driver: Path, with_driver: bool) -> None:
+    done = run_python("import mxnet", check=False, LD_LIBRARY_PATH=str(driver) if with_driver else "")
+    found = explain("mxnet", done.stderr)
+    assert found is not None
+    assert "cannot open shared object file" in done.stderr
+    assert CUDA_BUILD in found.cause

@@ -1,0 +1,67 @@
+"""The verbs of several processes: each row lands on one device of one rank, and sums are of all devices."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import backends
+import backends.process_groups
+from backends.process_groups import Group, GroupedBackend
+from tests.backends.process_groups.threads import together
+
+
+def grouped(group: Group, counts: tuple[int, ...]) -> GroupedBackend:
+    local = backends.load("numpy", counts[group.rank], threads_per_device=1)
+    return GroupedBackend(local, group, counts, lambda _: None)
+
+
+COUNTS = st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple)
+
+
+@given(COUNTS, st.integers(0, 20))
+def test_the_shards_of_all_ranks_are_those_of_as_many_devices(counts: tuple[int, ...], rows: int) -> None:
+    x = np.arange(rows, dtype=np.float32)
+
+    def program(group: Group) -> list[np.ndarray]:
+        backend = grouped(group, counts)
+        return [backend.to_numpy(shard) for shard in backend.split_and_load(x, backend.devices)]
+
+    shards = [shard for own in together(len(counts), program) for shard in own]
+    alone = backends.load("numpy", sum(counts), threads_per_device=1)
+    expected = [alone.to_numpy(shard) for shard in alone.split_and_load(x, alone.devices)]
+    assert [list(shard) for shard in shards] == [list(shard) for shard in expected]
+
+
+@given(COUNTS)
+def test_every_device_of_every_rank_gets_the_sum_of_all(counts: tuple[int, ...]) -> None:
+    def program(group: Group) -> list[np.ndarray]:
+        backend = grouped(group, counts)
+        first = sum(counts[: group.rank])
+        own = [
+            backend.asarray(np.full(3, 10.0 ** (first + place), np.float32), device)
+            for place, device in enumerate(backend.devices)
+        ]
+        return [backend.to_numpy(total) for total in backend.allreduce(own)]
+
+    for sums in together(len(counts), program):
+        for total in sums:
+            np.testing.assert_allclose(total, np.full(3, sum(10.0**power for power in range(sum(counts)))))
+
+
+def test_exchanges_are_counted_when_they_are_launched() -> None:
+    counted: list[int] = []
+
+    def program(group: Group) -> None:
+        backend = grouped(group, (1,))
+        backend.on_exchange = counted.append
+        for _ in range(3):
+            backend.allreduce([backend.asarray(np.ones(2, np.float32), backend.devices[0])])
+
+    together(1, program)
+    assert counted == [1, 2, 3]
+
+
+def test_a_backend_without_an_engine_between_processes_is_refused() -> None:
+    with pytest.raises(backends.BackendError, match=r"numpy has no engine between processes \(known: mxnet, torch\)"):
+        backends.process_groups.check_group("numpy")

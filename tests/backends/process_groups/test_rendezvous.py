@@ -1,0 +1,80 @@
+"""What the environment says of a job is read as torchrun and ps-lite mean it, or refused in a line."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends import BackendError
+from backends.process_groups import TIMEOUT, Rendezvous, rendezvous
+
+TORCHRUN = {
+    "RANK": "3",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "MASTER_ADDR": "10.0.0.1",
+    "MASTER_PORT": "29500",
+}
+PS_LITE = {
+    "DMLC_ROLE": "worker",
+    "DMLC_NUM_WORKER": "4",
+    "DMLC_NUM_SERVER": "2",
+    "DMLC_PS_ROOT_URI": "10.0.0.2",
+    "DMLC_PS_ROOT_PORT": "9000",
+}
+
+
+def test_no_job_is_no_rendezvous() -> None:
+    assert rendezvous({"PATH": "/bin", "MASTER_ADDR": "10.0.0.1"}) is None
+
+
+def test_torchrun_s_variables() -> None:
+    assert rendezvous(TORCHRUN) == Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, TIMEOUT)
+
+
+def test_ps_lite_s_variables_alone_leave_the_rank_to_its_scheduler() -> None:
+    assert rendezvous(PS_LITE) == Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
+
+
+def test_ps_lite_s_place_and_our_rank() -> None:
+    assert rendezvous(TORCHRUN | PS_LITE) == Rendezvous(3, 4, 1, 2, "10.0.0.2", 9000, TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"RANK": "4"}, "RANK"),
+        ({"RANK": "-1"}, "RANK"),
+        ({"RANK": "²"}, "RANK"),
+        ({"WORLD_SIZE": ""}, "WORLD_SIZE"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE"),
+        ({"MASTER_ADDR": ""}, "MASTER_ADDR"),
+        ({"MASTER_PORT": "0"}, "MASTER_PORT"),
+        ({"MASTER_PORT": "65536"}, "MASTER_PORT"),
+        ({"MASTER_PORT": "http"}, "MASTER_PORT"),
+        ({"LOCAL_RANK": "2"}, "LOCAL_RANK"),
+        ({"PARALLEL_CORE_TIMEOUT": "soon"}, "PARALLEL_CORE_TIMEOUT"),
+        ({"PARALLEL_CORE_TIMEOUT": "nan"}, "PARALLEL_CORE_TIMEOUT"),
+        ({"PARALLEL_CORE_TIMEOUT": "-1"}, "PARALLEL_CORE_TIMEOUT"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(changed: dict[str, str], named: str) -> None:
+    with pytest.raises(BackendError, match=named):
+        rendezvous(TORCHRUN | changed)
+
+
+@pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
+def test_half_a_job_is_refused(missing: str) -> None:
+    with pytest.raises(BackendError, match=missing):
+        rendezvous({name: value for name, value in TORCHRUN.items() if name != missing})
+
+
+@given(st.dictionaries(st.sampled_from([*TORCHRUN, *PS_LITE]), st.text(max_size=6), max_size=10))
+def test_any_environment_is_read_or_refused(changed: dict[str, str]) -> None:
+    try:
+        found = rendezvous(TORCHRUN | changed)
+    except BackendError:
+        return
+    assert found is not None
+    assert found.size > 0
+    assert found.rank is None or 0 <= found.rank < found.size

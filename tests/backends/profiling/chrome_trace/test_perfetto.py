@@ -1,0 +1,212 @@
+"""Timelines as files for Perfetto: what is written is read back, and stands where a reader looks for it."""
+
+import gzip
+import json
+from collections.abc import Iterable
+from io import BytesIO
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
+from backends.profiling.chrome_trace.perfetto import timeline_of, write_timeline
+from backends.profiling.chrome_trace.slices import read_trace
+from parallel_core.errors import RequestError
+from parallel_core.trace_analysis.fold_trace_files__writing import write_trace_file
+from parallel_core.trace_analysis.trace_files import read_timeline
+from tests.backends.profiling.tracks import overlapping
+
+CALL = Span("launch matmul", "host", HOST_DEVICE, "Python", 1.0, 1.1)
+PRODUCT = Span("matmul", "compute", "cpu:1", "compute", 1.5, 2.0, 1.0, "dot")
+COPY = Span("copy", "copy", "cpu:2", "copy", 2.0, 2.25)
+TIMELINE = Timeline(
+    "mxnet 1.9.1, async engine", (CALL, PRODUCT, COPY), (Window("run", 0.5, 2.5),), ("Copies have no launch.",)
+)
+
+queues = st.tuples(
+    st.sampled_from(("host", "cpu:1", "cpu:2", "cpu:10", "cases")), st.sampled_from(("compute", "copy 2"))
+)
+lengths = st.floats(0, 10)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+
+
+@st.composite
+def touching_spans(draw: st.DrawFn) -> list[Span]:
+    """Spans of one queue, each beginning where the one before it ends, or later."""
+    device, queue = draw(queues)
+    pairs = draw(st.lists(st.tuples(lengths, lengths), min_size=1, max_size=5))
+    ends = list(accumulate(pause + length for pause, length in pairs))
+    starts = [0.0, *ends][:-1]
+    kinds, launches = st.sampled_from(get_args(Kind)), st.none() | lengths
+    return [
+        Span(draw(names), draw(kinds), device, queue, start, end, draw(launches), draw(names))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+@st.composite
+def timelines(draw: st.DrawFn) -> Timeline:
+    by_queue = {spans[0][2:4]: spans for spans in draw(st.lists(touching_spans(), min_size=1, max_size=3))}
+    offset = draw(lengths)
+    spans = [
+        one._replace(start=one.start + offset, end=one.end + offset) for spans in by_queue.values() for one in spans
+    ]
+    cases = sorted(
+        draw(st.lists(st.builds(Window, names, lengths, st.floats(10, 20)), max_size=3)), key=lambda c: c.start
+    )
+    notes = tuple(draw(st.lists(names, max_size=2)))
+    return Timeline(draw(names), tuple(sorted(spans, key=lambda one: one.start)), tuple(cases), notes)
+
+
+def written(timeline: Timeline, path: Path) -> dict[str, Any]:
+    write_trace_file(timeline, path)
+    return json.loads(path.read_text())
+
+
+def events(document: dict[str, Any], phase: str) -> list[dict[str, Any]]:
+    return [event for event in document["traceEvents"] if event["ph"] == phase]
+
+
+def times(rows: Iterable[Span | Window]) -> list[float]:
+    return [time for one in rows for time in (one.start, one.end, getattr(one, "launched", None)) if time is not None]
+
+
+def without_times(spans: Iterable[Span]) -> list[tuple[object, ...]]:
+    return [(*one[:4], one.launched is None, one.operator) for one in spans]
+
+
+@given(timelines())
+def test_what_is_written_is_read_back(tmp_path: Path, timeline: Timeline) -> None:
+    path = tmp_path / "trace.json"
+    with path.open("wb") as stream:
+        write_timeline(timeline, stream)
+    found = timeline_of(read_trace(path))
+    assert (found.source, found.notes) == (timeline.source, timeline.notes)
+    assert without_times(found.spans) == without_times(timeline.spans)
+    assert [case.name for case in found.cases] == [case.name for case in timeline.cases]
+    assert times(found.spans) == pytest.approx(times(timeline.spans), abs=1e-9, rel=0)
+    assert times(found.cases) == pytest.approx(times(timeline.cases), abs=1e-9, rel=0)
+    assert overlapping(found) == []
+
+
+@given(timelines())
+def test_a_timeline_that_was_read_is_read_again_to_the_last_digit(tmp_path: Path, timeline: Timeline) -> None:
+    once, twice = tmp_path / "once.json", tmp_path / "twice.json"
+    write_trace_file(timeline, once)
+    write_trace_file(timeline_of(read_trace(once)), twice)
+    assert once.read_bytes() == twice.read_bytes()
+
+
+@given(timelines(), st.data())
+def test_a_file_that_was_cut_off_gives_some_of_the_spans_at_the_same_times(
+    tmp_path: Path, timeline: Timeline, data: st.DataObject
+) -> None:
+    path = tmp_path / "trace.json"
+    write_trace_file(timeline, path)
+    whole = path.read_bytes()
+    found = timeline_of(read_trace(path))
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
+    try:
+        cut = timeline_of(read_trace(path))
+    except ValueError:
+        return
+    assert cut.spans == found.spans[: len(cut.spans)]
+    assert cut.cases == found.cases[: len(cut.cases)]
+
+
+def test_a_device_is_a_process_and_a_queue_a_thread_with_the_host_first(tmp_path: Path) -> None:
+    document = written(TIMELINE, tmp_path / "trace.json")
+    named = {
+        (event["name"], event["pid"], event["tid"]): next(iter(event["args"].values()))
+        for event in events(document, "M")
+    }
+    order = {pid: index for (name, pid, _), index in named.items() if name == "process_sort_index"}
+    devices = {pid: device for (name, pid, _), device in named.items() if name == "process_name"}
+    assert [devices[pid] for pid in sorted(order, key=order.__getitem__)] == ["cases", "host", "cpu:1", "cpu:2"]
+    places = {
+        event["name"]: (devices[event["pid"]], named["thread_name", event["pid"], event["tid"]])
+        for event in events(document, "X")
+    }
+    assert places == {
+        "run": ("cases", "cases"),
+        "launch matmul": ("host", "Python"),
+        "matmul": ("cpu:1", "compute"),
+        "copy": ("cpu:2", "copy"),
+    }
+    assert document["displayTimeUnit"] == "ms"
+    threads = [tid for name, _, tid in named if name == "thread_name"]
+    assert len(set(threads)) == len(threads)
+
+
+def test_a_span_says_what_it_is_and_how_long_it_waited(tmp_path: Path) -> None:
+    (product,) = (event for event in events(written(TIMELINE, tmp_path / "t.json"), "X") if event["name"] == "matmul")
+    assert product["args"] == {"operator": "dot", "kind": "compute", "waited_us": 5e5}
+    assert (product["ts"], product["dur"]) == (1.5e6, 5e5)
+
+
+def test_an_arrow_leads_from_the_call_to_what_it_launched(tmp_path: Path) -> None:
+    document = written(TIMELINE, tmp_path / "trace.json")
+    by_name = {event["name"]: event for event in events(document, "X")}
+    (start,), (end,) = events(document, "s"), events(document, "f")
+    assert start["id"] == end["id"]
+    assert [start[key] for key in ("pid", "tid", "ts")] == [
+        by_name["launch matmul"][key] for key in ("pid", "tid", "ts")
+    ]
+    assert [end[key] for key in ("pid", "tid", "ts")] == [by_name["matmul"][key] for key in ("pid", "tid", "ts")]
+    assert end["bp"] == "e"
+    phases = [event["ph"] for event in document["traceEvents"]]
+    assert phases.index("s") > max(place for place, phase in enumerate(phases) if phase == "X")
+
+
+def test_a_launch_that_no_span_on_the_host_shows_has_no_arrow(tmp_path: Path) -> None:
+    document = written(Timeline("ours", (PRODUCT,)), tmp_path / "trace.json")
+    assert not events(document, "s")
+    assert not events(document, "f")
+
+
+def test_a_compressed_file_is_read_as_well(tmp_path: Path) -> None:
+    plain, compressed = tmp_path / "trace.json", tmp_path / "trace.json.gz"
+    write_trace_file(TIMELINE, plain)
+    write_trace_file(TIMELINE, compressed)
+    assert gzip.decompress(compressed.read_bytes()) == plain.read_bytes()
+    assert read_timeline(compressed) == read_timeline(plain) == TIMELINE
+
+
+def test_spans_at_the_same_time_on_one_queue_are_found() -> None:
+    inside = PRODUCT._replace(start=1.6, end=1.7)
+    later = PRODUCT._replace(start=1.8, end=2.2)
+    elsewhere = PRODUCT._replace(queue="copy")
+    touching = PRODUCT._replace(start=2.2, end=2.3)
+    found = overlapping(Timeline("made up", (PRODUCT, elsewhere, inside, later, touching)))
+    assert found == [(PRODUCT, inside), (PRODUCT, later)]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda own: own.update(schema=7), "schema 7"),
+        (lambda own: own.pop("first_event_us"), "damaged"),
+        (lambda own: own.update(first_event_us="soon"), "damaged"),
+        (lambda own: own.update(notes=None), "damaged"),
+    ],
+)
+def test_a_file_that_was_changed_is_refused_in_one_line(tmp_path: Path, change: Any, told: str) -> None:
+    path = tmp_path / "trace.json"
+    document = written(TIMELINE, path)
+    change(document["parallel_core"])
+    path.write_text(json.dumps(document))
+    with pytest.raises(RequestError, match=told):
+        read_timeline(path)
+
+
+def test_a_span_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    stream = BytesIO()
+    write_timeline(TIMELINE, stream)
+    path = tmp_path / "trace.json"
+    path.write_bytes(stream.getvalue().replace(b'"kind":"copy"', b'"kind":"magic"'))
+    with pytest.raises(RequestError, match="unknown kind 'magic'"):
+        read_timeline(path)

@@ -1,0 +1,304 @@
+"""Chrome traces are read whatever their form and their clock, compressed, cut anywhere, and in little memory."""
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.profiling.chrome_trace import trace_events, trace_text
+from backends.profiling.chrome_trace.slices import Trace, read_trace
+from benchmarks.trace_reading import write_events
+from tests.backends.profiling.events import EPOCH, HASH, Event, Read, complete, one, spans
+
+
+def test_object_and_array_give_the_same_slices_and_the_object_its_properties(read: Read) -> None:
+    events = [complete("a"), complete("b", 7)]
+    found = read(json.dumps({"schemaVersion": 1, "traceEvents": events, "traceName": "mine"}, indent=2))
+    assert found.slices == read(json.dumps(events)).slices
+    assert spans(found) == [("a", 0, 5), ("b", 7, 12)]
+    assert found.properties == {"schemaVersion": 1, "traceName": "mine"}
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize("start", [0, EPOCH])
+def test_begins_and_ends_of_a_row_nest(read: Read, start: int) -> None:
+    found = read(
+        [
+            one("B", "outer", start),
+            one("B", "inner", start),
+            one("E", "inner", start + 2),
+            one("B", "inner", start + 3),
+            one("E", "", start + 4),
+            one("E", "outer", start + 9),
+        ]
+    )
+    assert spans(found) == [("outer", 0, 9), ("inner", 0, 2), ("inner", 3, 4)]
+    assert {(each.process, each.thread) for each in found.slices} == {(1, HASH)}
+    assert found.problems == ()
+
+
+def test_rows_are_apart(read: Read) -> None:
+    found = read(
+        [
+            one("B", "op", 0, pid=1),
+            one("B", "op", 1, pid=2),
+            one("B", "op", 2, tid=3),
+            one("E", "op", 3, pid=1),
+            one("E", "op", 5, pid=2),
+            one("E", "op", 7, tid=3),
+        ]
+    )
+    assert spans(found) == [("op", 0, 3), ("op", 1, 5), ("op", 2, 7)]
+
+
+def test_asynchronous_events_are_matched_by_category_identity_and_name(read: Read) -> None:
+    found = read(
+        [
+            one("b", "op", 0, id=1),
+            one("b", "op", 1, id="0x2", tid=4),
+            one("b", "op", 2, id=1, cat="other"),
+            one("b", "op", 3, id2={"local": "0x1"}),
+            one("b", "op", 3, id2={"local": "0x2"}),
+            one("e", "op", 4, id=1),
+            one("e", "op", 5, id="0x2"),
+            one("e", "op", 6, id=1, cat="other"),
+            one("e", "op", 7, id2={"local": "0x1"}),
+            one("e", "op", 8, id2={"local": "0x2"}),
+        ]
+    )
+    assert spans(found) == [("op", 0, 4), ("op", 1, 5), ("op", 2, 6), ("op", 3, 7), ("op", 3, 8)]
+    assert found.slices[1].thread == 4
+
+
+def test_rows_have_names_and_the_last_one_given_counts(read: Read) -> None:
+    def name(what: str, name: object, **row: int) -> Event:
+        return {"ph": "M", "name": what, **row, "args": {"name": name}}
+
+    found = read(
+        [
+            name("process_name", "cpu/0", pid=0),
+            name("process_name", "cpu/1", pid=1),
+            name("process_name", "cpu/1", pid=1),
+            name("thread_name", "worker", pid=1, tid=HASH),
+            name("thread_name", 7, pid=1, tid=HASH),
+            complete(),
+        ]
+    )
+    assert found.processes == {0: "cpu/0", 1: "cpu/1"}
+    assert found.threads == {(1, HASH): "worker"}
+
+
+def test_rows_may_be_texts_and_large_numbers(read: Read) -> None:
+    (found,) = read([complete(pid="Spans", tid=2**64 + 5)]).slices
+    assert (found.process, found.thread) == ("Spans", 2**64 + 5)
+
+
+def test_other_phases_are_no_slices(read: Read) -> None:
+    others = [{"ph": phase, "name": "x", "ts": 1, "pid": 1, "tid": 1, "id": 1.5, "s": "g"} for phase in "CisftnNOD"]
+    found = read([*others, complete(), {"name": "no phase"}])
+    assert spans(found) == [("op", 0, 5)]
+    assert found.problems == ()
+
+
+def test_arguments_are_a_mapping(read: Read) -> None:
+    given = {"External id": 5, "stream": 7, "name": "é", "Input Dims": [[1, 2], []], "inner": {"x": None}}
+    with_arguments, without, no_mapping = read(
+        [complete(args=given), complete(start=1), complete(start=2, args="none")]
+    ).slices
+    assert dict(with_arguments.args) == given
+    assert with_arguments.args.get("device") is None
+    assert dict(without.args) == dict(no_mapping.args) == {}
+
+
+def test_a_document_that_was_added_to_is_read_to_its_end(read: Read) -> None:
+    # A second mx.profiler.dump() appends a comma, the events and the end of an object that has no beginning.
+    first, second = json.dumps(complete("a")), json.dumps(complete("b", 9))
+    end = '\n], "displayTimeUnit": "ms"\n}\n'
+    found = read(f'{{"traceEvents": [{first}{end},\n{second}{end}')
+    assert spans(found) == [("a", 0, 5), ("b", 9, 14)]
+    assert found.problems == ()
+    assert spans(read(f",\n{second}{end}")) == [("b", 0, 5)]
+    assert [name for name, _, _ in spans(read(f"[{first}]\n[{second}]"))] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "compress", [lambda text: gzip.compress(text), lambda text: gzip.compress(text[:50]) + gzip.compress(text[50:])]
+)
+def test_compressed_files_are_known_by_their_beginning(read: Read, compress: Callable[[bytes], bytes]) -> None:
+    assert spans(read(compress(json.dumps([complete("a"), complete("b", 7)]).encode()))) == [("a", 0, 5), ("b", 7, 12)]
+
+
+# Times
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**6)), min_size=1, max_size=8), st.integers(0, 10))
+def test_times_since_1970_keep_their_nanoseconds(
+    tmp_path: Path, nanoseconds: list[tuple[int, int]], offset: int
+) -> None:
+    epoch = EPOCH * 1000 + offset
+    # Written digit by digit: a float would not hold them.
+    events = ", ".join(
+        f'{{"ph": "X", "name": "{place}", "ts": {(epoch + start) // 1000}.{(epoch + start) % 1000:03}, '
+        f'"dur": {length // 1000}.{length % 1000:03}}}'
+        for place, (start, length) in enumerate(nanoseconds)
+    )
+    path = tmp_path / "trace.json"
+    path.write_text(f"[{events}]")
+    earliest = min(start for start, _ in nanoseconds)
+    for found in read_trace(path).slices:
+        start, length = nanoseconds[int(found.name)]
+        assert found.start == pytest.approx((start - earliest) / 1e9, abs=1e-14)
+        assert found.end == pytest.approx((start - earliest + length) / 1e9, abs=1e-14)
+
+
+def test_what_touches_does_not_overlap(read: Read) -> None:
+    text = ", ".join(
+        f'{{"ph": "X", "name": "{number}", "ts": {EPOCH + number * 3 // 10}.{number * 3 % 10}, "dur": 0.3}}'
+        for number in range(200)
+    )
+    slices = read(f"[{text}]").slices
+    assert all(before.end == after.start for before, after in pairwise(slices))
+
+
+def test_slices_are_in_the_order_of_their_start_and_of_the_file(read: Read) -> None:
+    found = read([complete("late", 9), complete("first", 1), complete("second", 1), one("i", "mark", 0)])
+    assert [found.name for found in found.slices] == ["first", "second", "late"]
+    assert found.slices[0].start == 0
+
+
+rows = st.sampled_from([1, 2, HASH, "Spans"])
+names = st.sampled_from(["op", "copy", 'a "name"', "}, {", "é\\", ""])
+arguments = st.dictionaries(
+    names, st.integers() | st.lists(st.fixed_dictionaries({"a": names}), max_size=3), max_size=2
+)
+
+
+@st.composite
+def event_lists(draw: st.DrawFn) -> list[Event]:
+    base = draw(st.sampled_from([0, EPOCH, EPOCH / 1000]))
+    events = []
+    for place in range(draw(st.integers(1, 10))):
+        phase = draw(st.sampled_from(["X", "X", "B", "E", "b", "e", "C", "M"]))
+        time = base + place * 10 + draw(st.integers(0, 5))
+        event = one(phase, draw(names), time, pid=draw(rows), tid=draw(rows), id=draw(rows), args=draw(arguments))
+        events.append({**event, "dur": draw(st.floats(0, 100))} if phase == "X" else event)
+    return [complete("the earliest", base), *events]
+
+
+def in_an_object(events: list[Event]) -> Event:
+    return {"number": 1234567, "devices": [{"a": 1}], "traceEvents": events, "last": {"b": "}, {"}}
+
+
+documents = st.builds(
+    lambda events, form, indent: json.dumps(form(events), indent=indent, ensure_ascii=False).encode(),
+    event_lists(),
+    st.sampled_from([list, in_an_object]),
+    st.sampled_from([None, 1]),
+)
+
+
+def comparable(trace: Trace) -> list[tuple[object, ...]]:
+    return [(*found[:-1], dict(found.args)) for found in trace.slices]
+
+
+@given(documents, st.booleans(), st.data())
+def test_a_file_that_was_cut_anywhere_gives_some_of_its_slices(
+    tmp_path: Path, document: bytes, compressed: bool, data: st.DataObject
+) -> None:
+    path = tmp_path / "trace.json"
+    content = gzip.compress(document) if compressed else document
+    path.write_bytes(content)
+    whole = comparable(read_trace(path))
+    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    try:
+        found = comparable(read_trace(path))
+    except ValueError:
+        return
+    left = iter(whole)
+    assert all(any(one == other for other in left) for one in found)
+
+
+@given(document=documents, block=st.integers(1, 300), largest=st.integers(1, 500), compressed=st.booleans())
+def test_blocks_do_not_matter(tmp_path: Path, document: bytes, block: int, largest: int, compressed: bool) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(gzip.compress(document) if compressed else document)
+    expected = read_trace(path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(trace_text, "BLOCK", block)
+        patched.setattr(trace_text, "COMPRESSED_BLOCK", block)
+        patched.setattr(trace_events, "LARGEST_EVENT", 10_000 + largest)
+        found = read_trace(path)
+    assert comparable(found) == comparable(expected)
+    assert (found.problems, found.properties) == (expected.problems, expected.properties)
+
+
+@given(
+    st.binary(max_size=200),
+    st.sampled_from([b"", b"{", b"[", b'{"traceEvents":[', b'[{"ph":"X","ts":1,"dur":1},', b"\x1f\x8b"]),
+)
+def test_no_bytes_are_more_than_refused(tmp_path: Path, garbage: bytes, beginning: bytes) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(beginning + garbage)
+    with suppress(ValueError):
+        read_trace(path)
+
+
+@given(st.data())
+def test_nested_begins_and_ends_are_complete_events_in_other_words(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "trace.json"
+    expected: list[tuple[str, int, int]] = []
+    open_since: list[int] = []
+    events: list[Event] = []
+    for time in range(data.draw(st.integers(2, 20))):
+        if open_since and data.draw(st.booleans()):
+            start = open_since.pop()
+            events.append(one("E", data.draw(st.sampled_from([str(start), ""])), time))
+            expected.append((str(start), start, time))
+        else:
+            open_since.append(time)
+            events.append(one("B", str(time), time))
+    path.write_text(json.dumps(events))
+    try:
+        found = read_trace(path)
+    except ValueError:
+        assert not expected
+        return
+    first = min(start for _, start, _ in expected)
+    assert sorted(spans(found)) == sorted((name, start - first, end - first) for name, start, end in expected)
+    assert len(found.problems) == bool(open_since)
+
+
+# Size
+
+
+@pytest.mark.parametrize("form", ["torch", "mxnet"])
+def test_a_long_file_is_read_in_little_memory(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "trace.json"
+    count = 100_000
+    with path.open("wb") as stream:
+        write_events(stream, count, form)
+    code = (
+        "import resource, sys; from pathlib import Path; from backends.profiling.chrome_trace.slices import read_trace; "
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; trace = read_trace(Path(sys.argv[1])); "
+        "last = trace.slices[-1]; after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
+        "print(len(trace.slices), after - before, last.name, round(last.start * 1e6), len(trace.problems))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    slices, kibibytes, name, start, problems = done.stdout.split()
+    expected = count if form == "torch" else count // 2
+    assert (int(slices), name, int(problems)) == (
+        expected,
+        "operator_49" if form == "mxnet" else "aten::operator_49",
+        0,
+    )
+    assert int(start) == 7 * (count - 1 if form == "torch" else count - 2)
+    # 2 GiB for a million events leave 215 MB for these, and half of it to what is computed from them.
+    assert int(kibibytes) * 1024 < 100e6

@@ -1,0 +1,187 @@
+"""Several workers per device: independent operators of one device run at once, and every number is the same."""
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import backends
+from backends import Backend, BackendError, ComputationError
+from backends.devices import available_cores
+from parallel_core.command_line import cli
+from parallel_core.comparison.cells import Cell
+from parallel_core.measurement.result import Result, describe_backend
+from tests.conftest import RunPython
+from tests.parallel_core.comparison import made_up
+
+
+@pytest.fixture
+def two_workers(require: Callable[[str], None]) -> Backend:
+    require("torch")
+    return backends.load("torch", 2, "cpu", "async", 1, 2)
+
+
+def test_two_independent_operators_of_one_device_run_at_once(two_workers: Backend) -> None:
+    meeting = threading.Barrier(2)
+    x = two_workers.asarray(np.ones(2, dtype=np.float32), two_workers.devices[0])
+    for met in [two_workers.launch(lambda x: meeting.wait(20) and x, x) for _ in range(2)]:
+        two_workers.wait(met)
+
+
+def test_waiting_for_all_is_waiting_for_both_workers(two_workers: Backend) -> None:
+    gate, done = threading.Event(), threading.Event()
+    x = two_workers.asarray(np.ones(2, dtype=np.float32), two_workers.devices[0])
+    two_workers.launch(lambda x: gate.wait(20) and (done.set(), x)[1], x)
+    two_workers.wait(two_workers.launch(two_workers.ops.relu, x))
+    threading.Timer(0.05, gate.set).start()
+    two_workers.waitall()
+    assert done.is_set()
+
+
+def test_waiting_for_all_tells_of_errors(two_workers: Backend) -> None:
+    x, y = (two_workers.asarray(np.ones(n, dtype=np.float32), two_workers.devices[0]) for n in (2, 3))
+    two_workers.launch(two_workers.ops.add, x, y)
+    with pytest.raises(ComputationError, match="on cpu:1"):
+        two_workers.waitall()
+    with pytest.raises(ComputationError, match="refuses further work"):
+        two_workers.launch(two_workers.ops.relu, x)
+
+
+RANDOM_PROGRAMS = """
+import numpy as np
+import backends
+
+backend = backends.load("{name}", 2, "cpu", "async", 1, 2)
+ops, devices = backend.ops, backend.devices
+assert backend.workers_per_device == 2
+
+def run(seed):
+    draw = np.random.default_rng(seed)
+    wanted = [draw.standard_normal((40, 40), dtype=np.float32) / 7 for _ in range(8)]
+    places = [k % 2 for k in range(8)]
+    found = [backend.asarray(x, devices[place]) for x, place in zip(wanted, places)]
+    read = []
+    for _ in range(120):
+        what = draw.choice(["matmul", "add", "copy", "overwrite", "sgd", "allreduce"])
+        i = int(draw.integers(8))
+        j = int(draw.choice([k for k in range(8) if places[k] == places[i] and k != i]))
+        other = int(draw.choice([k for k in range(8) if places[k] != places[i]]))
+        if what == "matmul":
+            found[i], wanted[i] = backend.launch(ops.matmul, found[i], found[j]), wanted[i] @ wanted[j]
+        elif what == "add":
+            read.append((backend.launch(ops.add, found[i], found[j]), wanted[i] + wanted[j]))
+        elif what == "copy":
+            read.append((backend.copy_to(found[i], devices[1 - places[i]]), wanted[i]))
+        elif what == "overwrite":
+            found[i], wanted[i] = backend.copy_to(found[other], devices[places[i]], out=found[i]), wanted[other]
+        elif what == "sgd":
+            found[i] = backend.launch(ops.sgd, (found[i],), (found[j],), 0.5)[0]
+            wanted[i] = wanted[i] - 0.5 * wanted[j]
+        else:
+            total = wanted[i] + wanted[other]
+            found[i], found[other] = backend.allreduce([found[i], found[other]])
+            wanted[i] = wanted[other] = total
+    backend.waitall()
+    for value, expected in (*read, *zip(found, wanted)):
+        np.testing.assert_allclose(backend.to_numpy(value), expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+
+for seed in range(8):
+    run(seed)
+print("the same")
+"""
+
+
+@pytest.mark.parametrize("name", ["mxnet", "torch"])
+def test_random_programs_give_numpy_s_numbers(require: Callable[[str], None], run_python: RunPython, name: str) -> None:
+    require(name)
+    assert run_python(RANDOM_PROGRAMS.format(name=name)).stdout == "the same\n"
+
+
+MEET_IN_MXNET = """
+import threading
+import numpy as np
+import backends
+
+backend = backends.load("mxnet", 1, "cpu", "async", 1, {workers})
+from backends.mxnet_sharding import push
+first, second = (backend.asarray(np.ones(1, dtype=np.float32), backend.devices[0]) for _ in range(2))
+met = []
+meeting = threading.Barrier(2)
+def meet():
+    try:
+        met.append(meeting.wait({patience}))
+    except threading.BrokenBarrierError:
+        met.append("alone")
+for x in (first, second):
+    push(meet, x.ctx, [x])
+backend.waitall()
+print(*sorted(met))
+"""
+
+
+@pytest.mark.parametrize(("workers", "patience", "told"), [(2, 20, "0 1\n"), (1, 0.2, "alone alone\n")])
+def test_mxnet_s_workers_run_at_once(
+    require: Callable[[str], None], run_python: RunPython, workers: int, patience: float, told: str
+) -> None:
+    require("mxnet")
+    assert run_python(MEET_IN_MXNET.format(workers=workers, patience=patience)).stdout == told
+
+
+TELL_CORES = """
+import os
+import numpy as np
+import backends
+
+tasks = set(os.listdir("/proc/self/task"))
+backend = backends.load("{name}", 1, "cpu", "async", 1, {workers})
+x = backend.asarray(np.ones(2, dtype=np.float32), backend.devices[0])
+backend.wait(backend.launch(backend.ops.relu, x))
+started = set(os.listdir("/proc/self/task")) - tasks
+print(backend.cores, [os.sched_getaffinity(int(task)) for task in started].count(backend.cores[0]))
+"""
+
+
+@pytest.mark.skipif(available_cores() < 3, reason="two cores of three can be told from all")
+@pytest.mark.parametrize("name", ["mxnet", "torch"])
+def test_workers_have_a_core_each(require: Callable[[str], None], run_python: RunPython, name: str) -> None:
+    require(name)
+    share = set(sorted(backends.devices.core_numbers())[:2])
+    told = run_python(TELL_CORES.format(name=name, workers=2)).stdout
+    assert told.startswith(f"[{share}] ")
+    assert int(told.split()[-1]) >= 2
+
+
+def test_an_engine_that_queues_nothing_refuses_several_workers(
+    backend_name: str, require: Callable[[str], None]
+) -> None:
+    if backend_name != "numpy":
+        require(backend_name)
+    with pytest.raises(BackendError, match=rf"{backend_name}'s sync engine .* use --workers 1"):
+        backends.load(backend_name, 2, "cpu", "sync", 1, 2)
+
+
+def test_no_workers_are_refused() -> None:
+    with pytest.raises(BackendError, match="at least 1 worker, not 0"):
+        backends.load("numpy", workers_per_device=0)
+
+
+def test_cores_are_divided_among_all_workers(require: Callable[[str], None]) -> None:
+    require("torch")
+    backend = backends.load("torch", 1, "cpu", "async", workers_per_device=available_cores())
+    assert backend.threads_per_device == 1
+    assert backend.cores == [set(backends.devices.core_numbers())]
+
+
+def test_several_workers_are_said_in_a_result_and_not_asked_of_old_ones(two_workers: Backend) -> None:
+    described = describe_backend(two_workers)
+    assert described["workers_per_device"] == 2
+    old = made_up.result(Cell("parallel", "torch", "async"), {"on all together": 1.0}).as_json()
+    assert "workers_per_device" not in old["backend"]
+    assert Result.from_json(old).backend["threads_per_device"] == 1
+
+
+def test_the_command_line_passes_workers_on() -> None:
+    done = CliRunner().invoke(cli, ["run", "parallel", "--backend", "numpy", "--workers", "2"])
+    assert "no queue for 2 workers" in str(done.exception) + done.output

@@ -1,0 +1,188 @@
+"""Devices by number and by name: what they mean, and what is refused in one line."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import backends
+from backends import BackendError, Device
+from backends.devices import cores_of, same_memory
+from backends.fold_devices__choosing import Choice, choose_devices, cpu_devices, parse_device, parse_devices
+from tests.conftest import RunPython
+
+CPUS = st.builds(Device, st.just("cpu"), st.integers(1, 99))
+WHOLE_GPUS = st.builds(Device, st.just("gpu"), st.integers(0, 99))
+STREAMS = st.builds(Device, st.just("gpu"), st.integers(0, 99), st.integers(0, 99))
+DEVICES = st.one_of(CPUS, WHOLE_GPUS, STREAMS)
+
+
+def nothing_against(framework: str, index: int) -> str:
+    del framework, index
+    return ""
+
+
+def no_code(framework: str, index: int) -> str:
+    return f"no code of {framework} for {index}"
+
+
+def chosen(kind: str, wanted: int | str, gpus: int, workers: int = 1) -> str:
+    parsed = parse_devices(wanted) if isinstance(wanted, str) else wanted
+    return " ".join(map(str, choose_devices("mxnet", kind, parsed, gpus, workers, nothing_against).devices))
+
+
+@given(st.lists(DEVICES, min_size=1))
+def test_names_are_read_as_they_are_written(devices: list[Device]) -> None:
+    assert parse_devices(",".join(map(str, devices))) == tuple(devices)
+    assert parse_devices(" , ".join(map(str, devices))) == tuple(devices)
+
+
+@given(st.text(st.sampled_from("cpu:g019/ -"), max_size=9) | st.text(max_size=9))
+def test_what_is_read_as_a_device_is_its_name(text: str) -> None:
+    try:
+        assert str(parse_device(text)) == text
+    except BackendError:
+        with pytest.raises(BackendError, match="is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream"):
+            parse_device(text)
+
+
+@given(st.integers(1, 10**6))
+def test_a_number_is_a_number(number: int) -> None:
+    assert parse_devices(str(number)) == number
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "gpus", "expected"),
+    [
+        ("auto", 2, 0, "cpu:1 cpu:2"),
+        ("auto", 2, 1, "gpu:0/0 gpu:0/1"),
+        ("auto", 1, 1, "gpu:0"),
+        ("auto", 2, 3, "gpu:0 gpu:1"),
+        ("auto", 3, 2, "cpu:1 cpu:2 cpu:3"),
+        ("gpu", 3, 1, "gpu:0/0 gpu:0/1 gpu:0/2"),
+        ("cpu", 2, 2, "cpu:1 cpu:2"),
+        ("auto", "gpu:1,cpu:3", 2, "gpu:1 cpu:3"),
+        ("auto", "gpu:0/1,gpu:1,cpu:1", 2, "gpu:0/1 gpu:1 cpu:1"),
+        ("gpu", "gpu:0/0,gpu:0/1", 1, "gpu:0/0 gpu:0/1"),
+    ],
+)
+def test_what_is_wanted_is_chosen(kind: str, wanted: int | str, gpus: int, expected: str) -> None:
+    assert chosen(kind, wanted, gpus) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "gpus", "message"),
+    [
+        ("gpu", 2, 0, "mxnet finds 0 GPUs, fewer than the 2 asked for: use --device-kind cpu"),
+        ("gpu", 3, 2, "mxnet finds 2 GPUs, fewer than the 3 asked for"),
+        ("auto", "gpu:0", 0, "mxnet finds no GPUs, and so no gpu:0"),
+        ("auto", "gpu:0,gpu:1", 1, "mxnet finds 1 GPU, and so no gpu:1"),
+        ("auto", "cpu:1,cpu:1", 0, "names cpu:1 twice"),
+        ("auto", "gpu:0/1,gpu:0/1", 1, "names gpu:0/1 twice"),
+        ("auto", "gpu:0/1,gpu:0", 1, "gpu:0 is the whole GPU, and gpu:0/1 a part of it: name one of them"),
+        ("auto", "cpu:0,cpu:1", 0, "cpu:0 is left free, for MXNet queues its waits there"),
+        ("cpu", "cpu:1,gpu:0", 1, "--devices names gpu:0, and --device-kind says cpu: leave one of them out"),
+        ("gpu", "gpu:0,cpu:1", 1, "--devices names cpu:1, and --device-kind says gpu: leave one of them out"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(kind: str, wanted: int | str, gpus: int, message: str) -> None:
+    with pytest.raises(BackendError, match=message):
+        chosen(kind, wanted, gpus)
+
+
+@pytest.mark.parametrize("wanted", [2, "gpu:0,cpu:1"])
+def test_a_gpu_has_no_workers(wanted: int | str) -> None:
+    with pytest.raises(BackendError, match="leaves a GPU's queue to the GPU, and not to 2 workers: use --workers 1"):
+        chosen("auto", wanted, 2, workers=2)
+
+
+@given(st.lists(DEVICES, max_size=6), st.sampled_from(["auto", "cpu", "gpu"]), st.integers(0, 3))
+def test_names_are_kept_or_refused(devices: list[Device], kind: str, gpus: int) -> None:
+    try:
+        choice = choose_devices("torch", kind, tuple(devices), gpus, 1, nothing_against)
+    except BackendError:
+        return
+    assert choice.devices == tuple(devices)
+    assert len({*devices}) == len(devices) > 0
+    assert all(device.index < gpus for device in devices if device.kind == "gpu")
+    assert all(device.kind == kind for device in devices if kind != "auto")
+    assert bool(choice.note) == any(device.stream is not None for device in devices)
+
+
+def test_streams_of_one_gpu_are_said() -> None:
+    assert choose_devices("torch", "auto", 2, 1, 1, nothing_against).note == (
+        "gpu:0/0, gpu:0/1 are streams on one GPU, and share it"
+    )
+    assert choose_devices("torch", "auto", 2, 2, 1, nothing_against).note == ""
+
+
+def test_cpus_stand_in_for_a_gpu_that_cannot_be_used_and_it_is_said() -> None:
+    assert choose_devices("mxnet", "auto", 2, 1, 1, no_code) == Choice(
+        (Device("cpu", 1), Device("cpu", 2)),
+        "gpu:0 is left alone, for mxnet cannot compute on it (no code of mxnet for 0)",
+    )
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [("gpu", 2), ("auto", (Device("cpu", 1), Device("gpu", 0)))])
+def test_nothing_stands_in_for_a_gpu_that_is_asked_for(kind: str, wanted: int | tuple[Device, ...]) -> None:
+    with pytest.raises(BackendError, match=r"cannot compute on gpu:0 \(no code of mxnet for 0\): use --devi"):
+        choose_devices("mxnet", kind, wanted, 2, 1, no_code)
+
+
+def test_only_gpus_in_use_are_tried() -> None:
+    tried: list[int] = []
+
+    def note_index(framework: str, index: int) -> str:
+        del framework
+        tried.append(index)
+        return ""
+
+    choose_devices("torch", "auto", (Device("gpu", 2), Device("cpu", 1), Device("gpu", 0)), 4, 1, note_index)
+    choose_devices("torch", "cpu", 2, 4, 1, note_index)
+    assert tried == [0, 2]
+
+
+@given(DEVICES, DEVICES)
+def test_memory_is_shared_on_cpus_and_within_a_gpu(first: Device, second: Device) -> None:
+    places = {"cpu" if device.kind == "cpu" else str(device.index) for device in (first, second)}
+    assert same_memory(first, second) == (len(places) == 1)
+
+
+def test_cores_are_divided_among_cpu_devices_alone() -> None:
+    devices = (Device("gpu", 0), Device("cpu", 1), Device("cpu", 2))
+    assert cpu_devices(devices) == 2
+    first, second, third = cores_of(devices, 1)
+    assert not first
+    assert second
+    assert third
+    assert cores_of(devices[:1], 1) == []
+
+
+@pytest.mark.parametrize("devices", ["cpu:2,cpu:1", ["cpu:2", "cpu:1"], (Device("cpu", 2), Device("cpu", 1))])
+def test_a_backend_is_loaded_with_names(devices: str | list[str]) -> None:
+    assert tuple(map(str, backends.load("numpy", devices, threads_per_device=1).devices)) == ("cpu:2", "cpu:1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--devices cpu:1,gpu:x", "'gpu:x' is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream on a GPU"),
+        ("--devices 0", "Invalid value for '--devices': 0 is not in the range x>=1."),
+        ("--devices gpu:0", "numpy finds no GPUs, and so no gpu:0"),
+    ],
+)
+def test_bad_devices_are_one_line_and_status_2(arguments: str, message: str, run_python: RunPython) -> None:
+    code = f"import sys; sys.argv[1:] = {['run', 'async', '--backend', 'numpy', *arguments.split()]}; {MAIN}"
+    done = run_python(code, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
+MAIN = "from parallel_core.__main__ import main; main()"
+
+
+def test_results_say_the_names(run_python: RunPython) -> None:
+    command = "run overlap --backend numpy --devices cpu:7,cpu:2 --size 20 --copies 1 --rounds 1 --json -"
+    done = run_python(f"import sys; sys.argv[1:] = {command.split()}; {MAIN}", check=False)
+    assert json.loads(done.stdout)["backend"]["devices"] == ["cpu:7", "cpu:2"]

@@ -1,0 +1,99 @@
+"""Devices keep to their own cores where there are enough, and loading a backend leaves the caller where it was."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from backends.devices import available_cores, core_shares, on_cores
+from tests.conftest import RunPython
+
+TELL_CORES = """
+import os
+import numpy as np
+import backends
+
+before = os.sched_getaffinity(0)
+tasks = set(os.listdir("/proc/self/task"))
+backend = backends.load("{name}", {devices}, "cpu", "async", 1)
+for device in backend.devices:
+    x = backend.asarray(np.ones(2, dtype=np.float32), device)
+    backend.wait(backend.launch(backend.ops.relu, x))
+assert os.sched_getaffinity(0) == before
+started = set(os.listdir("/proc/self/task")) - tasks
+print(*sorted({{tuple(os.sched_getaffinity(int(task))) for task in started}}), sep=chr(10))
+"""
+
+
+def test_shares_are_disjoint_and_of_the_size_that_was_asked_for() -> None:
+    cores = available_cores()
+    shares = core_shares(cores, 1)
+    assert [len(share) for share in shares] == [1] * cores
+    assert set().union(*shares) == os.sched_getaffinity(0)
+    assert core_shares(1, cores) == [os.sched_getaffinity(0)]
+
+
+def test_more_devices_than_cores_share_them_all() -> None:
+    assert core_shares(available_cores() + 1, 1) == [os.sched_getaffinity(0)] * (available_cores() + 1)
+
+
+def test_the_calling_thread_is_moved_back() -> None:
+    before = os.sched_getaffinity(0)
+    with on_cores({min(before)}):
+        assert os.sched_getaffinity(0) == {min(before)}
+    assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="one core cannot be divided")
+@pytest.mark.parametrize("name", ["mxnet", "torch"])
+def test_each_device_has_a_core_of_its_own(require: Callable[[str], None], run_python: RunPython, name: str) -> None:
+    require(name)
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    alone = run_python(TELL_CORES.format(name=name, devices=2)).stdout.splitlines()
+    assert {f"({first},)", f"({second},)"} <= set(alone)
+    crowded = run_python(TELL_CORES.format(name=name, devices=available_cores() + 1)).stdout.splitlines()
+    assert not [line for line in crowded if line.count(",") == 1 and line.endswith(",)")]
+
+
+OTHERS_BLAS = """
+import backends
+from threadpoolctl import ThreadpoolController
+
+def threads():
+    return {found.filepath: found.num_threads for found in ThreadpoolController().lib_controllers}
+
+backends.load("mxnet", 2, "cpu", "sync", 1)
+before = threads()
+backends.load("numpy", 1, "cpu", "sync", 2)
+wanted = {path: 2 if "numpy" in path else count for path, count in before.items()}
+print(len(before) > 1, threads() == wanted)
+"""
+
+
+def test_numpy_s_threads_are_numpy_s_alone(require: Callable[[str], None], run_python: RunPython) -> None:
+    require("mxnet")
+    assert run_python(OTHERS_BLAS).stdout == "True True\n"
+
+
+AFTER_ANOTHER_FRAMEWORK = """
+import faulthandler
+import numpy as np
+import backends
+
+faulthandler.dump_traceback_later(60, exit=True)
+backends.load("torch", 2, "cpu", "async", 1)
+backend = backends.load("mxnet", 3, "cpu", "async", 1)
+matrix = np.ones((300, 300), dtype=np.float32)
+for x in [backend.asarray(matrix, device) for device in backend.devices] * 200:
+    y = backend.launch(backend.ops.matmul, x, x)
+print(backend.to_numpy(y)[0, 0])
+"""
+
+
+def test_workers_keep_to_their_threads_after_another_framework_has_brought_openmp(
+    require: Callable[[str], None], run_python: RunPython
+) -> None:
+    require("mxnet")
+    require("torch")
+    # MXNet's OpenBLAS would hang.
+    assert run_python(AFTER_ANOTHER_FRAMEWORK).stdout == "300.0\n"

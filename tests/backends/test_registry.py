@@ -1,0 +1,146 @@
+"""Backends are found by name and loaded when asked for; what cannot be had is said in one line."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import backends
+from backends import BackendError
+from tests.conftest import RunPython
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "tensorflow"}, r"unknown backend 'tensorflow' \(known: mxnet, numpy, torch\)"),
+        ({"name": "numpy", "devices": 0}, "at least 1 device, not 0"),
+        ({"name": "numpy", "device_kind": "tpu"}, r"unknown device kind 'tpu' \(known: auto, cpu, gpu\)"),
+        ({"name": "numpy", "engine": "lazy"}, r"unknown engine 'lazy' \(known: async, sync\)"),
+        ({"name": "numpy", "engine": "async"}, "no async engine: use --engine sync"),
+        ({"name": "numpy", "device_kind": "gpu"}, "finds 0 GPUs"),
+        ({"name": "numpy", "threads_per_device": 0}, "at least 1 thread, not 0"),
+    ],
+)
+def test_bad_requests_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(BackendError, match=message):
+        backends.load(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["mxnet", "torch"])
+def test_more_gpus_than_exist_are_refused(require: Callable[[str], None], name: str) -> None:
+    require(name)
+    with pytest.raises(BackendError, match=rf"{name} finds \d+ GPUs, fewer than the 99 asked for"):
+        backends.load(name, 99, "gpu", "async", 1)
+
+
+@pytest.mark.parametrize("name", ["mxnet", "torch"])
+def test_a_framework_that_is_not_installed_is_said_with_what_to_do(run_python: RunPython, name: str) -> None:
+    done = run_python(
+        f"""
+import sys
+sys.modules["{name}"] = None
+import backends
+try:
+    backends.load("{name}")
+except backends.BackendError as error:
+    print(error)
+"""
+    )
+    assert done.stdout == f"{name} is not installed: pip install 'parallel-core[{name}]'\n"
+
+
+def test_a_framework_that_breaks_at_import_is_said_with_its_reason(run_python: RunPython, tmp_path: Path) -> None:
+    (tmp_path / "mxnet.py").write_text("import numpy\nnumpy.bool_that_is_gone\n")
+    done = run_python(
+        """
+import os
+import backends
+try:
+    backends.load("mxnet", engine="sync")
+except backends.BackendError as error:
+    print(error)
+print(os.environ.get("MXNET_ENGINE_TYPE"))
+""",
+        PYTHONPATH=str(tmp_path),
+    )
+    reason, variable = done.stdout.splitlines()
+    assert "mxnet cannot be imported (AttributeError:" in reason
+    assert "needs Python < 3.12 and numpy < 1.24" in reason
+    assert variable == "None"
+
+
+def test_a_framework_imported_with_other_settings_is_refused(
+    require: Callable[[str], None], run_python: RunPython
+) -> None:
+    require("mxnet")
+    done = run_python(
+        """
+import backends
+from backends.cuda_libraries import load_cuda_libraries
+load_cuda_libraries()
+import mxnet
+try:
+    backends.load("mxnet", engine="sync")
+except backends.BackendError as error:
+    print(error)
+"""
+    )
+    assert "mxnet is already imported with MXNET_ENGINE_TYPE=unset, and this backend needs NaiveEngine" in done.stdout
+    assert "start a fresh process" in done.stdout
+
+
+def test_a_second_engine_in_one_process_is_refused(require: Callable[[str], None], run_python: RunPython) -> None:
+    require("mxnet")
+    done = run_python(
+        """
+import backends
+backends.load("mxnet", engine="sync")
+try:
+    backends.load("mxnet", engine="async")
+except backends.BackendError as error:
+    print(error)
+"""
+    )
+    assert "MXNET_ENGINE_TYPE=NaiveEngine, and this backend needs unset" in done.stdout
+
+
+def plug_in(folder: Path, distribution: str, entry: str) -> None:
+    metadata = folder / f"{distribution}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[parallel_core.backends]\n{entry}\n")
+
+
+def test_a_plug_in_is_found_by_its_entry_point(run_python: RunPython, tmp_path: Path) -> None:
+    plug_in(tmp_path, "plug-in", "mine = plug_in:load")
+    (tmp_path / "plug_in.py").write_text("def load(*arguments):\n    return arguments\n")
+    done = run_python(
+        "import backends; print(backends.names(), backends.load('mine', 3, 'cpu', 'sync', 2))", PYTHONPATH=str(tmp_path)
+    )
+    assert done.stdout == "('mine', 'mxnet', 'numpy', 'torch') (3, 'cpu', 'sync', 2)\n"
+
+
+def test_two_backends_of_one_name_are_refused(run_python: RunPython, tmp_path: Path) -> None:
+    plug_in(tmp_path, "plug-in", "numpy = plug_in:load")
+    done = run_python(
+        """
+import backends
+try:
+    backends.load("numpy")
+except backends.BackendError as error:
+    print(error)
+""",
+        PYTHONPATH=str(tmp_path),
+    )
+    assert "two backends are called 'numpy'" in done.stdout
+
+
+def test_torch_and_mxnet_are_not_silently_the_same(require: Callable[[str], None]) -> None:
+    for name in ("torch", "mxnet"):
+        require(name)
+    loaded = [backends.load(name, 1, "cpu", "async", 1) for name in ("torch", "mxnet")]
+    modules = [backend.ops.matmul.__module__ for backend in loaded]
+    assert modules == ["backends.torch.ops", "backends.mxnet.ops"]
+    assert [backend.version for backend in loaded] == [sys.modules[name].__version__ for name in ("torch", "mxnet")]

@@ -1,0 +1,260 @@
+"""A made-up `torch` for machines without a GPU: its GPUs are names, and its streams only write down who waits for whom.
+
+Everything is computed on the CPU at once, by whichever thread issues it, so nothing here shows that a GPU would obey.
+What it does show is whether two accesses to the same memory, one of them writing, are ordered by what a GPU would go
+by: the order within a stream, waits for events, and what the host has seen to be done. Each stream counts its
+operations, and knows of every other stream up to which count it has waited for it; an event is a copy of that
+knowledge. An access that does not know of an earlier one that it conflicts with is a race, whoever would win it.
+
+Memory that is let go goes back to the stream that allocated it, as PyTorch's does, and that is an access by writing.
+"""
+
+import threading
+import weakref
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple
+
+import torch
+
+from tests.backends.torch.cuda.made_up_graphs import MadeUpGraph, recorded_here, recording
+
+Known = Counter[int]
+GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
+
+
+class MadeUpStream:
+    """A stream that computes nothing."""
+
+    def __init__(self, cuda: "Cuda", gpu: int) -> None:
+        self.cuda, self.gpu, self.known = cuda, gpu, Known()
+
+    def wait_event(self, event: "MadeUpEvent") -> None:
+        with self.cuda.lock:
+            self.known |= event.known
+
+    def wait_stream(self, other: "MadeUpStream") -> None:
+        self.wait_event(other.record_event())
+
+    def synchronize(self) -> None:
+        self.record_event().synchronize()
+
+    def record_event(self) -> "MadeUpEvent":
+        with self.cuda.lock:
+            return MadeUpEvent(self.cuda, Known(self.known))
+
+
+class MadeUpEvent:
+    """What a stream knew when it was recorded."""
+
+    def __init__(self, cuda: "Cuda", known: Known) -> None:
+        self.cuda, self.known = cuda, known
+
+    def synchronize(self) -> None:
+        with self.cuda.lock:
+            self.cuda.seen_done |= self.known
+
+    def query(self) -> bool:
+        """Say by chance that it has come; the host then knows it."""
+        if self.cuda.random.random() < 0.5:
+            return False
+        self.synchronize()
+        return True
+
+
+class Cuda:
+    """What `torch.cuda` has, for some GPUs that are names; `races` are in words."""
+
+    def __init__(self, gpus: int, seed: int) -> None:
+        self.lock = threading.RLock()
+        self.random = Random(seed)
+        self.races: list[str] = []
+        self.seen_done = Known()
+        self.gpus = gpus
+        self.default_streams = [MadeUpStream(self, gpu) for gpu in range(gpus)]
+        self.here = threading.local()
+        self.on_gpu: dict[int, int] = {}
+        self.pinned: set[int] = set()
+        self.allocated_on: dict[int, MadeUpStream] = {}
+        self.accesses: dict[int, list[tuple[MadeUpStream, int, bool, str]]] = defaultdict(list)
+        self.users: Counter[int] = Counter()
+        # An address that came back would be taken for the memory that was there before.
+        self.kept: dict[int, Any] = {}
+        self.is_recording = False
+        self.graphs: list[MadeUpGraph] = []
+        self.graph = recording
+        self.CUDAGraph = partial(MadeUpGraph, self)
+
+    def device_count(self) -> int:
+        return self.gpus
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def can_device_access_peer(self, one: int, other: int) -> bool:
+        return one == other
+
+    def Stream(self, device: int) -> MadeUpStream:  # noqa: N802
+        return MadeUpStream(self, range(self.gpus)[device])
+
+    def set_stream(self, stream: MadeUpStream) -> None:
+        self._current()[stream.gpu] = stream
+
+    def current_stream(self, device: Any) -> MadeUpStream:
+        return self._current()[device if isinstance(device, int) else device.index]
+
+    def synchronize(self, device: int) -> None:
+        self.current_stream(device).synchronize()
+
+    @contextmanager
+    def stream(self, stream: MadeUpStream) -> Iterator[None]:
+        before = self.current_stream(stream.gpu)
+        self.set_stream(stream)
+        try:
+            yield
+        finally:
+            self.set_stream(before)
+
+    def _current(self) -> list[MadeUpStream]:
+        if not hasattr(self.here, "streams"):
+            self.here.streams = list(self.default_streams)
+        return self.here.streams  # type: ignore[no-any-return]
+
+    def access(self, memory: int, writes: bool, name: str, stream: MadeUpStream | None) -> None:
+        """Note a race where the access does not know of an earlier one that it conflicts with."""
+        if graph := recorded_here():
+            graph.accesses.append((memory, writes, name))
+            return
+        known = self.seen_done if stream is None else stream.known | self.seen_done
+        for earlier, number, wrote, what in self.accesses[memory]:
+            if (writes or wrote) and earlier is not stream and known[id(earlier)] < number:
+                self.races.append(f"{name} does not wait for {what}")
+        if stream is not None:
+            stream.known = known | Known({id(stream): known[id(stream)] + 1})
+            self.accesses[memory].append((stream, stream.known[id(stream)], writes, name))
+
+    def used(self, x: torch.Tensor, gpu: int | None) -> None:
+        """Count a tensor among the users of its memory, which belongs to the stream that first uses it."""
+        memory = address(x)
+        if memory not in self.kept:
+            self.kept[memory] = x.untyped_storage()
+            if gpu is not None:
+                self.on_gpu[memory] = gpu
+                # A graph's memory is its own.
+                if not recorded_here():
+                    self.allocated_on[memory] = self.current_stream(gpu)
+        self.users[memory] += 1
+        weakref.finalize(x, self.dropped, memory).atexit = False
+
+    def dropped(self, memory: int) -> None:
+        with self.lock:
+            self.users[memory] -= 1
+            if not self.users[memory] and memory in self.allocated_on:
+                self.access(memory, True, "the next use of its memory", self.allocated_on[memory])
+
+
+class MadeUpTorch:
+    """PyTorch, but for its GPUs; tensors remember whose they are."""
+
+    def __init__(self, gpus: int, seed: int) -> None:
+        self.cuda = cuda = Cuda(gpus, seed)
+
+        class Tensor(torch.Tensor):
+            @property
+            def is_cuda(self) -> bool:
+                return address(self) in cuda.on_gpu
+
+            @property
+            def device(self) -> Place:
+                return Place(cuda.on_gpu.get(address(self)))
+
+            def is_pinned(self) -> bool:
+                return address(self) in cuda.pinned
+
+            @classmethod
+            def __torch_function__(
+                cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+            ) -> Any:
+                with cuda.lock:
+                    result = super().__torch_function__(func, types, args, kwargs or {})
+                    if func == GRADIENT and result is not None:
+                        result = result.as_subclass(cls)
+                        cuda.used(result, cuda.on_gpu.get(address(args[0])))
+                    elif func is torch._foreach_copy_:
+                        for out, x in zip(*args, strict=True):
+                            noted(cuda, "copy_", (out, x), {"non_blocking": True}, out)
+                    else:
+                        noted(cuda, func.__name__, args, kwargs or {}, result)
+                return result
+
+        self.own = Tensor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    def tensor(self, x: Any) -> Any:
+        return self._new(torch.tensor(x), None)
+
+    def empty(self, size: int, dtype: torch.dtype, pin_memory: bool) -> Any:
+        return self._new(torch.empty(size, dtype=dtype), None, pin_memory)
+
+    def empty_like(self, x: Any, device: str | None = None, pin_memory: bool = False, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            # Not just anything: labels are looked up while a graph is recorded, too.
+            made = torch.empty_like(x, **kwargs).fill_(float("nan") if x.is_floating_point() else 0)
+        gpu = {None: x.device.index, "cpu": None}.get(device, int((device or "")[5:] or 0))
+        return self._new(made, gpu, pin_memory)
+
+    def _new(self, plain: Any, gpu: int | None, pinned: bool = False) -> Any:
+        with self.cuda.lock:
+            x = plain.as_subclass(self.own)
+            self.cuda.used(x, gpu)
+            if pinned:
+                self.cuda.pinned.add(address(x))
+        return x
+
+
+class Place(NamedTuple):
+    """What a tensor says of where it is."""
+
+    index: int | None
+
+
+def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    """Write down what an operator reads and writes; what gives a view of its argument does neither."""
+    if not isinstance(result, torch.Tensor):
+        return
+    read = [address(x) for x in args if isinstance(x, torch.Tensor)]
+    written = address(result)
+    in_place = name.endswith("_") and not name.endswith("__")
+    # The last is the source of a copy, on whose current stream it runs.
+    gpus = [cuda.on_gpu[memory] for memory in read if memory in cuda.on_gpu]
+    stream = cuda.current_stream(gpus[-1]) if gpus else None
+    between_gpus = [cuda.current_stream(gpu) for gpu in gpus if gpu != gpus[-1]]
+    if stream is not None:
+        for other in between_gpus:
+            stream.wait_stream(other)
+    if in_place or written not in read:
+        for memory in {*read} - {written}:
+            cuda.access(memory, False, name, stream)
+        if in_place:
+            cuda.access(written, True, name, stream)
+    if not in_place:
+        # `to` is how the host takes what it has waited for.
+        cuda.used(result, gpus[-1] if gpus and name != "to" else None)
+        if written not in read:
+            cuda.access(written, True, name, stream)
+    if stream is not None:
+        for other in between_gpus:
+            other.wait_stream(stream)
+        on_host = any(memory not in cuda.on_gpu for memory in (*read, written))
+        if on_host and not kwargs.get("non_blocking"):
+            stream.synchronize()
+
+
+def address(x: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunctionSubclass():
+        return x.untyped_storage().data_ptr()

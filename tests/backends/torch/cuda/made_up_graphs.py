@@ -1,0 +1,104 @@
+"""Made-up CUDA graphs: what is recorded is computed when it is replayed, and not before, in the memory recorded."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from backends.arrays import leaves
+
+if TYPE_CHECKING:
+    from tests.backends.torch.cuda.made_up_cuda import Cuda, MadeUpStream
+
+_here = threading.local()
+
+
+class MadeUpGraph:
+    """Operators, and which memory they read and write."""
+
+    def __init__(self, cuda: "Cuda") -> None:
+        self.cuda = cuda
+        self.gpu = -1
+        self.replays = 0
+        self.operators: list[Callable[[], None]] = []
+        self.accesses: list[tuple[int, bool, str]] = []
+
+    def replay(self) -> None:
+        with self.cuda.lock:
+            self.replays += 1
+            stream = self.cuda.current_stream(self.gpu)
+            for memory, writes, name in self.accesses:
+                self.cuda.access(memory, writes, f"{name}, replayed,", stream)
+            with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
+                for operator in self.operators:
+                    operator()
+
+
+class Recording(TorchDispatchMode):
+    """Writes down in a graph what PyTorch would issue; its results are not numbers yet."""
+
+    def __init__(self, graph: MadeUpGraph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        with torch._C.DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+            taken = {_memory(x) for x in tensors((args, tuple((kwargs or {}).values())))}
+            made = [(place, x) for place, x in enumerate(leaves(result)) if _is_new(x, taken)]
+            for _, x in made:
+                if x.is_floating_point():
+                    x.fill_(float("nan"))
+
+        def again() -> None:
+            computed = list(leaves(func(*args, **(kwargs or {}))))
+            for place, x in made:
+                x.copy_(computed[place])
+
+        self.graph.operators.append(again)
+        return result
+
+
+@contextmanager
+def recording(graph: MadeUpGraph, stream: "MadeUpStream", capture_error_mode: str) -> Iterator[None]:
+    """Record in a graph what this thread issues to the stream."""
+    cuda = graph.cuda
+    assert capture_error_mode == "thread_local"
+    with cuda.lock:
+        if cuda.is_recording:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        cuda.is_recording = True
+    graph.gpu, _here.graph = stream.gpu, graph
+    before = cuda.current_stream(stream.gpu)
+    cuda.set_stream(stream)
+    try:
+        with Recording(graph):
+            yield
+        # As PyTorch does: not where the recording has failed.
+        cuda.set_stream(before)
+    finally:
+        cuda.is_recording, _here.graph = False, None
+        cuda.graphs.append(graph)
+
+
+def recorded_here() -> MadeUpGraph | None:
+    """Return the graph in which this thread records."""
+    return getattr(_here, "graph", None)
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """List the tensors in a value, however deep in tuples and lists."""
+    return [x for x in leaves(value) if isinstance(x, torch.Tensor)]
+
+
+def _is_new(x: Any, taken: set[int]) -> bool:
+    return isinstance(x, torch.Tensor) and _memory(x) not in taken
+
+
+def _memory(x: torch.Tensor) -> int:
+    return x.untyped_storage().data_ptr()

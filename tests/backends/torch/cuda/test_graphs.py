@@ -1,0 +1,128 @@
+"""A training step replayed from CUDA graphs, on made-up GPUs: the same numbers, no races, and memory of its own."""
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Backend, ComputationError
+from backends.torch.cuda.graphs import ISSUED_AS_USUAL, MOST_CALLS
+from parallel_core.training.dataset import synthetic
+from parallel_core.training.loop import Settings, get_params, train
+
+Load = Callable[..., tuple[Backend, Any]]
+REPLAY = ("graph-replay",)
+GPUS = pytest.mark.parametrize("names", ["gpu:0", "gpu:1,gpu:0", "gpu:0/0,gpu:0/1", "gpu:0/0,gpu:1,gpu:0/1"])
+
+
+@pytest.fixture(autouse=True)
+def asynchronous(engine: str) -> None:
+    if engine == "sync":
+        pytest.skip("the sync engine has no variants")
+
+
+@GPUS
+def test_a_training_that_is_replayed_gives_numpy_s_losses(on_made_up_gpus: Load, names: str) -> None:
+    # The last batch of an epoch is a short one, and shares are uneven.
+    data, chosen = synthetic("a test needs no more", train=50, test=10), Settings(4, 19)
+    backend, cuda = on_made_up_gpus(names, variants=REPLAY)
+    reference = backends.load("numpy", devices=1, threads_per_device=1)
+    found, expected = (
+        [epoch.losses for epoch in train(one, [get_params(one, device) for device in one.devices], data, chosen)]
+        for one in (backend, reference)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert cuda.races == []
+    # A graph for each device of the gradient and the update, of whole batches and of the last ones.
+    assert len(cuda.graphs) >= 4 * len(backend.devices)
+    assert all(graph.replays >= 1 for graph in cuda.graphs)
+
+
+def squares(backend: Backend) -> Any:
+    return backend.ops.value_and_grad(lambda parameters, x: backend.ops.total(parameters[0] * parameters[0] * x))
+
+
+@GPUS
+def test_results_stay_what_they_were(on_made_up_gpus: Load, names: str) -> None:
+    backend, cuda = on_made_up_gpus(names, variants=REPLAY)
+    gradient, results = squares(backend), []
+    for step in range(6):
+        for device in backend.devices:
+            weight, x = (backend.asarray(np.float32([step, k]), device) for k in (1, 3))
+            results.append(backend.launch(gradient, (weight,), x))
+    for number, result in enumerate(results):
+        step = number // len(backend.devices)
+        value, (slope,) = backend.to_numpy(result)
+        assert value == step**3 + 3
+        np.testing.assert_array_equal(slope, [2 * step * step, 6])
+    assert cuda.races == []
+    assert [graph.replays for graph in cuda.graphs] == [6 - ISSUED_AS_USUAL] * len(backend.devices)
+
+
+def test_other_shapes_types_and_numbers_are_other_graphs(on_made_up_gpus: Load) -> None:
+    backend, cuda = on_made_up_gpus("gpu:0", variants=REPLAY)
+    (device,) = backend.devices
+    for _ in range(ISSUED_AS_USUAL + 2):
+        for dtype, length, rate in (("f4", 1, 0.5), ("f8", 1, 0.5), ("f4", 3, 0.5), ("f4", 3, 2)):
+            p, g = (backend.asarray(np.full(length, k, dtype), device) for k in (7, 2))
+            (updated,) = backend.to_numpy(backend.launch(backend.ops.sgd, (p,), (g,), rate))
+            np.testing.assert_array_equal(updated, np.full(length, 7 - 2 * rate, dtype))
+    assert [graph.replays for graph in cuda.graphs] == [2] * 4
+
+
+def test_what_is_called_differently_each_time_is_issued_as_usual(on_made_up_gpus: Load) -> None:
+    backend, cuda = on_made_up_gpus("gpu:0", variants=REPLAY)
+    (device,) = backend.devices
+    p, g = (backend.asarray(np.float32([k]), device) for k in (1, 2))
+    for rate in (*range(MOST_CALLS), *[0.5] * 5, *[1] * 5):
+        (updated,) = backend.to_numpy(backend.launch(backend.ops.sgd, (p,), (g,), rate))
+        assert updated == 1 - 2 * rate
+    # One of those that were first may still have a graph.
+    assert [graph.replays for graph in cuda.graphs] == [4]
+
+
+@pytest.mark.parametrize("variants", [(), REPLAY])
+def test_only_steps_are_recorded_and_only_where_asked(on_made_up_gpus: Load, variants: tuple[str, ...]) -> None:
+    backend, cuda = on_made_up_gpus("gpu:0", variants=variants)
+    gradient, (device,) = squares(backend), backend.devices
+    x = backend.asarray(np.float32([1]), device)
+    for _ in range(5):
+        backend.launch(backend.ops.add, x, x)
+        backend.launch(gradient, (x,), x)
+    backend.waitall()
+    assert len(cuda.graphs) == len(variants)
+
+
+@GPUS
+def test_a_function_that_is_let_go_lets_its_graphs_go(on_made_up_gpus: Load, names: str) -> None:
+    backend, cuda = on_made_up_gpus(names, variants=REPLAY)
+    gradient, device = squares(backend), backend.devices[0]
+    x = backend.asarray(np.float32([1]), device)
+    for _ in range(4):
+        backend.launch(gradient, (x,), x)
+    backend.waitall()
+    (graph,) = cuda.graphs
+    memory = {memory for memory, *_ in graph.accesses}
+    assert any(cuda.users[each] for each in memory)
+    graph.operators.clear()
+    del gradient
+    gc.collect()
+    backend.waitall()
+    assert not any(cuda.users[each] for each in memory)
+
+
+@GPUS
+def test_what_cannot_be_recorded_is_said(on_made_up_gpus: Load, names: str) -> None:
+    backend, cuda = on_made_up_gpus(names, variants=REPLAY)
+    streams = [cuda.current_stream(gpu) for gpu in range(2)]
+    asks = backend.ops.value_and_grad(lambda parameters, x: parameters[0].sum() * x.sum().item())
+    x = backend.asarray(np.float32([1]), backend.devices[-1])
+    for _ in range(ISSUED_AS_USUAL):
+        backend.wait(backend.launch(asks, (x,), x))
+    with pytest.raises(ComputationError, match=r"RuntimeError: .* not permitted when stream is capturing"):
+        backend.wait(backend.launch(asks, (x,), x))
+    # Whoever comes after does not issue to the stream that was to be recorded.
+    assert [cuda.current_stream(gpu) for gpu in range(2)] == streams

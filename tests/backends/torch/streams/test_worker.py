@@ -1,0 +1,226 @@
+"""Worker streams: order, readiness and memory, decided by events rather than by the clock."""
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from backends.devices import Device
+from backends.torch.streams.promise import Announcing, Promise, resolve
+from backends.torch.streams.worker import WorkerStream, submit_collective
+
+FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
+
+
+def stream(device: Device = FIRST) -> WorkerStream:
+    return WorkerStream(device, f"{device} test", set(), lambda: None)
+
+
+def test_submit_returns_before_the_task_ran() -> None:
+    gate = threading.Event()
+    promise = stream().submit(gate.wait)
+    assert "pending" in repr(promise)
+    gate.set()
+    assert promise.result() is True
+    assert "done" in repr(promise)
+
+
+def test_tasks_run_in_order() -> None:
+    worker, ran = stream(), []
+    promises = [worker.submit(ran.append, number) for number in range(100)]
+    promises[-1].result()
+    assert ran == list(range(100))
+
+
+def test_streams_do_not_wait_for_each_other() -> None:
+    gate = threading.Event()
+    blocked = stream(FIRST).submit(gate.wait)
+    assert stream(SECOND).submit(lambda: "done").result() == "done"
+    gate.set()
+    blocked.result()
+
+
+def test_promises_among_the_arguments_are_waited_for_in_the_worker() -> None:
+    gate = threading.Event()
+    first, second = stream(FIRST), stream(SECOND)
+    late = first.submit(lambda: gate.wait() and 20)
+    total = second.submit(lambda pair, z: sum(pair) + z, (late, 1), 2)
+    gate.set()
+    assert total.result() == 23
+
+
+def test_a_consumer_comes_after_the_readers_on_other_streams() -> None:
+    gate = threading.Event()
+    owner, reader, memory = stream(FIRST), stream(SECOND), [1]
+    value = owner.submit(lambda: memory)
+    gated = reader.submit(gate.wait)
+    copy = reader.submit(lambda cell: list(cell), value)
+    overwritten = owner.submit_consuming(lambda cell: cell.__setitem__(0, 2), value)
+    # Long enough for the owner to overwrite what the reader has yet to see, if nothing held it back.
+    time.sleep(0.1)
+    gate.set()
+    assert gated.result()
+    assert copy.result() == [1]
+    overwritten.result()
+    assert memory == [2]
+
+
+def test_items_of_a_promised_tuple_are_promises() -> None:
+    pair = stream().submit(lambda: (1, (2, 3)))
+    assert isinstance(pair[1], Promise)
+    assert resolve((pair[0], pair[1][0])) == (1, 2)
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(pair)
+
+
+def test_an_error_reaches_everything_that_depends_on_it() -> None:
+    first, second = stream(FIRST), stream(SECOND)
+    broken = first.submit(lambda: 1 / 0)
+    dependent = second.submit(lambda x: x, broken[0])
+    with pytest.raises(ZeroDivisionError):
+        dependent.result()
+    assert isinstance(first.error, ZeroDivisionError)
+
+
+def test_a_dropped_result_is_freed_at_once() -> None:
+    class Array:
+        pass
+
+    worker = stream()
+    made: list[weakref.ref[Array]] = []
+
+    def make() -> Array:
+        array = Array()
+        made.append(weakref.ref(array))
+        return array
+
+    worker.submit(make)
+    worker.submit(lambda: None).result()
+    assert made[0]() is None
+
+
+def test_a_dropped_stream_ends_its_thread() -> None:
+    worker = stream(Device("cpu", 99))
+    worker.submit(lambda: None).result()
+    (thread,) = (t for t in threading.enumerate() if t.name == "cpu:99 test")
+    del worker
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+
+
+def test_an_announced_item_is_there_before_the_rest() -> None:
+    gate = threading.Event()
+
+    def compute(announce: Callable[[tuple[int, ...], str], None]) -> tuple[str, tuple[str, str]]:
+        announce((1, 0), "early")
+        gate.wait()
+        return "value", ("early", "late")
+
+    promise = stream().submit(Announcing(compute))
+    reader = stream(SECOND).submit(lambda item: f"{item} and read", promise[1][0])
+    assert reader.result() == "early and read"
+    assert "pending" in repr(promise)
+    gate.set()
+    assert promise[1][1].result() == "late"
+    assert promise[1].result() == ("early", "late")
+
+
+def test_who_waits_for_an_item_that_nobody_announces_waits_for_the_rest() -> None:
+    gate = threading.Event()
+    promise = stream().submit(lambda: gate.wait() and ("a", "b"))
+    items = [stream(SECOND).submit(lambda item: item, promise[place]) for place in (0, 1)]
+    gate.set()
+    assert [item.result() for item in items] == ["a", "b"]
+
+
+def test_who_waits_for_an_item_hears_of_the_failure() -> None:
+    gate = threading.Event()
+    promise = stream().submit(lambda: gate.wait() and 1 // 0)
+    item = stream(SECOND).submit(lambda item: item, promise[0])
+    gate.set()
+    with pytest.raises(ZeroDivisionError):
+        item.result()
+
+
+def test_thousands_of_items_are_all_delivered() -> None:
+    # A wake-up that is lost now and then would hang here.
+    producer, consumer = stream(FIRST), stream(SECOND)
+    pairs = [producer.submit(lambda number=number: (number, -number)) for number in range(5000)]
+    items = [consumer.submit(lambda item: item, pair[1]) for pair in pairs]
+    assert [item.result() for item in items] == [-number for number in range(5000)]
+
+
+def test_an_announcing_function_that_nobody_streams_announces_to_nobody() -> None:
+    assert Announcing(lambda announce, x: announce((0,), x) or (x,))(5) == (5,)
+
+
+def test_reading_one_item_does_not_hold_back_who_consumes_another() -> None:
+    gate = threading.Event()
+    owner, reader = stream(FIRST), stream(SECOND)
+    pair = owner.submit(lambda: ([1], [2]))
+    read = reader.submit(lambda cell: gate.wait() and list(cell), pair[0])
+    other = owner.submit_consuming(lambda cell: cell.append(3) or cell, pair[1])
+    assert other.result() == [2, 3]
+    same = owner.submit_consuming(lambda cell: cell.append(4) or cell, pair[0])
+    gate.set()
+    assert read.result() == [1]
+    assert same.result() == [1, 4]
+
+
+@pytest.mark.parametrize("reads_item", [True, False])
+def test_a_whole_and_its_items_are_not_consumed_while_the_other_is_read(reads_item: bool) -> None:
+    gate = threading.Event()
+    owner, reader = stream(FIRST), stream(SECOND)
+    pair = owner.submit(lambda: ([1], [2]))
+    read, consumed = (pair[0], pair) if reads_item else (pair, pair[0])
+    gated = reader.submit(gate.wait)
+    copy = reader.submit(lambda cell: list(cell if reads_item else cell[0]), read)
+    overwritten = owner.submit_consuming(lambda cell: (cell[0] if reads_item else cell).append(3), consumed)
+    # Long enough for the owner to overwrite what the reader has yet to see, if nothing held it back.
+    time.sleep(0.1)
+    gate.set()
+    overwritten.result()
+    assert gated.result() is True
+    assert copy.result() == [1]
+
+
+def test_a_collective_is_done_when_all_of_its_parts_are() -> None:
+    gate, streams = threading.Event(), [stream(FIRST), stream(SECOND)]
+    taken: list[int] = []
+
+    def take(values: tuple[bytearray, ...], part: int) -> None:
+        if part == 1:
+            gate.wait()
+        taken.append(part)
+        values[0][part] += 10
+
+    memory = bytearray(2)
+    first, second = submit_collective(streams, take, (memory, memory))
+    assert "pending" in repr(first)
+    gate.set()
+    assert first.result() is second.result() is memory
+    assert (sorted(taken), list(memory)) == ([0, 1], [10, 10])
+
+
+def test_a_part_that_fails_fails_the_collective_on_every_stream() -> None:
+    def take(_: tuple[int, ...], part: int) -> None:
+        if part == 1:
+            raise ValueError("no part of mine")
+
+    for result in submit_collective([stream(FIRST), stream(SECOND)], take, (1, 2)):
+        with pytest.raises(ValueError, match="no part of mine"):
+            result.result()
+
+
+def test_collectives_that_two_threads_launch_do_not_wait_for_each_other() -> None:
+    streams = [stream(FIRST), stream(SECOND)]
+
+    def launch_many() -> list[Promise]:
+        return [r for _ in range(300) for r in submit_collective(streams, lambda values, part: None, (1, 2))]
+
+    with ThreadPoolExecutor(2) as pool:
+        for results in [pool.submit(launch_many) for _ in range(2)]:
+            assert [r.result() for r in results.result()] == [1, 2] * 300

@@ -1,0 +1,131 @@
+"""Two hosts on one machine: each has an address and a shell of its own, and nothing of them is left behind."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from backends.devices import core_numbers
+from benchmarks.harness import two_hosts as hosting
+from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, processes_in, set_link, two_hosts
+
+# What one host sends is what the other one receives: a line over TCP.
+SEND = "import socket, sys; socket.create_connection((sys.argv[1], 4321), 10).sendall(b'a line\\n')"
+RECEIVE = (
+    "import socket, sys; server = socket.create_server((sys.argv[1], 4321)); print('ready', flush=True); "
+    "connection, (address, _) = server.accept(); print(address, connection.recv(100).decode().strip())"
+)
+
+
+def said_on(hosts: TwoHosts, host: str, command: str) -> str:
+    done = subprocess.run([*hosts.shell, host, command], capture_output=True, text=True, timeout=30, check=False)
+    return done.stdout + done.stderr
+
+
+def test_each_host_has_its_own_name_address_and_loopback(hosts: TwoHosts) -> None:
+    for host in hosts.names:
+        assert said_on(hosts, host, "uname --nodename") == f"{host}\n"
+        shown = said_on(hosts, host, "ip -4 -oneline address")
+        found = {line.split()[1]: line.split()[3] for line in shown.splitlines()}
+        # And no other: what runs there cannot leave the two.
+        assert found == {"lo": "127.0.0.1/8", hosts.interface: f"{host}/24"}
+
+
+def test_each_host_has_its_own_cores(hosts: TwoHosts) -> None:
+    first, second = (said_on(hosts, host, "taskset --pid --cpu-list $$").split(": ")[-1] for host in hosts.names)
+    assert first != second or len(core_numbers()) == 1
+
+
+def test_one_host_reaches_the_other(hosts: TwoHosts) -> None:
+    server = [*hosts.on(1), sys.executable, "-c", RECEIVE, hosts.names[1]]
+    with subprocess.Popen(server, stdout=subprocess.PIPE, text=True) as receiving:
+        assert receiving.stdout is not None
+        assert receiving.stdout.readline() == "ready\n"
+        subprocess.run([*hosts.on(0), sys.executable, "-c", SEND, hosts.names[1]], timeout=30, check=True)
+        assert receiving.communicate(timeout=30)[0] == f"{hosts.names[0]} a line\n"
+
+
+def test_the_shell_joins_words_as_ssh_does_and_passes_on_the_status(hosts: TwoHosts) -> None:
+    done = subprocess.run([*hosts.shell, hosts.names[0], "cat;", "exit", "7"], input="x", text=True, check=False)
+    assert done.returncode == 7
+    unknown = subprocess.run([*hosts.shell, "nowhere", "true"], capture_output=True, text=True, check=False)
+    assert unknown.returncode == 255
+    assert unknown.stderr == f"nowhere is none of {', '.join(hosts.names)}\n"
+
+
+@pytest.mark.parametrize("rate", [10e9, 1e8])
+def test_the_rate_holds_for_both_directions_and_can_change(hosts: TwoHosts, rate: float) -> None:
+    set_link(hosts, 1e9)
+    set_link(hosts, rate)
+    for host in hosts.names:
+        shown = said_on(hosts, host, f"tc qdisc show dev {hosts.interface}")
+        assert f"rate {rate / 1e9:g}Gbit" in shown or f"rate {rate / 1e6:g}Mbit" in shown
+    set_link(hosts, None)
+    assert "rate" not in said_on(hosts, hosts.names[0], f"tc qdisc show dev {hosts.interface}")
+
+
+def test_a_delay_is_there_or_the_reason_why_it_is_not(hosts: TwoHosts) -> None:
+    try:
+        set_link(hosts, 1e9, 0.01)
+    except NoHostsError as error:
+        told = str(error)
+    else:
+        told = said_on(hosts, hosts.names[0], f"tc qdisc show dev {hosts.interface}")
+    assert told.startswith("a delay needs netem") or "delay 10ms" in told
+
+
+def test_what_runs_on_them_is_listed_and_ends_with_them(hosts: TwoHosts) -> None:
+    del hosts  # It says whether they can be made here.
+    with two_hosts() as own:
+        sleeping = subprocess.Popen([*own.on(1), "sleep", "60"])
+        while processes_in(own.holders[1]) != [sleeping.pid]:
+            sleep(0.01)
+        assert processes_in(own.holders[0]) == []
+    assert sleeping.wait(timeout=10) == -signal.SIGKILL
+    assert not any(Path(f"/proc/{holder}").exists() for holder in own.holders)
+
+
+HOLD = """
+from benchmarks.two_hosts import two_hosts
+with two_hosts() as hosts:
+    print(*hosts.holders, flush=True)
+    input()
+"""
+
+
+def test_nothing_is_left_when_the_program_is_killed(root: Path, hosts: TwoHosts) -> None:
+    del hosts  # It says whether they can be made here.
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holding:
+        assert holding.stdout is not None
+        holders = [int(word) for word in holding.stdout.readline().split()]
+        holding.kill()
+    deadline = monotonic() + 10
+    while any(is_running(holder) for holder in holders):
+        assert monotonic() < deadline
+        sleep(0.01)
+
+
+def is_running(process: int) -> bool:
+    """A process that ended and that nobody waits for yet is a zombie, and has no network any more."""
+    try:
+        Path(f"/proc/{process}/ns/net").readlink()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("missing", "user", "reason"), [("tc", 0, "need tc: apt-get install"), ("", 1000, "need root")]
+)
+def test_without_what_they_need_there_is_a_reason(
+    monkeypatch: pytest.MonkeyPatch, missing: str, user: int, reason: str
+) -> None:
+    monkeypatch.setattr(hosting.shutil, "which", lambda name: None if name == missing else name)
+    monkeypatch.setattr(hosting.os, "geteuid", lambda: user)
+    with pytest.raises(NoHostsError, match=reason), two_hosts():
+        pass

@@ -1,0 +1,225 @@
+"""The check of GPUs, rehearsed on a CPU where NumPy and PyTorch are all there is; its figures mean nothing here."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu import cuda_tests, page, small_operations
+from benchmarks.gpu.cuda_tests import read_outcome, run_tests
+from benchmarks.gpu.part import Found, Place
+from benchmarks.gpu.supervision import Clock, run_parts
+from benchmarks.harness.targets import Finding, Target
+from parallel_core.measurement.confidence_intervals import Interval
+
+PLACE = Place("torch", "cpu", 2)
+ABSENT = (
+    "click",
+    "humanize",
+    "hypothesis",
+    "jinja2",
+    "markupsafe",
+    "matplotlib",
+    "msgspec",
+    "mxnet",
+    "platformdirs",
+    "plotly",
+    "pooch",
+    "psutil",
+    "pygments",
+    "pyperf",
+    "pytest",
+    "rich",
+    "threadpoolctl",
+)
+# Python imports this module at its start, in every process. Nothing is installed there, this package included.
+SITECUSTOMIZE = f"""
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+
+def find_spec(name, path=None, target=None):
+    return None if name.partition(".")[0] in {ABSENT!r} else find(name, path, target)
+
+PathFinder.find_spec = find_spec
+PathFinder.find_distributions = lambda *_: ()
+"""
+
+
+def check(root: Path, folder: Path, *arguments: str, installed: bool = True) -> "subprocess.CompletedProcess[str]":
+    """Run the check as a script; without what is absent on a GPU machine, unless `installed`."""
+    if not installed:
+        (folder / "sitecustomize.py").write_text(SITECUSTOMIZE)
+    return subprocess.run(
+        [sys.executable, str(root / "benchmarks" / "gpu_check.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> "tuple[subprocess.CompletedProcess[str], Path]":
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("rehearsal")
+    root = Path(__file__).parents[2]
+    return check(root, folder, "--device", "cpu", "--out", str(folder), installed=False), folder
+
+
+@pytest.fixture(scope="module")
+def written(rehearsal: "tuple[subprocess.CompletedProcess[str], Path]") -> dict[str, Any]:
+    done, folder = rehearsal
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "gpu-rehearsal.json").read_text())
+
+
+def test_all_parts_are_measured_where_nothing_but_numpy_and_torch_is_there(written: dict[str, Any]) -> None:
+    measured = {name for name, part in written["parts"].items() if part["findings"]}
+    assert measured == {"overlap", "small operations", "training", "bus", "matrix products"}
+    assert not [problem for part in written["parts"].values() for problem in part["problems"]]
+
+
+def test_what_is_absent_is_left_out_with_its_reason(written: dict[str, Any]) -> None:
+    assert written["parts"]["CUDA tests, async engine"]["skipped"] == ["pytest is not installed"]
+    assert written["parts"]["mxnet"]["skipped"] == ["mxnet is not installed: pip install 'parallel-core[mxnet]'"]
+
+
+def test_the_three_targets_are_stated(written: dict[str, Any]) -> None:
+    targets = {
+        finding["name"].split(",")[0]: finding["target"]
+        for part in written["parts"].values()
+        for finding in part["findings"]
+        if finding["target"]
+    }
+    assert targets == {
+        "torch: overlap_efficiency": {"at least": 0.9},
+        "torch: two streams / one stream": {"at least": 1.5},
+        "host to device: ours / the bus": {"at least": 0.9},
+        "device to host: ours / the bus": {"at least": 0.9},
+    }
+
+
+def test_a_rehearsal_says_that_it_is_one(rehearsal: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
+    done, folder = rehearsal
+    assert json.loads((folder / "gpu-rehearsal.json").read_text())["rehearsal"]
+    assert "no figure here means anything" in (folder / "gpu-rehearsal.md").read_text()
+    assert "no figure here means anything" in done.stdout
+
+
+def test_without_a_gpu_one_line_says_so(root: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    done = check(root, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("gpu_check: there is no GPU to check: torch ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def works(_: Place) -> Found:
+    return Found(notes=("done",))
+
+
+def raises(_: Place) -> Found:
+    raise ValueError("first line\nsecond line")
+
+
+def hangs(_: Place) -> Found:
+    time.sleep(60)
+    return Found()
+
+
+def crashes(_: Place) -> Found:
+    os._exit(3)
+
+
+def test_parts_that_fail_take_no_other_part_with_them() -> None:
+    names = ("crashes", "raises", "works")
+    found = dict(run_parts({name: f"{__name__}:{name}" for name in names}, PLACE, Clock(time.monotonic() + 60)))
+    assert found == {
+        "crashes": Found(problems=("the process ended with status 3",)),
+        "raises": Found(problems=("ValueError: first line",)),
+        "works": Found(notes=("done",)),
+    }
+
+
+def test_a_part_that_hangs_is_stopped() -> None:
+    found = dict(run_parts({"hangs": f"{__name__}:hangs"}, PLACE, Clock(time.monotonic() + 60), limit=1))
+    assert found == {"hangs": Found(problems=("stopped: it was not done after 1 s",))}
+
+
+def test_what_there_is_no_time_for_is_not_begun() -> None:
+    found = dict(run_parts({"works": f"{__name__}:works"}, PLACE, Clock(time.monotonic())))
+    assert found == {"works": Found(skipped=("no time was left",))}
+
+
+TESTS = """
+import pytest
+
+def test_passes(): pass
+def test_fails(): assert 1 == 2
+@pytest.mark.parametrize("_", [1, 2])
+def test_skips(_): pytest.skip("no second GPU")
+"""
+CONFTEST = "def pytest_addoption(parser):\n    parser.addoption('--engine')\n"
+
+
+def test_outcomes_of_tests_are_counted_and_faults_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "tests" / "backends"
+    folder.mkdir(parents=True)
+    (folder / "test_gpu.py").write_text(TESTS)
+    (folder / "test_gpu_absent.py").write_text("import no_such_package")
+    (folder / "conftest.py").write_text(CONFTEST)
+    monkeypatch.setattr(cuda_tests, "ROOT", tmp_path)
+    found = run_tests("async", 60)
+    assert found.notes == ("1 passed, 2 failed, 2 skipped.",)
+    assert found.problems == (
+        "tests.backends.protocol.test_gpu_absent: ModuleNotFoundError: No module named 'no_such_package'",
+        "test_fails: assert 1 == 2",
+    )
+    assert found.skipped == ("2 tests: no second GPU",)
+    assert run_tests("async", 0.01).problems == ("stopped: they were not done after 0.01 s",)
+    assert run_tests("async", -1).skipped == ("no time was left",)
+
+
+def test_a_report_of_nothing_has_no_problem() -> None:
+    assert read_outcome("<testsuites><testsuite/></testsuites>").notes == ("0 passed, 0 failed, 0 skipped.",)
+
+
+def test_the_tests_that_need_a_gpu_are_found(root: Path) -> None:
+    assert root / "tests/backends/protocol/test_gpu.py" in list(root.glob(cuda_tests.FILES))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "size"),
+    [((1.0, 1.0, 1.0, 1.0), None), ((1.0, 1.25, 2.0, 3.0), 16.0), ((1.0, 1.0, 1.5625, 9.0), 16 * 2**0.5)],
+)
+def test_computing_is_the_limit_from_where_times_begin_to_grow(seconds: tuple[float, ...], size: float | None) -> None:
+    assert small_operations.crossing((8, 16, 32, 64), seconds) == (None if size is None else pytest.approx(size))
+
+
+def test_a_small_operation_takes_three_times_as_long_as_launching() -> None:
+    assert small_operations.small_size((8, 16, 32), (1.0, 2.9, 3.0)) == 32
+    assert small_operations.small_size((8, 16, 32), (1.0, 3.1, 9.0)) == 16
+    assert small_operations.small_size((8, 16, 32), (1.0, 1.0, 1.0)) == 32
+
+
+def test_files_are_named_after_the_gpu() -> None:
+    assert page.file_name("NVIDIA H200") == "gpu-nvidia-h200"
+    assert page.file_name("Tesla V100-SXM2-16GB (MIG)") == "gpu-tesla-v100-sxm2-16gb-mig"
+
+
+def test_a_summary_counts_targets_and_names_what_failed() -> None:
+    met = Found(findings=(Finding("a", Interval(2, 1.9, 2.1), target=Target("at least", 1.5)),))
+    parts = {"bus": met, "overlap": replace(met, problems=("wrong",)), "mxnet": Found(skipped=("not installed",))}
+    assert page.summary(parts) == "2 targets met, 0 missed, 0 undecided; failed: overlap; left out: mxnet"

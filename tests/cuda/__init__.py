@@ -1,1 +1,0 @@
-"""MXNet's CUDA build without a system CUDA: its libraries, and what is said where it cannot be loaded."""

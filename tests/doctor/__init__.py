@@ -1,1 +1,0 @@
-"""The doctor: everything it looks at, and every known failure from its symptom."""

@@ -1,0 +1,101 @@
+"""`run --trace` and `run --timeline`: written beside the result, refused in one line, and never at its expense."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from backends import Backend
+from backends.devices import core_numbers
+from parallel_core.command_line import cli
+from parallel_core.command_line import experiment_command as experiment
+from parallel_core.measurement.result import Result
+from parallel_core.trace_analysis.trace_files import read_timeline
+from tests.parallel_core.command_line.test_command_line import program
+
+SMALL = ["run", "parallel", "--size", "64", "--rounds", "2"]
+BEYOND = str(len(core_numbers()) + 2)
+"""More devices than MXNet's profiler has rows for."""
+
+
+@pytest.mark.parametrize("framework", ["mxnet", "torch"])
+def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
+    framework: str, tmp_path: Path, require: Callable[[str], None]
+) -> None:
+    require(framework)
+    trace, picture = tmp_path / "trace.json.gz", tmp_path / "timeline.svg"
+    done = program(*SMALL, "--backend", framework, "--trace", str(trace), "--timeline", str(picture))
+    # So short a run may be disturbed, and say so.
+    assert done.returncode == 0 or "invalid result" in done.stderr, done.stderr
+    for told in ("parallel_speedup", "Seen by the profiler", "critical path", "by clock", "Under the profiler it took"):
+        assert told in done.stdout, told
+    found = read_timeline(trace)
+    assert [case.name for case in found.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]
+    assert found.source.startswith(f"{framework} ")
+    assert "cpu:2 compute" in picture.read_text()
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    assert {"cpu:1", "cpu:2", "host"} <= {e["args"]["name"] for e in events if e["name"] == "process_name"}
+
+
+def test_everything_is_timed_and_written_before_the_profiler_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None]
+) -> None:
+    require("torch")
+    path = tmp_path / "result.json"
+    written: list[object] = []
+
+    def profile_instead(_: Backend, result: Result, *__: object) -> None:
+        written.append(json.loads(path.read_text()))
+        assert written == [json.loads(json.dumps(result.as_json()))]
+        assert all(len(case.seconds) == 2 and case.again for case in result.cases)
+
+    monkeypatch.setattr(experiment, "profile_and_show", profile_instead)
+    arguments = [*SMALL, "--backend", "torch", "--json", str(path), "--trace", str(tmp_path / "trace.json")]
+    done = CliRunner().invoke(cli, arguments)
+    assert len(written) == 1, done.output
+    assert json.loads(path.read_text()) == written[0]
+
+
+def test_two_files_may_not_be_one(tmp_path: Path) -> None:
+    path = str(tmp_path / "same.json")
+    done = program(*SMALL, "--backend", "numpy", "--json", path, "--trace", path)
+    assert done.returncode == 2
+    assert "two files would be written to" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--backend", "numpy", "--trace", "{}/t.json"), "numpy has no profiler of its own"),
+        (("--backend", "numpy", "--timeline", "{}/t.png"), "numpy has no profiler of its own"),
+        (("--backend", "torch", "--trace", "-"), "--trace needs a file"),
+        (("--backend", "torch", "--trace", "{}/nowhere/t.json"), "nowhere"),
+        (("--backend", "torch", "--timeline", "{}/t.txt"), "names no kind of picture"),
+        (("--backend", "mxnet", "--devices", BEYOND, "--trace", "{}/t.json"), "mxnet's profiler would abort at cpu:"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_profiled_is_refused_in_one_line_before_anything_is_run(
+    arguments: tuple[str, ...], told: str, tmp_path: Path, require: Callable[[str], None]
+) -> None:
+    if arguments[1] != "numpy":
+        require(arguments[1])
+    done = program(*SMALL, *(argument.format(tmp_path) for argument in arguments))
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_comparison_s_process_is_measured_also_where_it_cannot_be_profiled(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    done = program(*SMALL, "--backend", "numpy", "--json", "-", "--trace-if-possible", str(path))
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["experiment"] == "parallel"
+    assert "no trace: numpy has no profiler" in done.stderr
+    assert not path.exists()
+    assert (tmp_path / "trace.txt").read_text().startswith("numpy has no profiler")

@@ -1,0 +1,178 @@
+"""Graphs of dependent tasks: right on every backend, for any graph; recorded as they were drawn; judged by numbers."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import parallel_core
+from backends import Backend
+from parallel_core.experiments.automatic_parallelism.dependencies import explain, program
+from parallel_core.experiments.automatic_parallelism.layered_graphs import (
+    Node,
+    device_matrices,
+    diamond,
+    expected,
+    launch_graph,
+    random_graph,
+)
+from parallel_core.experiments.automatic_parallelism.scheduling import Scheduled, record, time_programs, verdict
+from parallel_core.measurement.fold_task_graph__bounds import Bounds, bounds_of
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.task_graph import Task, without_loads
+from parallel_core.measurement.timing import relative_error
+
+SIZE = 6
+
+
+@given(seed=st.integers(0, 2**32), layers=st.integers(1, 7))
+def test_every_value_of_any_graph_is_numpy_s(backend: Backend, seed: int, layers: int) -> None:
+    nodes = random_graph(seed, len(backend.devices), layers)
+    matrices = device_matrices(SIZE, len(backend.devices))
+    loaded = [backend.asarray(matrix, device) for matrix, device in zip(matrices, backend.devices, strict=True)]
+    values = launch_graph(backend, nodes, loaded)
+    for value, wanted in zip(values, expected(nodes, matrices), strict=True):
+        found = backend.to_numpy(value)
+        assert found.dtype == np.float32
+        assert np.isfinite(found).all()
+        assert relative_error(found, wanted) < 1e-5
+
+
+@given(seed=st.integers(0, 2**32))
+def test_a_recording_has_the_dependencies_of_the_graph_and_a_copy_for_each_crossing(
+    backend: Backend, seed: int
+) -> None:
+    nodes = random_graph(seed, len(backend.devices))
+    tasks = without_loads(record(backend, program(nodes, SIZE)))
+    computed = [place for place, task in enumerate(tasks) if task.kind == "compute"]
+    assert [tasks[place].device for place in computed] == [str(backend.devices[node.device]) for node in nodes]
+    for node, place in zip(nodes, computed, strict=True):
+        # A copy stands for the task whose result it copies.
+        sources = {tasks[e].after[0] if tasks[e].kind == "copy" else e for e in tasks[place].after}
+        assert sorted(sources) == [computed[earlier] for earlier in node.after]
+    crossing = sum(nodes[earlier].device != node.device for node in nodes for earlier in node.after)
+    copies = [task for task in tasks if task.kind == "copy"]
+    assert len(copies) == crossing
+    assert all(task.bytes == 4 * SIZE**2 for task in copies)
+
+
+@given(seed=st.integers(0, 2**32), devices=st.integers(1, 4), layers=st.integers(1, 9))
+def test_a_random_graph_is_layered_and_always_the_same(seed: int, devices: int, layers: int) -> None:
+    nodes = random_graph(seed, devices, layers)
+    assert nodes == random_graph(seed, devices, layers)
+    assert len(nodes) >= layers
+    for place, node in enumerate(nodes):
+        assert 0 <= node.device < devices
+        assert all(earlier < place for earlier in node.after)
+        assert len(set(node.after)) == len(node.after) <= 3
+    assert any(node.after for node in nodes) == (layers > 1)
+
+
+def test_diamonds_fork_to_all_devices_and_join() -> None:
+    assert diamond(2) == (
+        Node(0, (), 1),
+        Node(0, (0,), 4),
+        Node(1, (0,), 4),
+        Node(0, (1, 2), 1),
+        Node(0, (3,), 4),
+        Node(1, (3,), 4),
+        Node(0, (4, 5), 1),
+    )
+
+
+def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) -> None:
+    nodes = diamond(len(backend.devices))
+    found = time_programs(backend, {"": program(nodes, SIZE)}, rounds=3)[""]
+    assert (found.alone.name, found.free.name) == ("one by one", "freely scheduled")
+    assert len(found.alone.seconds) == len(found.free.seconds) == 3
+    assert all(task.seconds > 0 and task.kind != "load" for task in found.tasks)
+    assert found.bound_fraction == pytest.approx(found.bounds.seconds / found.free.median)
+
+
+def test_a_single_device_computes_the_graphs_too(load: Callable[[int], Backend]) -> None:
+    result = parallel_core.run_dependencies(load(1), size=SIZE, rounds=2)
+    assert result.problems == ()
+    assert result.metrics["work_per_device_seconds"] >= result.metrics["critical_path_seconds"] * (1 - 1e-9)
+
+
+def test_wrong_results_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_the_last_operand(backend: Backend, nodes: tuple[Node, ...], matrices: list[object]) -> object:
+        return launch_graph(backend, [Node(node.device, node.after[:-1], node.products) for node in nodes], matrices)
+
+    monkeypatch.setattr(
+        "parallel_core.experiments.automatic_parallelism.dependencies.launch_graph", without_the_last_operand
+    )
+    (problem,) = parallel_core.run_dependencies(backend, size=SIZE, rounds=1).problems
+    assert problem.startswith("results differ from NumPy's by ")
+
+
+def test_the_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parallel_core.experiments.automatic_parallelism.dependencies.PRODUCT_SECONDS", 1e-5)
+    result = parallel_core.run_dependencies(backend, rounds=1)
+    assert result.parameters["size"] % 8 == 0
+    assert {"bound_fraction", "critical_path_seconds", "work_per_device_seconds"} < set(result.metrics)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "places", "bounds", "name"),
+    [
+        # A chain over two devices.
+        ((("a", (), 3.0), ("b", (0,), 2.0)), 2, (5, 2.5, 3), "longest chain"),
+        # All on one device, where two could share it.
+        ((("a", (), 3.0), ("a", (), 2.0)), 2, (3, 2.5, 5), "busiest device"),
+        # Three devices, cores for one of them.
+        ((("a", (), 2.0), ("b", (), 2.0), ("c", (), 2.0)), 1, (2, 6, 2), "devices that can work at once"),
+    ],
+)
+def test_the_largest_bound_counts(
+    tasks: tuple[tuple[str, tuple[int, ...], float], ...], places: int, bounds: tuple[float, ...], name: str
+) -> None:
+    found = bounds_of([Task("t", device, "compute", after, seconds) for device, after, seconds in tasks], places)
+    assert (found.critical_path, found.work_per_device, found.busiest_device) == bounds
+    assert found.seconds == max(bounds)
+    assert name in found.name
+
+
+def test_a_device_with_two_workers_bounds_half_as_much() -> None:
+    tasks = [Task("t", "cpu:1", "compute", (), 1), Task("t", "cpu:1", "compute", (), 3)]
+    assert (bounds_of(tasks, 2).busiest_device, bounds_of(tasks, 2, workers=2).busiest_device) == (4, 2)
+
+
+def test_copies_are_work_where_devices_have_no_engines_for_them() -> None:
+    on_cpu = [Task("t", "cpu:1", "compute", (), 1), Task("copy", "cpu:2", "copy", (), 3)]
+    on_gpu = [Task("t", "gpu:0", "compute", (), 1), Task("copy", "gpu:1", "copy", (), 3)]
+    assert bounds_of(on_cpu, 2).work_per_device == 2
+    assert bounds_of(on_gpu, 2).work_per_device == 0.5
+    assert bounds_of(on_cpu, 2).busiest_device == 1
+
+
+def scheduled(alone: float, free: float, bound: float, spread: float = 0.0) -> Scheduled:
+    def case(seconds: float) -> Case:
+        return Case("any", (seconds * (1 - spread), seconds, seconds * (1 + spread)), (seconds,))
+
+    return Scheduled(case(alone), case(free), (), Bounds(bound, bound / 2, bound / 2))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sentence"),
+    [
+        ((10, 5, 5), "as fast as any schedule can be, within the noise (5%): it took 1.00 × as long as its longest"),
+        ((10, 5.2, 5), "as fast as any schedule can be"),
+        ((10, 7, 5), "was 1.43 × as fast as its operations one by one, and took 1.40 × as long as its longest chain"),
+        ((10, 10, 5), "took as long as its operations one by one, within the noise (5%): 2.00 × as long as its"),
+        ((10, 13, 5), "took 1.30 × as long as its operations one by one: queueing them did not pay"),
+        ((10, 4, 5), "took 0.80 × as long as its longest chain of dependent operations (5,000 ms), less than is "),
+        # A chain: one by one is the bound.
+        ((5, 5, 5), "as fast as any schedule can be"),
+        ((10, 7, 5, 0.45), "took 1.40 × as long as its longest chain"),
+        ((10, 7, 5, 0.45), "the noise (45%) is too large for a verdict"),
+        ((10, 50, 5, 0.6), "5.00 × as long as its operations one by one: the noise (60%) is too large"),
+    ],
+)
+def test_verdicts_follow_from_the_numbers(numbers: tuple[float, ...], sentence: str) -> None:
+    found = verdict("It", scheduled(*numbers))
+    assert found.startswith("It ")
+    assert sentence in found
+    assert explain({"diamonds": scheduled(*numbers)}).startswith("The graph of two diamonds ")

@@ -1,0 +1,46 @@
+"""The catalogue is true: every experiment has a command that takes the options a comparison gives it."""
+
+from dataclasses import replace
+
+import click
+import pytest
+
+import parallel_core
+from parallel_core.command_line.compare import known_experiments
+from parallel_core.command_line.run import run
+from parallel_core.experiments import EXPERIMENTS, Experiment
+from tests.parallel_core.comparison.test_runner import PLAN
+
+ALL = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+
+
+@ALL
+def test_it_has_a_command_that_takes_a_comparison_s_options(experiment: Experiment) -> None:
+    command = run.commands[experiment.name]
+    assert command.help == experiment.question
+    known = {option for parameter in command.params for option in parameter.opts}
+    for options in experiment.options.values():
+        assert {f"--{name}" for name in (*options, *experiment.calibrated)} <= known
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        # Parsed and not run: a value that a command refuses would fail here.
+        command.make_context(experiment.name, ["--backend", "numpy", *words])
+
+
+@ALL
+def test_it_can_be_run_from_python(experiment: Experiment) -> None:
+    assert callable(getattr(parallel_core, f"run_{experiment.name.replace('-', '_')}"))
+
+
+@ALL
+def test_a_comparison_gives_it_as_many_devices_as_it_needs(experiment: Experiment) -> None:
+    plan = replace(PLAN, experiments=(experiment,), devices=1)
+    command = plan.command(plan.cells[0], {})
+    assert int(command[command.index("--devices") + 1]) >= experiment.devices
+
+
+def test_a_comparison_is_of_the_demonstrations_unless_asked_for_more() -> None:
+    assert known_experiments((), with_exercises=False) == ("async", "parallel", "overlap", "data-parallel")
+    assert known_experiments((), with_exercises=True) == tuple(EXPERIMENTS)
+    assert known_experiments(("overlap", "async", "overlap"), with_exercises=False) == ("overlap", "async")
+    with pytest.raises(click.UsageError, match="--all names every experiment already"):
+        known_experiments(("overlap",), with_exercises=True)

@@ -1,0 +1,148 @@
+"""Allreduce between processes: what all ranks must do alike, and what is right only if every rank's numbers count."""
+
+import io
+from collections.abc import Callable, Sequence
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import backends
+from backends import Array, Backend
+from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous
+from parallel_core import RequestError, Result
+from parallel_core.experiments import run_allreduce_between
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import other_end, stream_between
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import explain_between
+from parallel_core.measurement.result import Case
+from parallel_core.terminal.fold_sweep__bandwidths import bandwidths
+from tests.backends.process_groups.threads import together
+
+WHERE = Rendezvous(0, 2, 0, 2, "127.0.0.1", 1, timeout=20)
+
+
+def on_ranks(
+    counts: Sequence[int], sizes: Sequence[int] = (40, 4096), algorithms: Sequence[str] = ("native",)
+) -> list[Result]:
+    def program(group: Group) -> Result:
+        local = backends.load("numpy", counts[group.rank], threads_per_device=1)
+        backend = GroupedBackend(local, group, counts, lambda _: None)
+        return run_allreduce_between(backend, WHERE, algorithms, sizes, rounds=2)
+
+    return together(len(counts), program)
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (2, 1, 1)])
+def test_every_rank_finds_the_same_and_counts_all_devices(counts: tuple[int, ...]) -> None:
+    results = on_ranks(counts)
+    for result in results:
+        assert result.problems == ()
+        assert [case.name for case in result.cases] == [
+            f"{name}, {size}" for size in ("40 B", "4 KiB") for name in ("one TCP stream", "native")
+        ]
+        assert result.cases == results[0].cases
+        assert result.series == results[0].series
+    stream, native = (case.median for case in results[0].cases[-2:])
+    metrics, devices = results[0].metrics, sum(counts)
+    assert metrics["algbw_gb_per_s"] == pytest.approx(4096 / native / 1e9)
+    assert metrics["busbw_gb_per_s"] == pytest.approx(metrics["algbw_gb_per_s"] * 2 * (devices - 1) / devices)
+    assert metrics["share_of_stream_bound"] == pytest.approx(stream / native)
+
+
+@pytest.mark.parametrize("wrong", [1, 2])
+def test_a_sum_that_is_wrong_on_one_rank_is_a_problem_on_all(monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
+    def inexact(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
+        assert isinstance(backend, GroupedBackend)
+        sums = backend.allreduce(vectors)
+        return tuple(total * 1.01 for total in sums) if backend.group.rank == wrong else sums
+
+    monkeypatch.setattr(between_processes, "native", inexact)
+    for result in on_ranks((1, 1, 1), sizes=(64,)):
+        assert result.problems[0].startswith("sums differ from NumPy's by ")
+
+
+def test_a_sum_without_the_other_ranks_numbers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(between_processes, "native", lambda backend, vectors: tuple(vectors))
+    assert all(result.problems for result in on_ranks((1, 1), sizes=(64,)))
+
+
+def test_how_often_a_sum_is_repeated_is_decided_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = {rank: count(1) for rank in range(2)}
+
+    def take(backend: GroupedBackend, operation: Callable[[], object], repeats: int) -> tuple[float, float]:
+        del operation, repeats
+        # What each rank measures is another time, and another one each time.
+        seconds = 1e-4 * (1 + backend.group.rank) / next(clocks[backend.group.rank])
+        return seconds, seconds
+
+    monkeypatch.setattr(between_processes, "measure_each", take)
+    first, second = on_ranks((1, 1), sizes=(64,))
+    assert first.cases == second.cases
+    # The slower rank's times, in the fourth run.
+    assert first.cases[1].repeats == 40
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "sizes", "message"),
+    [
+        (("native", "star"), (64,), "the framework's own: leave --algorithm out"),
+        (("native",), (2**60,), "smaller --si"),
+    ],
+)
+def test_what_cannot_be_is_refused(algorithms: tuple[str, ...], sizes: tuple[int, ...], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        on_ranks((1, 1), sizes, algorithms)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=2, max_size=6))
+def test_the_stream_leads_to_another_host_where_there_is_one(hosts: list[str]) -> None:
+    other = other_end(hosts)
+    assert hosts[other] != hosts[0] if len(set(hosts)) > 1 else other == 1
+
+
+def test_the_stream_carries_the_vector_to_the_other_end_and_back_past_a_third_rank() -> None:
+    def program(group: Group) -> tuple[float, bytes]:
+        vector = bytearray(b"\1" * 100_001 if group.rank == 0 else 100_001)
+        with stream_between(group, WHERE) as stream:
+            seconds = stream.carry(memoryview(vector), 3)
+        return seconds, bytes(vector)
+
+    (there, sent), (_, arrived), (nothing, untouched) = together(3, program)
+    assert there > 0 == nothing
+    assert sent == arrived == b"\1" * 100_001
+    assert untouched == bytes(100_001)
+
+
+def test_an_end_that_is_gone_is_another_rank_s_fault() -> None:
+    def program(group: Group) -> None:
+        with stream_between(group, WHERE) as stream:
+            if group.rank == 0:
+                with pytest.raises(GroupError, match="the TCP stream between rank 0 and rank 1 broke"):
+                    stream.carry(memoryview(bytearray(8)), 1)
+
+    together(2, program)
+
+
+def made_up(size: int, stream: float, native: float) -> dict[int, dict[str, Case]]:
+    times = {"one TCP stream": stream, "native": native}
+    return {size: {name: Case(name, (seconds,) * 3, (seconds,) * 3) for name, seconds in times.items()}}
+
+
+def test_the_explanation_compares_with_the_stream_at_both_ends_of_the_sizes() -> None:
+    timed = made_up(4096, 1e-5, 1e-4) | made_up(10**8, 0.1, 0.1)
+    assert explain_between(timed, ["a", "b", "a"], 1, "gloo") == (
+        "3 processes on 2 hosts summed by gloo 100 MB at 1 GB/s, which took as long, within the noise, as one TCP "
+        "stream from rank 0 to rank 1 needs to carry as much. They summed 4 KiB at 0.041 GB/s, which took 10.00 × as "
+        "long as one TCP stream from rank 0 to rank 1 needs to carry as much."
+    )
+
+
+def test_the_table_has_the_share_of_the_stream() -> None:
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(bandwidths(on_ranks((1, 1), sizes=(4096,))[0]))
+    shown = console.export_text()
+    assert "the share of the TCP stream's speed" in " ".join(shown.split())
+    assert "%" in next(line for line in shown.splitlines() if "4 KiB" in line)

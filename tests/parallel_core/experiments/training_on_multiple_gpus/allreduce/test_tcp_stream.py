@@ -1,0 +1,116 @@
+"""One TCP connection between two processes: who may take part, and that bytes arrive in both directions."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from time import monotonic
+
+import pytest
+
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import tcp_stream
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.tcp_stream import (
+    accepted,
+    answer_round_trip,
+    connected,
+    listening,
+    own_address,
+    round_trip,
+)
+
+LOOPBACK = "127.0.0.1"
+SECRET = b"secret"
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with listening(LOOPBACK) as opened:
+        yield opened
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+@pytest.mark.parametrize(("there", "back"), [(5, 5), (3_000_001, 1), (1, 3_000_001), (0, 7)])
+def test_all_bytes_arrive_both_ways(listener: socket.socket, there: int, back: int) -> None:
+    sent, answer = bytearray(b"\1" * there), bytearray(b"\2" * back)
+    received, answered = bytearray(there), bytearray(back)
+
+    def take_part() -> None:
+        with connected(LOOPBACK, port_of(listener), SECRET, 10) as other:
+            answer_round_trip(other, memoryview(received), memoryview(answer))
+
+    thread = threading.Thread(target=take_part)
+    thread.start()
+    with accepted(listener, SECRET, 10) as connection:
+        assert round_trip(connection, memoryview(sent), memoryview(answered)) > 0
+    thread.join()
+    assert received == sent
+    assert answered == answer
+
+
+def test_strangers_are_turned_away_and_the_right_one_gets_in(listener: socket.socket) -> None:
+    def strangers_first() -> None:
+        socket.create_connection((LOOPBACK, port_of(listener))).close()
+        with pytest.raises(OSError, match=r"closed the connection|reset"):
+            connected(LOOPBACK, port_of(listener), b"guessed", 10)
+        connected(LOOPBACK, port_of(listener), SECRET, 10).close()
+        right.set()
+
+    right = threading.Event()
+    thread = threading.Thread(target=strangers_first)
+    thread.start()
+    accepted(listener, SECRET, 10).close()
+    thread.join()
+    assert right.is_set()
+
+
+def test_a_stranger_who_says_nothing_does_not_keep_the_right_one_out(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tcp_stream, "STRANGER_SECONDS", 0.1)
+    with socket.create_connection((LOOPBACK, port_of(listener))), ThreadPoolExecutor(1) as other:
+        right = other.submit(connected, LOOPBACK, port_of(listener), SECRET, 10)
+        accepted(listener, SECRET, 10).close()
+        right.result().close()
+
+
+def test_another_program_s_answer_is_refused(listener: socket.socket) -> None:
+    def impostor() -> None:
+        connection, _ = listener.accept()
+        with closing(connection):
+            connection.sendall(b"?" * len(connection.recv(100)))
+
+    thread = threading.Thread(target=impostor)
+    thread.start()
+    with pytest.raises(ConnectionError, match="another program answers"):
+        connected(LOOPBACK, port_of(listener), SECRET, 10)
+    thread.join()
+
+
+def test_nobody_is_waited_for_longer_than_was_said(listener: socket.socket) -> None:
+    # One who connects and says nothing must not lengthen it.
+    with socket.create_connection((LOOPBACK, port_of(listener))):
+        start = monotonic()
+        with pytest.raises(TimeoutError):
+            accepted(listener, SECRET, 0.2)
+    assert monotonic() - start < 5
+
+
+def test_a_side_that_leaves_is_an_error_and_no_wait(listener: socket.socket) -> None:
+    def leave() -> None:
+        connected(LOOPBACK, port_of(listener), SECRET, 10).close()
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    with accepted(listener, SECRET, 10) as connection:
+        thread.join()
+        with pytest.raises(ConnectionError):
+            round_trip(connection, memoryview(b"12"), memoryview(bytearray(2)))
+
+
+def test_the_own_address_is_on_the_way_to_the_other() -> None:
+    assert own_address(LOOPBACK, 1) == LOOPBACK
+    assert own_address("localhost", 1) in (LOOPBACK, "::1")

@@ -1,0 +1,205 @@
+"""However a network is divided, a step is the step of one device; what moves and who waits is what the theory says."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as draw
+
+import parallel_core
+from backends import Backend
+from backends.arrays import leaves
+from parallel_core import RequestError
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
+    CUT,
+    DIVIDED_BATCH,
+    DIVIDED_LAYERS,
+    UNDIVIDED,
+    WHOLE,
+    strategies,
+)
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdict as answers
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import initial_parameters, made_up_batch
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps import error_of_steps, record_step
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.task_graph import Task, crossings
+
+NAMES = list(strategies(2))
+FEATURES, UNITS, CLASSES, ITEM = 8 * 144, 32, 10, 4
+
+
+@pytest.mark.parametrize("devices", [2, 3, 5])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_is_that_of_one_device(load: Callable[[int], Backend], name: str, devices: int) -> None:
+    ways = {name: strategies(3)[name]}
+    assert error_of_steps(load(devices), ways, initial_parameters(1), made_up_batch(7)) < 1e-6
+
+
+@settings(max_examples=8)
+@given(rows=draw.integers(4, 9), micro_batches=draw.integers(1, 4), seed=draw.integers(0, 99))
+def test_a_step_is_that_of_one_device_for_any_batch(backend: Backend, rows: int, micro_batches: int, seed: int) -> None:
+    ways = strategies(micro_batches)
+    assert error_of_steps(backend, ways, initial_parameters(1, seed), made_up_batch(rows, seed)) < 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_gathered_is_what_was_placed(backend: Backend, name: str) -> None:
+    way, initial = strategies(2)[name], initial_parameters(1)
+    for found, placed in zip(way.gather(backend, way.place(backend, initial)), initial, strict=True):
+        np.testing.assert_array_equal(found, placed)
+
+
+def test_each_device_holds_its_part(backend: Backend) -> None:
+    initial = initial_parameters(1)
+    sizes = [parameter.size for parameter in initial]
+
+    def held(name: str) -> list[int]:
+        placed = strategies(2)[name].place(backend, initial)
+        return [sum(x.size for x in leaves(backend.to_numpy(own))) for own in placed]
+
+    assert held(DIVIDED_BATCH) == [sum(sizes)] * 3
+    assert held(WHOLE) == [sum(sizes[:2]), sum(sizes[2:4]), sum(sizes[4:])]
+    # Of the last bias alone everyone has a copy.
+    assert sum(held(DIVIDED_LAYERS)) == sum(sizes) + 2 * CLASSES
+    assert max(held(DIVIDED_LAYERS)) < 0.36 * sum(sizes)
+
+
+@pytest.mark.parametrize(("devices", "layers"), [(2, [2, 4]), (3, [2, 2, 2]), (4, [2, 2, 2])])
+def test_layers_are_shared_out_and_the_last_devices_take_more(
+    load: Callable[[int], Backend], devices: int, layers: list[int]
+) -> None:
+    backend = load(devices)
+    placed = strategies(2)[WHOLE].place(backend, initial_parameters(1))
+    assert [len(backend.to_numpy(own)) for own in placed] == layers
+
+
+def recorded(backend: Backend, name: str, rows: int, micro_batches: int) -> tuple[Task, ...]:
+    return record_step(backend, strategies(micro_batches)[name], initial_parameters(1), made_up_batch(rows))
+
+
+def test_bytes_are_those_of_activations_or_of_gradients(backend: Backend) -> None:
+    moved = {name: sum(task.bytes for task in recorded(backend, name, 7, 2)) for name in NAMES}
+    parameters = sum(parameter.size for parameter in initial_parameters(1))
+    there_and_back, others = 2, 2
+    assert moved == {
+        UNDIVIDED: 0,
+        WHOLE: there_and_back * 7 * (FEATURES + UNITS) * ITEM,
+        CUT: there_and_back * 7 * (FEATURES + UNITS) * ITEM,
+        DIVIDED_LAYERS: there_and_back * others * 7 * (FEATURES + CLASSES) * ITEM,
+        DIVIDED_BATCH: there_and_back * others * parameters * ITEM,
+    }
+
+
+def test_devices_wait_for_one_another_as_often_as_layers_and_pieces_say(backend: Backend) -> None:
+    waits = {name: crossings(recorded(backend, name, 7, 2)) for name in NAMES}
+    to_and_from_all_others, to_and_from_the_first = 3 * 2, 2 * 2
+    assert waits == {
+        UNDIVIDED: 0,
+        WHOLE: 2 * 2,
+        CUT: 2 * 2 * 2,
+        DIVIDED_LAYERS: 2 * to_and_from_all_others + to_and_from_the_first,
+        DIVIDED_BATCH: to_and_from_the_first,
+    }
+
+
+def test_the_first_device_goes_on_before_the_others_have_begun(load: Callable[[int], Backend]) -> None:
+    backend = load(2)
+    tasks = recorded(backend, CUT, 8, 4)
+    first = [task for task in tasks if task.device == str(backend.devices[0]) and task.kind == "compute"]
+    # Four micro-batches forward, which wait for nothing, four back, and the update.
+    assert len(first) == 9
+    assert [task.after for task in first[:4]] == [()] * 4
+    assert all(task.after for task in first[4:])
+
+
+def test_a_step_that_is_wrong_makes_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (1e-3, float("nan")):
+        monkeypatch.setattr(
+            "parallel_core.experiments.training_on_multiple_gpus.partitioning.error_of_steps",
+            lambda *_, error=error: error,
+        )
+        (problem,) = parallel_core.run_partitioning(backend, 1, 1, 4, 2, rounds=1).problems
+        assert problem.startswith("the parameters' changes differ from NumPy's by ")
+
+
+def test_widths_are_doublings_and_each_has_its_figures(backend: Backend) -> None:
+    result = parallel_core.run_partitioning(backend, 1, 3, batch=4, micro_batches=2, rounds=1)
+    assert result.series["width"] == (1, 2)
+    assert [case.name for case in result.cases] == [f"{name}, width {width}" for width in (1, 2) for name in NAMES]
+    medians = {case.name: case.median for case in result.cases}
+    for name in NAMES:
+        assert result.series[f"seconds {name}"] == tuple(medians[f"{name}, width {width}"] for width in (1, 2))
+    others = (WHOLE, CUT, DIVIDED_LAYERS)
+    assert result.metrics["data_parallel_advantage"] == pytest.approx(
+        min(medians[f"{name}, width 2"] for name in others) / medians["data parallelism, width 2"]
+    )
+    assert result.metrics["data_parallelism_bytes"] == result.series["bytes data parallelism"][-1]
+    assert result.metrics["layer_wise_partitioning_waits"] == 16
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"narrow": 2, "wide": 1}, "must not be wider"),
+        ({"batch": 2}, "leaves one of 3 devices or 2 micro-batches without rows"),
+        ({"batch": 4, "micro_batches": 5}, "or 5 micro-batches without rows"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(backend: Backend, options: dict[str, int], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        parallel_core.run_partitioning(backend, **{"batch": 8, "micro_batches": 2, **options})
+
+
+def test_more_devices_than_channels_are_refused(load: Callable[[int], Backend]) -> None:
+    with pytest.raises(RequestError, match="8 channels for 9 devices"):
+        parallel_core.run_partitioning(load(9))
+
+
+def cases(**seconds: float) -> dict[str, Case]:
+    return {name: Case(name, (taken,), (taken,)) for name, taken in seconds.items()}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sentence"),
+    [
+        (2e-3, 4e-3, "At width 2 a was the fastest (2.00 × as fast as one, 2 ms a step)."),
+        (2e-3, 2e-3, "At width 2 a and b were the fastest, within the noise (2.00 ×"),
+        (4e-3, 8e-3, "At width 2 no division was faster than one by more than the noise (1.00 ×"),
+        (8e-3, 9e-3, "At width 2 one was faster than every division: the best, a, was 0.50 × as fast as one"),
+    ],
+)
+def test_the_verdict_follows_from_the_times(a: float, b: float, sentence: str) -> None:
+    assert answers.about_width(2, cases(one=4e-3, a=a, b=b), "one").startswith(sentence)
+
+
+def test_the_widest_network_is_spoken_of_first() -> None:
+    timed = {1: cases(one=1e-3, a=2e-3), 4: cases(one=4e-3, a=2e-3)}
+    assert answers.explain(timed, "one") == (
+        "At width 4 a was the fastest (2.00 × as fast as one, 2 ms a step). "
+        "At width 1 one was faster than every division: the best, a, was 0.50 × as fast as one, 2 ms a step."
+    )
+
+
+@pytest.mark.parametrize(
+    ("cut", "sentence"),
+    [
+        (1e-3, "took 0.50 × as long with 4 micro-batches as with 1: cutting the batch paid."),
+        (2e-3, "took 1.00 × as long with 4 micro-batches as with 1: no difference beyond the noise."),
+        (4e-3, "took 2.00 × as long with 4 micro-batches as with 1: cutting the batch cost more"),
+    ],
+)
+def test_micro_batches_are_judged_by_the_times(cut: float, sentence: str) -> None:
+    both = cases(whole=2e-3, cut=cut)
+    assert sentence in answers.about_micro_batches(both["whole"], both["cut"], 2, 4)
+
+
+def test_bytes_and_waits_are_ordered() -> None:
+    moved = {1: {"a": 2_000_000, "b": 1_000_000, "c": 7}, 2: {"a": 3_000_000, "b": 4_000_000, "c": 7}}
+    assert answers.about_bytes(moved, ("a", "b")) == (
+        "Least first, a step at width 1 moved between devices: b 1 MB and a 2 MB. "
+        "Least first, a step at width 2 moved between devices: a 3 MB and b 4 MB."
+    )
+    assert answers.about_crossings({"a": 3, "b": 2}) == (
+        "How often a device waits for another one in a step: b 2 × and a 3 ×."
+    )

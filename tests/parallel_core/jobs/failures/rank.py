@@ -1,0 +1,223 @@
+"""`python -m tests.parallel_core.jobs.failures.rank FAULT RANK AT run …`: a rank of parallel-core; in one of them something goes wrong.
+
+AT is the exchange at which it does, where the fault has a place in the training. Just before, the file that STRUCK
+names is made.
+"""
+
+import importlib
+import itertools
+import math
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import parallel_core.__main__
+from backends import Array, Backend, Device
+from backends.process_groups import GroupedBackend, joining
+from parallel_core.training import step as training_step
+from parallel_core.training.dataset import synthetic
+
+__all__ = ["FAULTS", "STRUCK", "hang_here"]
+
+STRUCK = "PARALLEL_CORE_TEST_STRUCK"
+MEBIBYTE = 1 << 20
+Gradients = Sequence[Array]
+
+
+def strike() -> None:
+    Path(os.environ[STRUCK]).touch()
+
+
+def at_exchange(number: int, fault: Callable[[GroupedBackend, Gradients], Gradients]) -> None:
+    """Pass what the exchange of this number is to sum through a fault."""
+    allreduce = GroupedBackend.allreduce
+
+    def faulty(self: GroupedBackend, xs: Gradients) -> tuple[Array, ...]:
+        if self.exchanges + 1 == number:
+            strike()
+            xs = fault(self, xs)
+        return allreduce(self, xs)
+
+    GroupedBackend.allreduce = faulty  # type: ignore[method-assign]
+
+
+def exits(number: int) -> None:
+    at_exchange(number, lambda *_: os._exit(3))
+
+
+def is_killed(number: int) -> None:
+    def die(*_: object) -> Gradients:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return []
+
+    at_exchange(number, die)
+
+
+def hangs(number: int) -> None:
+    at_exchange(number, lambda _, xs: hang_here(xs))
+
+
+def hang_here(xs: Gradients) -> Gradients:
+    """Do not return."""
+    time.sleep(1000)
+    return xs
+
+
+def only_tells(number: int) -> None:
+    at_exchange(number, lambda _, xs: xs)
+
+
+def never_comes(_: int) -> None:
+    strike()
+    time.sleep(1000)
+
+
+def says_other_shapes(number: int) -> None:
+    def without_the_last(_: GroupedBackend, xs: Gradients) -> Gradients:
+        return [x[:-1] for x in xs] if isinstance(xs[0], tuple) else [tuple(x[i] for i in range(9)) for x in xs]
+
+    at_exchange(number, without_the_last)
+
+
+def says_other_dtypes(number: int) -> None:
+    def in_double(backend: GroupedBackend, xs: Gradients) -> Gradients:
+        arrays = [backend.to_numpy(x) for x in xs]
+        wide = [tuple(array.astype(np.float64) for array in own) for own in arrays]
+        return [backend.asarray(own, device) for own, device in zip(wide, backend.devices, strict=True)]
+
+    at_exchange(number, in_double)
+
+
+def has_other_options(_: int) -> None:
+    strike()
+    sys.argv += ["--lr", "0.3"]
+
+
+def has_fewer_images(_: int) -> None:
+    strike()
+    load_made_up(100)
+
+
+def load_made_up(images: int) -> None:
+    """Have as many made-up training images, which need not be read, unpacked and checked by every rank."""
+    command = importlib.import_module("parallel_core.command_line.training_commands")
+    command.load_fashion_mnist = lambda _: synthetic("a test needs no more", images, test=50)  # type: ignore[attr-defined]
+
+
+def is_of_another_version(_: int) -> None:
+    strike()
+    joining.package_version = lambda: "0.0.9"
+
+
+def fails_on_a_device(number: int) -> None:
+    """Have an operator fail, on the last device, that the framework accepts: it fails when its turn comes.
+
+    This is for a process that is alone, too.
+    """
+
+    def fail(first: Array, *others: Array) -> tuple[Array, ...]:
+        if type(first).__module__.startswith("mxnet"):
+            import mxnet
+
+            return mxnet.np.random.normal(0, -1, first.shape, ctx=first.ctx), *others
+        return first.reshape(7, 11), *others
+
+    exchange = training_step.exchange
+    numbers = itertools.count(1)
+
+    def exchange_failed(backend: Backend, xs: Gradients, *buckets: Any) -> list[Array]:
+        if next(numbers) == number:
+            strike()
+            xs = [*xs[:-1], backend.launch(lambda x: fail(*x), xs[-1])]
+        return exchange(backend, xs, *buckets)
+
+    training_step.exchange = exchange_failed  # type: ignore[attr-defined]
+
+
+def computes_nan(number: int) -> None:
+    """Have the last device compute NaN from then on: what it is given holds some."""
+    split_and_load = GroupedBackend.split_and_load
+
+    def split_and_spoil(self: GroupedBackend, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        shares = split_and_load(self, x, devices)
+        if self.exchanges < number - 1 or x.dtype != np.float32:
+            return shares
+        strike()
+        spoilt = self.asarray(self.to_numpy(shares[-1]) * np.float32(math.nan), devices[-1])
+        return (*shares[:-1], spoilt)
+
+    GroupedBackend.split_and_load = split_and_spoil  # type: ignore[method-assign]
+
+
+def finds_its_port_taken(_: int) -> None:
+    strike()
+
+
+def runs_out_of_memory(number: int) -> None:
+    """Have the framework ask for 4 GB where the system allows 1 GB more than there is."""
+
+    def multiply(backend: GroupedBackend, xs: Gradients) -> Gradients:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + 1024 * MEBIBYTE
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        column = backend.asarray(np.ones((32768, 1), dtype=np.float32), backend.devices[-1])
+        row = backend.asarray(np.ones((1, 32768), dtype=np.float32), backend.devices[-1])
+        backend.wait(backend.launch(backend.ops.matmul, column, row))
+        return xs
+
+    at_exchange(number, multiply)
+
+
+def may_write_little(number: int) -> None:
+    """Have the system refuse files of more than 1 kB."""
+
+    def limit(_: GroupedBackend, xs: Gradients) -> Gradients:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+        return xs
+
+    at_exchange(number, limit)
+
+
+FAULTS: dict[str, Callable[[int], None]] = {
+    fault.__name__: fault
+    for fault in (
+        computes_nan,
+        exits,
+        finds_its_port_taken,
+        fails_on_a_device,
+        hangs,
+        has_fewer_images,
+        has_other_options,
+        is_killed,
+        is_of_another_version,
+        may_write_little,
+        never_comes,
+        only_tells,
+        runs_out_of_memory,
+        says_other_dtypes,
+        says_other_shapes,
+    )
+}
+
+
+def main() -> None:
+    """Be a rank, a faulty one where this is the one that is meant; the rank of a process that is alone is `alone`."""
+    _, fault, rank, exchange, *command = sys.argv
+    sys.argv = ["parallel-core", *command]
+    # What the network has learnt is not asked here.
+    load_made_up(1000)
+    # A job that is started again is not disturbed again.
+    if os.environ.get("RANK", "alone") == rank and not Path(os.environ[STRUCK]).exists():
+        FAULTS[fault](int(exchange))
+    parallel_core.__main__.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Ranks without a framework: plain Python programs that report as ranks do, and launchers for them."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from parallel_core.jobs.job import Host, Job
+
+__all__ = ["is_gone", "job_of", "start_launcher", "wait_for_lines"]
+
+BEGIN = """
+import faulthandler, json, os, signal, subprocess, sys, threading, time
+faulthandler.register(signal.SIGUSR1, all_threads=True)
+rank, reports = int(os.environ["RANK"]), int(os.environ["PARALLEL_CORE_REPORTS"])
+def report(kind, **fields):
+    os.write(reports, json.dumps({"type": kind, **fields}).encode() + b"\\n")
+def join():
+    report("Joined", rank=rank, host=f"host-{rank}")
+def step(number, images=8):
+    report("Progress", exchanges=number, epoch=1, step=number, images=images)
+def fail(message, by_others=False, status=1):
+    report("Failed", message=message, by_others=by_others, status=status)
+    os._exit(status)
+def note(text):
+    with open(sys.argv[1], "a") as file:
+        file.write(f"{text}\\n")
+def wait():
+    time.sleep(1000)
+def leave_with_the_agent():
+    os.read(0, 1)
+    os._exit(9)
+threading.Thread(target=leave_with_the_agent, daemon=True).start()
+"""
+LAUNCHER = """
+import sys
+from parallel_core.launch.launcher import launch
+from tests.launch.ranks import job_of
+sys.exit(launch(job_of(*sys.argv[1:])))
+"""
+
+
+def job_of(code: str, *arguments: str, hosts: Sequence[Host] = (Host(None, 2),), timeout: float = 20) -> Job:
+    """Return a job whose ranks run this code, after `BEGIN`."""
+    command = (sys.executable, "-c", BEGIN + code, *arguments)
+    return Job(command, tuple(hosts), "torch", 0, "127.0.0.1", "127.0.0.1", 1, None, timeout)
+
+
+def start_launcher(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    """Launch a job in a process of its own, which is to be disturbed."""
+    return subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def wait_for_lines(lines: int, path: Path) -> list[str]:
+    """Wait until a file has so many lines, and return them."""
+    for _ in range(600):
+        found = path.read_text().splitlines() if path.exists() else []
+        if len(found) >= lines:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{path} has not got {lines} lines")
+
+
+def is_gone(pid: int) -> bool:
+    """Wait until a process is gone, or for long enough to tell that it stays."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        # A killed process stays in the table until init has taken note of it.
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False

@@ -1,0 +1,247 @@
+"""Jobs that end, well or badly: what is passed on, whom the one line names, and that nothing of them is left."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from parallel_core.errors import RequestError
+from parallel_core.jobs.job import Host
+from parallel_core.jobs.launcher import launch
+from tests.parallel_core.jobs.ranks import is_gone, job_of, wait_for_lines
+
+
+class Done(NamedTuple):
+    status: int
+    output: bytes
+    errors: str
+
+    @property
+    def last(self) -> str:
+        return self.errors.splitlines()[-1]
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Launch a job of ranks that run this code."""
+
+    def launched(code: str, *arguments: str, restarts: int = 0, **changes: object) -> Done:
+        status = launch(job_of(code, *arguments, **changes), restarts=restarts)  # type: ignore[arg-type]
+        output, errors = capfdbinary.readouterr()
+        return Done(status, output, errors.decode())
+
+    return launched
+
+
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a verdict wait for a moment only where nothing that comes later could change it."""
+    monkeypatch.setattr("parallel_core.jobs.failures.watch.GRACE_SECONDS", 0.2)
+
+
+def test_rank_0_is_passed_on_as_it_is_and_the_others_are_not(run: Run) -> None:
+    done = run(
+        """
+join(); step(1)
+if rank == 0:
+    report("Training", epochs=1, images=8); report("TrainedEpoch", line="epoch 1: [loss] 0.5")
+    os.write(1, b'{"x": 1}\\r\\n\\xff\\x00 no newline')
+os.write(2, f"words of {rank}\\n".encode()); os.write(1, f"rank {rank}".encode() * rank)
+"""
+    )
+    assert done.status == 0
+    assert done.output == b'{"x": 1}\r\n\xff\x00 no newline'
+    assert sorted(done.errors.splitlines()) == ["epoch 1: [loss] 0.5", "words of 0"]
+
+
+def test_much_output_of_all_is_not_lost_and_blocks_nobody(run: Run) -> None:
+    done = run("join(); print('x' * 3_000_000); print('y' * 1_000_000, file=sys.stderr)")
+    assert (done.status, len(done.output), len(done.errors)) == (0, 3_000_001, 1_000_001)
+
+
+def test_many_reports_are_added_up(run: Run) -> None:
+    code = "join(); report('Training', epochs=1, images=40000)\nfor n in range(5000): step(n + 1)"
+    done = run(f"{code}\nif rank == 1: sys.exit(3)\nwait()")
+    assert "rank 1 on host-1 ended with status 3 after epoch 1, step 5000 and without a word" in done.last
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            "was killed by SIGKILL after epoch 1, step 3: the system may have run",
+        ),
+        ("os.abort()", "was killed by SIGABRT after epoch 1, step 3; it said last: oh no"),
+        ("sys.exit(7)", "ended with status 7 after epoch 1, step 3; it said last: oh no"),
+        ("os._exit(0)", "ended after epoch 1, step 3, before the others"),
+        ("fail('the loss is nan')", ": the loss is nan"),
+    ],
+)
+def test_the_cause_is_named_and_not_its_consequence(run: Run, end: str, told: str) -> None:
+    done = run(
+        f"""
+join(); step(3 + (rank == 0)); time.sleep(0.3 * rank)
+if rank == 0: fail("the connection was closed by a peer", by_others=True)
+faulthandler.disable(); print("oh no", file=sys.stderr, flush=True)
+{end}
+"""
+    )
+    assert done.status == 1
+    assert done.last.startswith("parallel-core: rank 1 on host-1")
+    assert told in done.last
+    # Its last words are shown, the line before the last.
+    assert "── rank 1 on host-1 said last ──\noh no\nparallel-core: " in done.errors
+
+
+def test_a_hang_is_told_with_the_stacks_and_nothing_is_left(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The rank that is stopped is waited for until then.
+    monkeypatch.setattr("parallel_core.jobs.launcher.STACKS_SECONDS", 1.5)
+    code = """
+note(os.getpid()); join(); step(1)
+if rank == 0: step(2); wait()
+if rank == 2: os.kill(os.getpid(), signal.SIGSTOP)
+def stands_still(): time.sleep(1000)
+stands_still()
+"""
+    done = run(code, str(tmp_path / "pids"), hosts=(Host(None, 3),), timeout=3)
+    assert done.status == 1
+    assert re.fullmatch(
+        r"parallel-core: rank 1 on host-1, rank 2 on host-2 have made no progress for \d s after epoch 1, step 1: "
+        "1 exchange launched, where others have launched 2",
+        done.last,
+    )
+    stacks = re.split("── stacks of rank ([0-2]) on host-[0-2] ──", done.errors)
+    assert stacks[1::2] == ["0", "1", "2"]
+    assert "in wait" in stacks[2]
+    assert "in stands_still" in stacks[4]
+    assert stacks[6].startswith("\nit gave no stacks: it was stopped")
+    assert all(is_gone(int(pid)) for pid in wait_for_lines(3, tmp_path / "pids"))
+
+
+def test_a_rank_that_never_joins_is_named(run: Run) -> None:
+    done = run("if rank == 0: join()\nwait()", timeout=3)
+    assert done.status == 1
+    assert re.fullmatch(r"parallel-core: rank 1 on \S+ has not joined within \d s", done.last)
+
+
+@pytest.mark.parametrize("own_words", ["", "print('parallel-core: no such set', file=sys.stderr, flush=True); "])
+def test_a_refusal_is_one_line_without_a_rank(run: Run, own_words: str) -> None:
+    done = run(f"{own_words}fail('no such set', status=2)")
+    assert (done.status, done.output, done.errors) == (2, b"", "parallel-core: no such set\n")
+
+
+def test_a_command_that_is_not_there_is_told_at_once(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of("")
+    monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"nodename": "here"}))
+    assert launch(type(job)(**{**vars(job), "command": ("no-such-program",)})) == 1
+    told = b"parallel-core: rank 0 on here could not be started: no-such-program: No such file or directory\n"
+    assert capfdbinary.readouterr().err == told
+
+
+def test_a_child_that_holds_the_pipes_keeps_nobody_and_dies_with_its_group(run: Run, tmp_path: Path) -> None:
+    done = run("join(); note(subprocess.Popen(['sleep', '1000']).pid)", str(tmp_path / "pids"))
+    assert done.status == 0
+    assert all(is_gone(int(pid)) for pid in wait_for_lines(2, tmp_path / "pids"))
+
+
+CRASHING = """
+note(f"{rank} {sys.argv[2:]}"); join()
+if rank == 1 and open(sys.argv[1]).read().count("1 [") < 3: os.kill(os.getpid(), signal.SIGKILL)
+if rank == 1: sys.exit()
+time.sleep(0.2)
+while open(sys.argv[1]).read().count("1 [") < 3: time.sleep(0.05)
+print("result")
+"""
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_a_job_that_crashed_is_started_again_from_its_checkpoint(run: Run, tmp_path: Path) -> None:
+    done = run(CRASHING, str(tmp_path / "log"), "--checkpoint", "there", restarts=2)
+    assert (done.status, done.output) == (0, b"result\n")
+    told = [line for line in done.errors.splitlines() if line.startswith("parallel-core: ")]
+    assert [line.rpartition("; ")[2] for line in told] == [
+        "restart 1 of 2, from the last checkpoint",
+        "restart 2 of 2, from the last checkpoint",
+    ]
+    assert all("rank 1 on host-1 was killed by SIGKILL" in line for line in told)
+    lines = sorted(line for line in wait_for_lines(6, tmp_path / "log") if line.startswith("1"))
+    with_resume = "1 ['--checkpoint', 'there', '--resume']"
+    assert lines == [with_resume, with_resume, "1 ['--checkpoint', 'there']"]
+
+
+@pytest.mark.parametrize("keeps_port", [True, False])
+def test_a_restart_keeps_a_port_that_was_given(keeps_port: bool, tmp_path: Path) -> None:
+    code = "note(os.environ['MASTER_PORT']); join(); fail('oh no') if '--resume' not in sys.argv else None"
+    job = job_of(code, str(tmp_path / "ports"), "--checkpoint", "there", hosts=(Host(None, 1),))
+    assert launch(replace(job, keeps_port=keeps_port), restarts=1) == 0
+    first, second = wait_for_lines(2, tmp_path / "ports")
+    assert (first == second) is keeps_port
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_restarts_come_to_an_end(run: Run, tmp_path: Path) -> None:
+    done = run(CRASHING, str(tmp_path / "log"), "--checkpoint=there", restarts=1)
+    assert (done.status, done.output) == (1, b"")
+    assert done.errors.count("was killed by SIGKILL") == 2
+    assert "restart" not in done.last
+
+
+@pytest.mark.usefixtures("short_grace")
+@pytest.mark.parametrize(
+    ("end", "status"), [("fail('bad request', status=2)", 2), ("print('{}', flush=True); fail('invalid')", 1)]
+)
+def test_neither_a_refusal_nor_a_result_that_was_shown_is_tried_again(run: Run, end: str, status: int) -> None:
+    done = run(f"join()\nif rank == 0: {end}\nwait()", "--checkpoint", "there", restarts=3)
+    assert done.status == status
+    assert "restart" not in done.errors
+
+
+def test_what_one_rank_refuses_is_not_tried_again_though_the_others_fail(run: Run) -> None:
+    code = "join()\nif rank == 0: fail('there is a checkpoint', status=2)\nfail('closed by a peer', by_others=True)"
+    done = run(code, "--checkpoint", "there", restarts=3)
+    assert (done.status, done.errors) == (2, "parallel-core: there is a checkpoint\n")
+
+
+def test_restarts_need_a_checkpoint() -> None:
+    with pytest.raises(RequestError, match="give --checkpoint DIR"):
+        launch(job_of("sys.exit()"), restarts=1)
+
+
+def test_other_hosts_are_reached_through_the_remote_shell(
+    capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = tmp_path / "shell"
+    # Its first words are no messages: login scripts print such things.
+    shell.write_text(f'#!/bin/sh\necho "Welcome to $2"; echo "$1 $2" >> {tmp_path}/log; cd /; exec sh -c "$3"\n')
+    shell.chmod(0o755)
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    hosts = (Host(None, 1), Host("other-1", 2))
+    code = "join(); assert os.getcwd().endswith('a folder')\nif rank: note(f'{rank} {os.environ[\"LOCAL_RANK\"]}')"
+    assert launch(job_of(code, str(tmp_path / "ranks"), hosts=hosts), shell=(str(shell), "-q")) == 0
+    assert (tmp_path / "log").read_text() == "-q other-1\n"
+    assert sorted(wait_for_lines(2, tmp_path / "ranks")) == ["1 0", "2 1"]
+    capfdbinary.readouterr()
+
+    shell.write_text("#!/bin/sh\necho 'no route to host' >&2; exit 255\n")
+    assert launch(job_of("wait()", hosts=hosts), shell=(str(shell),)) == 1
+    told = b"parallel-core: the agent on other-1 ended by itself: no route to host\n"
+    assert capfdbinary.readouterr().err == told
+
+
+def test_ranks_know_how_wide_the_terminal_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "123")
+    assert run("join(); print(os.environ['COLUMNS'], 'FORCE_COLOR' in os.environ)").output == b"123 False\n"

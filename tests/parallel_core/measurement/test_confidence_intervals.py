@@ -1,0 +1,99 @@
+"""Intervals and verdicts: what they always are, how rarely they are wrong, how seldom they miss."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval, verdict
+
+SECONDS = st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=8)
+
+
+@given(SECONDS)
+def test_an_interval_holds_its_estimate_and_stays_positive_for_times(values: list[float]) -> None:
+    found = median_interval(values)
+    assert 0 < found.low <= found.estimate * (1 + 1e-9)
+    assert found.estimate <= found.high * (1 + 1e-9)
+    assert min(values) * (1 - 1e-9) <= found.estimate <= max(values) * (1 + 1e-9)
+
+
+@given(SECONDS, SECONDS)
+def test_a_ratio_and_its_inverse_are_judged_alike(mine: list[float], theirs: list[float]) -> None:
+    assume(sorted(mine) != sorted(theirs))
+    there, back = ratio_interval(mine, theirs), ratio_interval(theirs, mine)
+    assert there.estimate == pytest.approx(1 / back.estimate)
+    assert there.low == pytest.approx(1 / back.high)
+    assert there.high == pytest.approx(1 / back.low)
+    mirrored = {"faster": "slower", "slower": "faster"}
+    assert verdict(there, 3) == mirrored.get(verdict(back, 3), "no difference shown")
+
+
+@given(SECONDS, SECONDS, st.randoms())
+def test_the_order_of_the_processes_does_not_matter(mine: list[float], theirs: list[float], random: object) -> None:
+    shuffled = list(mine)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert ratio_interval(shuffled, theirs) == ratio_interval(mine, theirs)
+
+
+@given(SECONDS, SECONDS, st.floats(0.01, 100))
+def test_the_unit_does_not_matter(mine: list[float], theirs: list[float], factor: float) -> None:
+    before = ratio_interval(mine, theirs)
+    after = ratio_interval([factor * one for one in mine], [factor * one for one in theirs])
+    assert after.estimate == pytest.approx(before.estimate)
+    assert (after.low, after.high) == pytest.approx((before.low, before.high))
+
+
+@given(SECONDS)
+def test_a_cell_is_not_different_from_itself(values: list[float]) -> None:
+    found = ratio_interval(values, values)
+    assert found.low <= 1 <= found.high
+    assert verdict(found, len(values)) == "no difference shown"
+
+
+def test_what_is_closer_than_a_hundredth_is_not_called_a_difference() -> None:
+    exact = [1.0, 1.0001, 0.9999, 1.0002, 0.9998]
+    ratios = {factor: ratio_interval([factor * one for one in exact], exact) for factor in (1.005, 0.995, 1.02, 0.98)}
+    assert all(ratio.low > 1 or ratio.high < 1 for ratio in ratios.values())
+    same = "no difference shown"
+    assert [verdict(ratio, 5) for ratio in ratios.values()] == [same, same, "slower", "faster"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_or_two_processes_allow_no_verdict(count: int) -> None:
+    assert verdict(ratio_interval([2.0] * count, [1.0] * count), count) == "too few runs"
+
+
+def test_one_process_has_an_interval_without_ends() -> None:
+    assert median_interval([3.0]).high == math.inf
+    assert ratio_interval([3.0], [2.0]).low == 0
+
+
+def test_one_disturbed_process_of_five_does_not_hide_a_tenth() -> None:
+    quiet, disturbed = [1.0, 1.003, 0.997, 1.001, 0.999], [1.0, 1.003, 0.997, 1.001, 1.3]
+    slower = [1.1 * seconds for seconds in quiet]
+    assert verdict(ratio_interval(slower, disturbed), 5) == "slower"
+
+
+def noisy(generator: np.random.Generator, processes: int) -> list[float]:
+    """Draw per-process medians: a hundredth of noise, and one process in fifty disturbed by up to a quarter."""
+    disturbed = (generator.random(processes) < 0.02) * generator.uniform(0.03, 0.25, processes)
+    return [float(value) for value in np.exp(generator.normal(0, 0.01, processes) + disturbed)]
+
+
+@pytest.mark.parametrize("processes", [3, 5, 10])
+def test_a_difference_that_is_not_there_is_seldom_called(processes: int) -> None:
+    generator = np.random.default_rng(processes)
+    pairs = [(noisy(generator, processes), noisy(generator, processes)) for _ in range(400)]
+    called = [verdict(ratio_interval(mine, theirs), processes) != "no difference shown" for mine, theirs in pairs]
+    assert sum(called) <= 0.05 * len(pairs)
+
+
+@pytest.mark.parametrize("processes", [5, 10])
+def test_a_tenth_is_seldom_missed(processes: int) -> None:
+    generator = np.random.default_rng(processes)
+    pairs = [([1.1 * one for one in noisy(generator, processes)], noisy(generator, processes)) for _ in range(400)]
+    found = [verdict(ratio_interval(mine, theirs), processes) == "slower" for mine, theirs in pairs]
+    assert sum(found) >= 0.95 * len(pairs)

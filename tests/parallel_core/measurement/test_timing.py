@@ -1,0 +1,85 @@
+"""Timing: what is counted, in which order, and what cannot be true."""
+
+import gc
+import math
+
+import numpy as np
+import pytest
+
+from backends import Backend, ComputationError
+from parallel_core.measurement.benchmark import Benchmark
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import impossible, interleave, largest_of, measure, relative_error
+
+
+def test_rounds_are_interleaved_and_warm_ups_kept_apart() -> None:
+    order: list[str] = []
+
+    def take(name: str) -> tuple[float, float]:
+        order.append(name)
+        return len(order), len(order) + 0.5
+
+    first, second = interleave({"a": lambda: take("a"), "b": lambda: take("b")}, rounds=2, warmups=1)
+    assert order == ["a", "b"] * 3
+    assert first == Case("a", seconds=(3.5, 5.5), dispatch_seconds=(3, 5), warmup_seconds=(1.5,))
+    assert second == Case("b", seconds=(4.5, 6.5), dispatch_seconds=(4, 6), warmup_seconds=(2.5,))
+    assert (first.median, first.dispatch_median) == (4.5, 4)
+    assert first.spread == pytest.approx(1 / 4.5)
+
+
+def test_the_garbage_collector_rests_while_times_are_taken_and_only_then() -> None:
+    collecting: list[bool] = []
+    interleave({"a": lambda: (collecting.append(gc.isenabled()), (1.0, 1.0))[1]}, rounds=1)
+    assert collecting == [False, False]
+    assert gc.isenabled()
+
+
+def test_dispatch_ends_no_later_than_completion(backend: Backend) -> None:
+    x = backend.asarray(np.ones((50, 50), dtype=np.float32), backend.devices[0])
+    sent, done = measure(backend, lambda: backend.launch(backend.ops.matmul, x, x))
+    assert 0 < sent <= done
+
+
+def test_the_benchmark_reports_dispatch_and_completion(backend: Backend, capsys: pytest.CaptureFixture[str]) -> None:
+    x = backend.asarray(np.ones((50, 50), dtype=np.float32), backend.devices[0])
+    with Benchmark("products", backend) as benchmark:
+        backend.launch(backend.ops.matmul, x, x)
+    assert 0 < benchmark.dispatch_seconds <= benchmark.seconds
+    told = capsys.readouterr().out
+    assert told.startswith("products: control returned after ")
+    assert ", done after " in told
+
+
+def test_the_benchmark_lets_errors_pass(backend: Backend, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ComputationError), Benchmark("broken", backend):
+        x = backend.asarray(np.ones((2, 3), dtype=np.float32), backend.devices[0])
+        backend.wait(backend.launch(backend.ops.matmul, x, x))
+    assert capsys.readouterr().out == ""
+
+
+def case(name: str, *seconds: float) -> Case:
+    return Case(name, seconds, seconds)
+
+
+@pytest.mark.parametrize(
+    ("together", "told"),
+    [((1.0, 1.01), False), ((0.97, 0.98), False), ((0.5, 0.51), True), ((0.5, 1.2), False)],
+)
+def test_faster_than_the_slowest_part_is_impossible_beyond_noise(together: tuple[float, ...], told: bool) -> None:
+    problem = impossible(case("both", *together), [case("short", 0.3, 0.3), case("long", 1.0, 1.01)])
+    assert bool(problem) == told
+    assert not problem or "less than its part 'long'" in problem
+
+
+def test_relative_error() -> None:
+    expected = np.array([1.0, -4.0])
+    assert relative_error(expected, expected) == 0
+    assert relative_error(np.array([1.0, -3.0]), expected) == 0.25
+    assert relative_error(np.array([1.0]), expected) == float("inf")
+    assert not relative_error(np.array([np.nan, 1]), expected) < 1
+
+
+@pytest.mark.parametrize("errors", [(math.nan, 1.0, 2.0), (1.0, math.nan), (1.0, 2.0, math.nan)])
+def test_a_nan_among_errors_is_not_passed_over(errors: tuple[float, ...]) -> None:
+    assert math.isnan(largest_of(errors))
+    assert largest_of(iter((1.0, 3.0, 2.0))) == 3.0

@@ -1,0 +1,91 @@
+"""What is printed of a timeline: all that was computed, readable in 80 columns, and short where cases are many."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from backends.profiling import Timeline, Window
+from parallel_core.terminal.timeline import show_agreements, show_figures
+from parallel_core.trace_analysis.clock_agreement import DISPATCH, Agreement, overhead
+from parallel_core.trace_analysis.figures import CaseFigures, figures
+from tests.parallel_core.trace_analysis.made_up import FIRST, JOINT, held, overlap_result, overlap_timeline, queue_of
+
+
+def shown(found: tuple[CaseFigures, ...], main: str | None = None, width: int = 100) -> str:
+    stream = io.StringIO()
+    show_figures(found, Console(file=stream, width=width), main)
+    return stream.getvalue()
+
+
+def in_words(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
+    text = in_words(shown(figures(overlap_timeline()), JOINT, width))
+    assert "cpu:1 compute 50 98% 0 – –" in text
+    assert "host Python 101 1%, waits 99% 0 – –" in text
+    assert "98% of the communication (196 ms of 200 ms) lay under computation" in text
+    assert "critical path: 98% copy on cpu:2 compute and 2% matmul on cpu:1 compute" in text
+    assert "from launch to start: 99.0 ms in the median of 100 operations, 178 ms at the 90th percentile" in text
+    assert "control returned after 2.00 ms, 1% of the time" in text
+
+
+def test_nothing_is_wider_than_the_terminal() -> None:
+    assert all(len(line) <= 80 for line in shown(figures(overlap_timeline()), width=80).splitlines())
+
+
+def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
+    text = shown(figures(Timeline("made up", queue_of([(0, 1), (2, 3)]))))
+    assert "critical path: 67% compute on cpu:1 compute and 33% idle" in in_words(text)
+    assert not re.search("overlap|launch|control|None|nan", text)
+
+
+def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:
+    spans = queue_of([(hour, hour + 0.5) for hour in range(20)])
+    found = figures(Timeline("made up", spans, tuple(Window(f"case {hour}", hour, hour + 1) for hour in range(20))))
+    text = shown(found, "case 7")
+    assert all(f"case {hour} " in text for hour in range(20))
+    assert re.findall("“(.*)”", text) == ["case 7"]
+    assert "“" not in shown(found)
+
+
+def test_a_case_that_the_profiler_saw_nothing_of_is_said_to_be_empty() -> None:
+    cases = (Window("[first]", 0, 2), Window("[bold]", 5, 6))
+    text = shown(figures(Timeline("made up", queue_of([(0, 1)], device=FIRST), cases)))
+    assert "“[bold]”: the profiler saw nothing in it" in text
+
+
+def test_what_differs_is_explained_and_what_agrees_is_counted() -> None:
+    result = overlap_result(0.2, 0.2, 0.3)
+    stream = io.StringIO()
+    show_agreements(held(result, stretch=1.5), overhead(result, {"run": 0.21}), Console(file=stream, width=100))
+    text = in_words(stream.getvalue())
+    assert "run and copy together overlap_efficiency 0.98 0.5 ± " in text
+    assert "Computations took 1.5 × as long as alone" in text
+    assert "6 of 6 agree" in text
+    assert text.endswith("Under the profiler it took 1.05 × as long (one case). ")
+
+
+def test_of_times_only_the_main_case_s_are_listed_and_the_others_are_counted() -> None:
+    one = Agreement("case", DISPATCH, 0.9, 0.1, 0.05, "This is why.")
+    cases = [replace(one, case=f"case {number}", by_clock=0.9 if number == 4 else 0.1) for number in range(5)]
+    stream = io.StringIO()
+    show_agreements(cases, None, Console(file=stream, width=100), main="case 2", asked=DISPATCH)
+    text = stream.getvalue()
+    assert text.count("differ") == 1
+    assert "“case 2”: This is why." in text
+    assert "1 of 4 agree" in text
+    stream = io.StringIO()
+    show_agreements(cases, None, Console(file=stream, width=100), main="case 2", asked="overlap_efficiency")
+    assert "case 2" not in stream.getvalue()
+
+
+def test_where_nothing_was_compared_nothing_is_printed() -> None:
+    stream = io.StringIO()
+    show_agreements((), None, Console(file=stream, width=100))
+    assert stream.getvalue() == ""

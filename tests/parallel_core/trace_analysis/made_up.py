@@ -1,0 +1,155 @@
+"""Timelines made up from numbers: products on cpu:1, copies of their results on cpu:2, and the host that launches.
+
+Results of `overlap`, made up as well, to be held against them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
+from parallel_core.comparison.cells import Cell
+from parallel_core.measurement.result import Case, Result
+from parallel_core.trace_analysis.clock_agreement import Agreement, agreements, saved_share
+from parallel_core.trace_analysis.figures import CaseFigures, figures
+from tests.parallel_core.comparison import made_up as comparisons
+
+FIRST, SECOND = "cpu:1", "cpu:2"
+JOINT = "run and copy together"
+
+
+@dataclass
+class Host:
+    """A host that launches operations on queues and waits for them: a model of an asynchronous engine."""
+
+    now: float = 0.0
+    launching: float = 20e-6
+    linked: bool = True
+    synchronous: bool = False
+    spans: list[Span] = field(default_factory=list)
+    free: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def launch(
+        self,
+        name: str,
+        kind: Kind,
+        device: str,
+        seconds: float,
+        *,
+        after: float = 0.0,
+        queue: str = "compute",
+        call: str | None = None,
+    ) -> float:
+        """Launch an operation that needs what is there at `after`; return when it ends."""
+        launched = self.now
+        start = max(launched + self.launching, self.free.get((device, queue), 0.0), after)
+        end = start + seconds
+        self.free[device, queue] = end
+        self.now = end if self.synchronous else launched + self.launching
+        self.spans.append(Span(call or f"launch {name}", "host", HOST_DEVICE, "Python", launched, self.now))
+        self.spans.append(Span(name, kind, device, queue, start, end, launched if self.linked else None))
+        return end
+
+    def wait(self, name: str = "waitall") -> None:
+        """Wait until all is done."""
+        start = self.now
+        self.now = max([start, *self.free.values()]) + 5e-6
+        self.spans.append(Span(name, "host", HOST_DEVICE, "Python", start, self.now))
+
+
+def overlap_timeline(
+    *,
+    products: int = 50,
+    product: float = 4e-3,
+    copy: float = 4e-3,
+    stretch: float = 1.0,
+    together: bool = True,
+    linked: bool = True,
+    synchronous: bool = False,
+) -> Timeline:
+    """Make the timeline of `overlap`: the products, the copies, and both.
+
+    Where both run `together`, copies have a device of their own, and all operations take `stretch` × as long; else
+    they queue behind the products. A synchronous host does everything itself, in its own time.
+    """
+    host = Host(linked=linked, synchronous=synchronous)
+    cases: list[Window] = []
+    queue = "calling thread" if synchronous else "compute"
+    source, destination = (("cpu", "cpu") if synchronous else (FIRST, SECOND)) if together else (FIRST, FIRST)
+
+    def multiply(factor: float = 1.0) -> float:
+        return host.launch("matmul", "compute", source, product * factor, queue=queue)
+
+    def copy_result(after: float = 0.0, factor: float = 1.0) -> float:
+        return host.launch("copy", "copy", destination, copy * factor, after=after, queue=queue, call="copy_to")
+
+    def both() -> None:
+        made = multiply(stretch)
+        for _ in range(products - 1):
+            following = multiply(stretch)
+            copy_result(made, stretch)
+            made = following
+        copy_result(made, stretch)
+
+    for name, work in {
+        "run": lambda: [multiply() for _ in range(products)],
+        "copy": lambda: [copy_result() for _ in range(products)],
+        JOINT: both,
+    }.items():
+        start = host.now
+        host.wait()
+        work()
+        host.wait()
+        cases.append(Window(name, start, host.now))
+        host.now += 1e-3
+    return Timeline("made up", sorted_by_start(host.spans), tuple(cases))
+
+
+def parallel_timeline(*, devices: int = 2, products: int = 50, product: float = 4e-3, stretch: float = 1.0) -> Timeline:
+    """Make the timeline of `parallel`: products on each device alone, and on all, `stretch` × as long."""
+    host = Host()
+    cases: list[Window] = []
+    names = [f"cpu:{number}" for number in range(1, devices + 1)]
+    alone = [(f"on {name} alone", [name], 1.0) for name in names]
+    for case, used, factor in [*alone, ("on all together", names, stretch)]:
+        start = host.now
+        host.wait()
+        for name in used:
+            for _ in range(products):
+                host.launch("matmul", "compute", name, product * factor)
+        host.wait()
+        cases.append(Window(case, start, host.now))
+        host.now += 1e-3
+    return Timeline("made up", sorted_by_start(host.spans), tuple(cases))
+
+
+def sorted_by_start(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Put spans in the order of their start, as a timeline holds them."""
+    return tuple(sorted(spans, key=lambda span: span.start))
+
+
+def queue_of(
+    times: Sequence[tuple[float, float]], kind: Kind = "compute", device: str = FIRST, queue: str = "compute"
+) -> tuple[Span, ...]:
+    """Make the spans of one queue from their starts and ends."""
+    return tuple(Span(kind, kind, device, queue, start, end) for start, end in times)
+
+
+def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) -> Result:
+    """Make a result of `overlap` from three times whose repetitions differ by a spread."""
+    cases = tuple(
+        Case(name, (seconds, seconds * (1 - spread), seconds * (1 + spread)), (seconds / 100,) * 3, parts=parts)
+        for name, seconds, parts in (("run", run, ()), ("copy", copy, ()), (JOINT, both, ("run", "copy")))
+    )
+    made = comparisons.result(Cell("overlap", "mxnet", "async"), {"run": run})
+    return replace(made, cases=cases, metrics={"overlap_efficiency": saved_share((run, copy, both))})
+
+
+def clocked(found: Sequence[CaseFigures]) -> dict[str, float]:
+    """Let the clock read for each profiled case what its trace says."""
+    return {case.case: case.seconds for case in found}
+
+
+def held(result: Result, **changes: float | bool) -> tuple[Agreement, ...]:
+    """Hold a result of `overlap` against a timeline that is made with some changes."""
+    found = figures(overlap_timeline(**changes))  # type: ignore[arg-type]
+    return agreements(result, found, clocked(found))

@@ -1,0 +1,207 @@
+"""The clock beside the trace: when the two agree, what is said when they do not, and how uncertain either is."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import backends
+from parallel_core.comparison.cells import Cell
+from parallel_core.experiments.automatic_parallelism import overlap, parallel
+from parallel_core.measurement.timing import LEAST_NOISE
+from parallel_core.trace_analysis.clock_agreement import (
+    COMPARED,
+    DISPATCH,
+    SECONDS,
+    Agreement,
+    agreements,
+    overhead,
+    propagated,
+    saved_share,
+    speedup,
+)
+from parallel_core.trace_analysis.figures import figures
+from parallel_core.trace_analysis.fold_clock_agreement__explained_by import stretches
+from tests.parallel_core.comparison import made_up as comparisons
+from tests.parallel_core.trace_analysis.made_up import (
+    JOINT,
+    clocked,
+    held,
+    overlap_result,
+    overlap_timeline,
+    parallel_timeline,
+)
+
+SHARES = st.floats(0.01, 0.5)
+TIMES = st.floats(1e-3, 1e3)
+
+
+def of(found: tuple[Agreement, ...], quantity: str, case: str = JOINT) -> Agreement:
+    (one,) = (one for one in found if (one.case, one.quantity) == (case, quantity))
+    return one
+
+
+def test_what_overlaps_and_saves_time_agrees() -> None:
+    one = of(held(overlap_result(0.2, 0.2, 0.205)), "overlap_efficiency")
+    assert one.agree
+    assert (one.by_trace, one.by_clock) == (pytest.approx(0.98), pytest.approx(0.975))
+    assert "98% of the shorter part lay under the other by the trace, 98% of it" in one.sentence
+    assert "agree within the noise" in one.sentence
+
+
+def test_overlap_that_slows_the_operations_down_saves_less_and_it_is_said() -> None:
+    one = of(held(overlap_result(0.2, 0.2, 0.3), stretch=1.5), "overlap_efficiency")
+    assert not one.agree
+    assert one.by_trace > one.by_clock + one.noise
+    assert "Computations took 1.5 × as long as alone and copies took 1.5 × as long as alone." in one.sentence
+
+
+def test_time_saved_without_overlap_is_called_a_disagreement_the_other_way() -> None:
+    one = of(held(overlap_result(0.2, 0.2, 0.205), together=False), "overlap_efficiency")
+    assert not one.agree
+    assert one.by_trace == 0 < one.by_clock
+    assert "The trace does not tell why" in one.sentence
+
+
+def test_parts_that_were_idle_when_alone_explain_a_saving_without_overlap() -> None:
+    timeline = overlap_timeline(together=False)
+    run = timeline.cases[0]
+    # Every second product of the run is left out of it: its device waited for something.
+    alone = [span for span in timeline.spans if span.start < run.end]
+    kept = [span for place, span in enumerate(alone) if span.kind == "host" or place % 4 < 2]
+    later = [span for span in timeline.spans if span.start >= run.end]
+    found = figures(replace(timeline, spans=(*kept, *later)))
+    one = of(agreements(overlap_result(0.2, 0.2, 0.205), found, {}), "overlap_efficiency")
+    assert "Alone, no operation ran in " in one.sentence
+    assert "of the time of “run”" in one.sentence
+
+
+def test_noisy_times_make_no_disagreement() -> None:
+    quiet, noisy = (held(overlap_result(0.2, 0.2, 0.225, spread)) for spread in (0.0, 0.2))
+    assert not of(quiet, "overlap_efficiency").agree
+    assert of(noisy, "overlap_efficiency").agree
+
+
+@pytest.mark.parametrize(("together", "agrees"), [(0.2, True), (0.26, False)])
+def test_devices_at_once_are_held_against_the_speedup(together: float, agrees: bool) -> None:
+    timeline = parallel_timeline(stretch=together / 0.2)
+    names = ("on cpu:1 alone", "on cpu:2 alone")
+    seconds = {**dict.fromkeys(names, 0.2), "on all together": together}
+    made = comparisons.result(Cell("parallel", "torch", "async"), seconds, metrics={"parallel_speedup": 0.4 / together})
+    # Two workers serve each device: they are queues, and no more devices.
+    found = tuple(replace(case, queues_at_once=4.0) for case in figures(timeline))
+    one = of(agreements(made, found, clocked(found)), "parallel_speedup", "on all together")
+    assert one.by_trace == pytest.approx(2, rel=0.01)
+    assert one.agree == agrees
+    assert ("Computations took 1.3 × as long as alone." in one.sentence) == (not agrees)
+
+
+def test_the_time_and_the_share_of_dispatch_are_compared_for_every_case() -> None:
+    found = held(overlap_result(0.2, 0.2, 0.204))
+    assert [(one.case, one.quantity) for one in found[1:]] == [
+        (case, quantity) for case in ("run", "copy", JOINT) for quantity in (SECONDS, DISPATCH)
+    ]
+    assert all(one.agree for one in found)
+
+
+def test_a_profiler_that_slows_a_case_down_is_called_so() -> None:
+    one = of(held(overlap_result(0.2, 0.15, 0.2)), SECONDS, "copy")
+    assert not one.agree
+    assert "under the profiler it took 1.33 × as long" in one.sentence
+    other = of(held(overlap_result(0.2, 0.25, 0.3)), SECONDS, "copy")
+    assert not other.agree
+    assert "The trace does not show" in other.sentence
+
+
+def test_dispatch_that_differs_either_way_is_said() -> None:
+    eager, queued = (held(overlap_result(0.2, 0.2, 0.4), synchronous=synchronous) for synchronous in (True, False))
+    assert "100% of the time by the trace, 1% by the clock: more apart" in of(eager, DISPATCH, "run").sentence
+    assert of(queued, DISPATCH, "run").agree
+
+
+def test_what_was_done_several_times_is_divided_and_its_dispatch_left_out() -> None:
+    result = overlap_result(0.02, 0.2, 0.2)
+    result = replace(result, cases=(replace(result.cases[0], repeats=10), *result.cases[1:]))
+    found = figures(overlap_timeline())
+    compared = agreements(result, found, {**clocked(found), "run": 0.02})
+    assert of(compared, SECONDS, "run").agree
+    assert not [one for one in compared if (one.case, one.quantity) == ("run", DISPATCH)]
+
+
+def test_a_clock_that_measures_something_else_is_not_called_overhead() -> None:
+    found = figures(overlap_timeline())
+    compared = agreements(overlap_result(0.004, 0.2, 0.204), found, {**clocked(found), "run": 0.004})
+    assert "do not measure the same thing" in of(compared, SECONDS, "run").sentence
+    assert not [one for one in compared if (one.case, one.quantity) == ("run", DISPATCH)]
+
+
+def test_what_only_one_side_knows_is_left_out() -> None:
+    result = overlap_result(0.2, 0.2, 0.204)
+    assert agreements(result, (), {}) == ()
+    assert agreements(replace(result, cases=()), figures(overlap_timeline()), {}) == ()
+    unknown = replace(result, metrics={"overlap_efficiency": math.nan})
+    assert of(held(unknown), SECONDS).agree
+    assert all(one.quantity in (SECONDS, DISPATCH) for one in held(unknown))
+
+
+def test_the_overhead_is_of_the_same_clock_with_and_without_profiler() -> None:
+    result = overlap_result(1.0, 2.0, 4.0)
+    found = overhead(result, {"run": 1.1, "copy": 2.0, JOINT: 4.4, "another": 9.0})
+    assert found is not None
+    assert found.ratios == pytest.approx({"run": 1.1, "copy": 1.0, JOINT: 1.1})
+    assert found.sentence == "Under the profiler it took 1.10 × as long (median of 3 cases)."
+    assert overhead(result, {}) is None
+
+
+def test_operations_are_held_against_the_same_kind_in_the_parts() -> None:
+    run, copy, together = figures(overlap_timeline(stretch=1.25))
+    assert stretches(together, (run, copy)) == pytest.approx({"compute": 1.25, "copy": 1.25})
+    assert stretches(together, (run,)) == pytest.approx({"compute": 1.25})
+
+
+def test_the_cases_and_metrics_that_are_compared_exist_and_are_computed_alike() -> None:
+    backend = backends.load("numpy", 2, "cpu", "sync", 1)
+    results = {
+        "overlap": overlap.run(backend, size=8, copies=1, rounds=3),
+        "parallel": parallel.run(backend, size=8, rounds=3),
+    }
+    assert set(COMPARED) == set(results)
+    for name, comparisons_made in COMPARED.items():
+        cases = {case.name: case for case in results[name].cases}
+        for compared in comparisons_made:
+            case = cases[compared.case]
+            times = [cases[part].median for part in (*case.parts, case.name)]
+            assert compared.by_clock(times) == pytest.approx(results[name].metrics[compared.metric])
+
+
+@given(TIMES, SHARES)
+def test_the_noise_of_a_time_is_its_own(seconds: float, share: float) -> None:
+    assert propagated(lambda times: times[0], [seconds], [share]) == pytest.approx(seconds * share)
+
+
+@given(st.lists(TIMES, min_size=2, max_size=2), st.lists(SHARES, min_size=3, max_size=3))
+def test_the_noise_of_a_sum_over_a_quiet_time_adds_as_squares(times: list[float], shares: list[float]) -> None:
+    expected = math.hypot(times[0] * shares[0], times[1] * shares[1])
+    assert propagated(speedup, [*times, 1.0], [*shares[:2], 0.0]) == pytest.approx(expected)
+
+
+@given(TIMES, TIMES, st.floats(1, 3), SHARES, st.floats(1.01, 1.5))
+def test_more_noise_in_the_times_is_more_noise_in_the_share(
+    run: float, copy: float, longer: float, share: float, factor: float
+) -> None:
+    less, more = (
+        propagated(saved_share, (run, copy, max(run, copy) * longer), [noise] * 3) for noise in (share, share * factor)
+    )
+    assert 0 < less < more
+
+
+@given(TIMES, SHARES)
+def test_every_noise_has_a_floor(seconds: float, share: float) -> None:
+    result = overlap_result(seconds, seconds, seconds, share)
+    for one in held(result):
+        if one.quantity == SECONDS:
+            assert one.noise == pytest.approx(max(share, LEAST_NOISE) * result.cases[0].median)
+        else:
+            assert one.noise >= LEAST_NOISE

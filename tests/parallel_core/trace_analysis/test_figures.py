@@ -1,0 +1,187 @@
+"""The figures of a timeline: what they are for timelines whose figures are known, and what always holds."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.profiling import HOST_DEVICE, Span, Timeline, Window
+from parallel_core.trace_analysis.case_spans import ALL
+from parallel_core.trace_analysis.figures import CaseFigures, figures
+from tests.parallel_core.trace_analysis.made_up import (
+    FIRST,
+    SECOND,
+    overlap_timeline,
+    parallel_timeline,
+    queue_of,
+    sorted_by_start,
+)
+
+DURATIONS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=15)
+"""Pauses and durations of one queue's spans."""
+
+
+def made_of(*spans: Span) -> CaseFigures:
+    (found,) = figures(Timeline("made up", sorted_by_start(spans)))
+    return found
+
+
+def spaced(steps: list[tuple[int, int]]) -> list[tuple[float, float]]:
+    """Lay spans behind each other on a queue, with pauses between them."""
+    times, now = [], 0
+    for pause, length in steps:
+        times.append((float(now + pause), float(now + pause + length)))
+        now += pause + length
+    return times
+
+
+def together(**changes: float | bool) -> CaseFigures:
+    return figures(overlap_timeline(**changes))[-1]  # type: ignore[arg-type]
+
+
+def test_copies_on_a_device_of_their_own_are_hidden_but_for_the_last() -> None:
+    found = together(products=50)
+    assert found.hidden_share == pytest.approx(49 / 50)
+    assert found.hidden_of_shorter == pytest.approx(49 / 50)
+    assert found.queues_at_once == found.devices_at_once == pytest.approx(100 / 51)
+
+
+@pytest.mark.parametrize("changes", [{"together": False}, {"synchronous": True}])
+def test_copies_in_line_with_products_are_not_hidden(changes: dict[str, bool]) -> None:
+    found = together(**changes)
+    assert found.hidden_share == found.hidden_of_shorter == 0
+    assert found.queues_at_once == 1
+
+
+def test_shares_are_of_communication_and_of_the_shorter_part() -> None:
+    found = made_of(*queue_of([(0, 4)]), *queue_of([(2, 10)], "exchange", SECOND))
+    assert (found.compute_seconds, found.communication_seconds, found.hidden_seconds) == (4, 8, 2)
+    assert (found.hidden_share, found.hidden_of_shorter) == (2 / 8, 2 / 4)
+    assert (found.working_seconds, found.idle_share) == (10, 0)
+
+
+def test_copies_and_exchanges_at_once_count_once() -> None:
+    found = made_of(
+        *queue_of([(0, 4)], "copy"), *queue_of([(2, 6)], "exchange", SECOND), *queue_of([(0, 1)], device="c")
+    )
+    assert (found.communication_seconds, found.hidden_seconds) == (6, 1)
+
+
+def test_without_communication_or_operations_there_is_no_share() -> None:
+    found = figures(overlap_timeline())[0]
+    assert (found.communication_seconds, found.hidden_share, found.hidden_of_shorter) == (0, None, None)
+    host = made_of(Span("launch", "host", HOST_DEVICE, "Python", 0, 1))
+    assert (host.queues_at_once, host.devices_at_once, host.waits) == (None, None, None)
+    assert host.critical_path.parts == ()
+
+
+def test_a_case_begins_with_its_first_launch_and_ends_with_its_last_span() -> None:
+    timeline = overlap_timeline(products=10, product=1e-3)
+    wide = Window("wide", timeline.cases[0].start, timeline.cases[0].end + 5e-4)
+    (found,) = figures(replace(timeline, cases=(wide,)))
+    assert found.seconds == pytest.approx(10 * 1e-3 + 20e-6 + 5e-6)
+
+
+def test_a_launch_that_has_no_span_of_its_own_begins_the_case_too() -> None:
+    assert made_of(Span("matmul", "compute", FIRST, "compute", 5, 6, launched=2)).seconds == 4
+    late = Span("matmul", "compute", FIRST, "compute", 5, 6, launched=2)
+    (found,) = figures(Timeline("made up", (late,), (Window("next", 4, 7),)))
+    assert found.seconds == 1
+
+
+def test_a_queue_is_busy_idle_in_gaps_and_nothing_else() -> None:
+    found = made_of(*queue_of([(0, 1), (2, 3), (3, 4), (7, 8), (8 + 5e-7, 10)]))
+    (queue,) = found.queues
+    assert (queue.spans, queue.gaps, queue.gap_seconds, queue.longest_gap_seconds) == (5, 2, 4, 3)
+    assert queue.busy_share == pytest.approx(0.6, abs=1e-6)
+
+
+def test_the_host_is_not_busy_while_it_waits() -> None:
+    *_, host = together(products=10, product=1e-3, copy=1e-3).queues
+    assert host.is_host
+    assert host.busy_seconds == pytest.approx(20 * 20e-6)
+    assert host.busy_seconds + host.waiting_seconds == pytest.approx(11e-3 + 20e-6 + 5e-6)
+
+
+def test_launches_that_wait_in_a_queue_are_told_apart_from_those_that_do_not() -> None:
+    waits = figures(overlap_timeline(products=50, product=4e-3))[0].waits
+    assert waits is not None
+    assert (waits.operations, waits.longest_seconds) == (50, pytest.approx(49 * (4e-3 - 20e-6) + 20e-6))
+    assert waits.median_seconds < waits.percentile_90_seconds < waits.longest_seconds
+    eager = figures(overlap_timeline(synchronous=True))[0].waits
+    assert eager is not None
+    assert eager.longest_seconds == pytest.approx(20e-6)
+    assert figures(overlap_timeline(linked=False))[0].waits is None
+
+
+def test_control_returns_early_where_the_engine_queues_and_late_where_it_does_not() -> None:
+    queued, eager = figures(overlap_timeline())[0], figures(overlap_timeline(synchronous=True))[0]
+    assert queued.control_returned_seconds == pytest.approx(50 * 20e-6)
+    assert eager.dispatch_fraction == pytest.approx(1, abs=1e-3)
+    assert made_of(*queue_of([(0, 1)])).dispatch_fraction is None
+
+
+def test_waits_before_the_last_one_keep_control_from_returning() -> None:
+    launch, wait = (Span(name, "host", HOST_DEVICE, "Python", 0, 1) for name in ("launch matmul", "wait"))
+    steps = [launch, wait._replace(start=1, end=4), launch._replace(start=4, end=5), wait._replace(start=5, end=8)]
+    found = made_of(*steps, Span("waitall", "host", HOST_DEVICE, "Python", 8, 10))
+    assert (found.control_returned_seconds, found.dispatch_fraction) == (8, 0.8)
+
+
+def test_a_second_row_of_waits_does_not_count_as_launching() -> None:
+    launch = Span("launch matmul", "host", HOST_DEVICE, "Python", 0, 1)
+    echo = Span("WaitForVar", "host", HOST_DEVICE, "waits", 1, 5)
+    assert made_of(launch, launch._replace(name="wait", start=1, end=5), echo).control_returned_seconds == 1
+
+
+def test_workers_of_one_device_are_two_queues_and_one_device() -> None:
+    found = made_of(*queue_of([(0, 4)]), *queue_of([(0, 4)], queue="compute 2"))
+    assert (found.queues_at_once, found.devices_at_once) == (2, 1)
+
+
+def test_devices_work_at_once() -> None:
+    assert figures(parallel_timeline(devices=3))[-1].devices_at_once == pytest.approx(3, rel=0.02)
+
+
+def test_a_timeline_without_cases_is_one_and_a_case_without_spans_has_none() -> None:
+    assert made_of(*queue_of([(0, 1)])).case == ALL
+    assert made_of().seconds == 0
+    (found,) = figures(Timeline("made up", queue_of([(0, 1)]), (Window("later", 5, 6),)))
+    assert (found.case, found.seconds, found.queues, found.idle_share) == ("later", 0, (), 0)
+
+
+def test_figures_are_plain_json() -> None:
+    for found in (together(), made_of(), figures(overlap_timeline(linked=False))[0]):
+        again = json.loads(json.dumps(found.as_json(), allow_nan=False))
+        assert again["hidden_share"] == found.hidden_share
+        assert [queue["queue"] for queue in again["queues"]] == [queue.queue for queue in found.queues]
+        assert [part["share"] for part in again["critical_path"]["parts"]] == [
+            part.share for part in found.critical_path.parts
+        ]
+
+
+@given(DURATIONS, DURATIONS)
+def test_figures_are_what_counting_seconds_gives(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+    computing, copying = spaced(one), spaced(other)
+    found = made_of(*queue_of(computing), *queue_of(copying, "copy", SECOND))
+    a, b = (
+        {second for start, end in times for second in range(int(start), int(end))} for times in (computing, copying)
+    )
+    assert found.compute_seconds == len(a)
+    assert found.communication_seconds == len(b)
+    assert found.hidden_seconds == len(a & b)
+    assert found.working_seconds == len(a | b)
+    assert found.hidden_share == (len(a & b) / len(b) if b else None)
+    assert found.queues_at_once == (pytest.approx((len(a) + len(b)) / len(a | b)) if a | b else None)
+
+
+@given(DURATIONS)
+def test_busy_time_and_gaps_make_up_a_queue(steps: list[tuple[int, int]]) -> None:
+    times = [(start, end) for start, end in spaced(steps) if end > start]
+    for queue in made_of(*queue_of(times)).queues:
+        lengths = np.diff(np.array(times).ravel())[1::2]
+        assert queue.busy_seconds + queue.gap_seconds == times[-1][1] - times[0][0]
+        assert (queue.gaps, queue.longest_gap_seconds) == (np.count_nonzero(lengths), lengths.max(initial=0))

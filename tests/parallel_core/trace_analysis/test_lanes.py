@@ -1,0 +1,178 @@
+"""Lanes: few blocks for many spans, and none that looks busier than its spans were."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
+from parallel_core.trace_analysis.case_spans import cases_of
+from parallel_core.trace_analysis.lanes import CaseLanes, drawn_ends, few_lanes, lanes, look
+from tests.parallel_core.trace_analysis.frameworks import many_small, mxnet_async
+
+PARTS = 50
+QUEUES: tuple[tuple[str, str], ...] = ((HOST_DEVICE, "Python"), ("cpu:1", "compute"), ("cpu:2", "compute"))
+# From far below what can be seen to far above it.
+SECONDS = st.sampled_from((0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2))
+
+
+@st.composite
+def timelines(draw: st.DrawFn) -> Timeline:
+    """Make spans that do not overlap in their queue, of any lengths and with any gaps."""
+    ends = dict.fromkeys(QUEUES, 0.0)
+    spans = []
+    kinds: st.SearchStrategy[Kind] = st.sampled_from(("compute", "copy", "exchange"))
+    for device, queue in draw(st.lists(st.sampled_from(QUEUES), min_size=1, max_size=120)):
+        start = ends[device, queue] + draw(SECONDS)
+        end = ends[device, queue] = start + draw(SECONDS)
+        kind: Kind = "host" if device == HOST_DEVICE else draw(kinds)
+        name = draw(st.sampled_from(("matmul", "add", "launch matmul", "wait")))
+        spans.append(Span(name, kind, device, queue, start, end))
+    return Timeline("made up", tuple(sorted(spans, key=lambda span: span.start)))
+
+
+def of(timeline: Timeline, parts: int = PARTS) -> tuple[tuple[Span, ...], CaseLanes]:
+    (case,) = cases_of(timeline)
+    return case.spans, lanes(case, parts)
+
+
+@given(timelines())
+def test_blocks_follow_each_other_in_their_lane(timeline: Timeline) -> None:
+    _, shown = of(timeline)
+    for lane in shown.lanes:
+        assert all(block.start <= block.end for block in lane.blocks)
+        assert all(one.end <= other.start + 1e-12 for one, other in pairwise(lane.blocks))
+        assert lane.blocks[0].start >= 0
+        assert lane.blocks[-1].end <= shown.seconds + 1e-12
+
+
+@given(timelines())
+def test_no_span_and_no_busy_second_is_lost(timeline: Timeline) -> None:
+    spans, shown = of(timeline)
+    for lane in shown.lanes:
+        own = [span for span in spans if (span.device, span.queue) == (lane.device, lane.queue)]
+        for one in {look(span) for span in own} | {block.look for block in lane.blocks}:
+            seconds = sum(span.end - span.start for span in own if look(span) == one)
+            alike = [block for block in lane.blocks if block.look == one]
+            assert sum(block.busy for block in alike) == pytest.approx(seconds)
+            assert sum(block.spans for block in alike) == sum(look(span) == one for span in own)
+    assert sum(block.spans for lane in shown.lanes for block in lane.blocks) == len(spans)
+
+
+@given(timelines())
+def test_a_lane_looks_as_busy_as_it_was(timeline: Timeline) -> None:
+    _, shown = of(timeline)
+    for lane in shown.lanes:
+        seen = sum((block.end - block.start) * block.busy_share for block in lane.blocks)
+        assert seen == pytest.approx(sum(block.busy for block in lane.blocks), abs=1e-12)
+
+
+@given(timelines())
+def test_what_can_be_seen_stays_as_it_is(timeline: Timeline) -> None:
+    spans, shown = of(timeline)
+    resolution = shown.seconds / PARTS * (1 + 1e-9)
+    origin = min(span.start for span in spans)
+    for lane in shown.lanes:
+        own = [span for span in spans if (span.device, span.queue) == (lane.device, lane.queue)]
+        found = {(block.start, block.end) for block in lane.blocks}
+        assert {(a.start - origin, a.end - origin) for a in own if a.end - a.start > resolution} <= found
+        gaps = [(a.end - origin, b.start - origin) for a, b in pairwise(own) if b.start - a.end > resolution]
+        for begin, end in gaps:
+            assert not any(block.start < end - 1e-12 and block.end > begin + 1e-12 for block in lane.blocks)
+
+
+@given(timelines(), SECONDS)
+def test_a_drawing_covers_little_of_a_gap(timeline: Timeline, least: float) -> None:
+    for lane in of(timeline)[1].lanes:
+        ends = drawn_ends(lane.blocks, least)
+        for block, end, following in zip(lane.blocks, ends, lane.blocks[1:], strict=False):
+            assert block.end <= end <= max(block.end, block.start + least)
+            assert end - block.end <= max(0.0, following.start - block.end) / 4 + 1e-12
+
+
+def test_many_spans_become_few_blocks_of_honest_colour() -> None:
+    (case,) = cases_of(many_small(100_000))
+    shown = lanes(case)
+    assert shown.count < 2000
+    dense, sparse = shown.lanes
+    assert all(block.busy_share == pytest.approx(0.8, abs=0.01) for block in dense.blocks)
+    assert all(block.busy_share == pytest.approx(0.08, abs=0.01) for block in sparse.blocks)
+    assert dense.blocks[0].label == f"{dense.blocks[0].spans} × add"
+
+
+def test_kinds_that_alternate_fast_keep_their_shares() -> None:
+    kinds: tuple[Kind, ...] = ("compute", "copy")
+    spans: list[Span] = []
+    at = 0.0
+    for number in range(20_000):
+        kind = kinds[number % 2]
+        spans.append(Span(kind, kind, "cpu:1", "compute", at, at + (3e-6 if kind == "compute" else 1e-6)))
+        at = spans[-1].end
+    (case,) = cases_of(Timeline("made up", tuple(spans)))
+    (lane,) = lanes(case).lanes
+    assert len(lane.blocks) < 4000
+    computing, copying = (sum(block.end - block.start for block in lane.blocks if block.look == kind) for kind in kinds)
+    assert computing == pytest.approx(3 * copying)
+
+
+def test_there_are_as_few_blocks_as_asked_for() -> None:
+    spans = tuple(
+        Span("add", "compute", f"cpu:{device}", "compute", step * 1e-3, step * 1e-3 + 4e-4)
+        for step in range(500)
+        for device in (1, 2)
+    )
+    (case,) = cases_of(Timeline("made up", spans))
+    assert lanes(case).count == 1000
+    few = few_lanes(case, 600)
+    assert few.count <= 600
+    assert sum(block.spans for lane in few.lanes for block in lane.blocks) == 1000
+
+
+def test_the_host_comes_first_and_devices_by_number() -> None:
+    places = [
+        ("cpu:10", "compute"),
+        ("cpu:2", "copy"),
+        ("cpu:2", "compute 2"),
+        ("cpu:2", "compute"),
+        ("cpu", "calling thread"),
+        (HOST_DEVICE, "waits"),
+        (HOST_DEVICE, "Python"),
+    ]
+    spans = tuple(
+        Span("x", "host" if device == HOST_DEVICE else "copy", device, queue, 0, 1) for device, queue in places
+    )
+    (case,) = cases_of(Timeline("made up", spans))
+    assert [(lane.device, lane.queue) for lane in lanes(case).lanes] == places[::-1]
+
+
+def test_time_begins_at_the_first_launch() -> None:
+    spans = (
+        Span("waitall", "host", HOST_DEVICE, "Python", 7.0, 7.5),
+        Span("a", "copy", "cpu:1", "copy", 9.0, 10.0, 8.0),
+    )
+    (case,) = cases_of(Timeline("made up", spans, (Window("case", 6.0, 11.0),)))
+    shown = lanes(case)
+    (lane,) = shown.lanes
+    assert (shown.seconds, lane.blocks[0].start, lane.blocks[0].waited) == (2.0, 1.0, 1.0)
+    assert shown.launches == ((0.0, 1.0, "cpu:1 copy"),)
+
+
+def test_launches_are_told_where_they_are_few() -> None:
+    few, many = (lanes(cases_of(mxnet_async(products))[2]) for products in (20, 21))
+    assert len(few.launches) == 40
+    assert many.launches == ()
+
+
+def test_a_block_says_what_is_in_it() -> None:
+    names = ["add"] * 4 + ["multiply"] * 2 + ["relu"]
+    short = [Span(name, "compute", "cpu:1", "compute", n * 1e-6, (n + 1) * 1e-6) for n, name in enumerate(names)]
+    long = Span("matmul", "compute", "cpu:1", "compute", 1.0, 2.0, None, "aten::mm")
+    (case,) = cases_of(Timeline("made up", (*short, long)))
+    assert [block.label for block in lanes(case).lanes[0].blocks] == ["7 × add, multiply, …", "matmul (aten::mm)"]
+
+
+def test_names_are_cut_where_nobody_would_read_on() -> None:
+    (case,) = cases_of(Timeline("made up", (Span("kernel<" * 100, "compute", "gpu:0", "compute", 0.0, 1.0),)))
+    (block,) = lanes(case).lanes[0].blocks
+    assert block.label == "kernel<kernel<kernel<kernel<ker…"

@@ -1,0 +1,110 @@
+"""A result's cases are repeated under the profiler when all has been timed, whatever the experiment."""
+
+from collections.abc import Callable
+
+import pytest
+
+import parallel_core
+from backends import Backend, BackendError
+from backends.profiling import check_profiler
+from parallel_core.comparison.cells import Cell
+from parallel_core.errors import MeasurementError
+from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.measurement.timing import repeatable
+from parallel_core.trace_analysis.figures import figures
+from parallel_core.trace_analysis.profiling_run import MOST_CASES, profile
+from tests.backends.profiling.tracks import overlapping
+from tests.parallel_core.comparison.made_up import result as made_up
+from tests.parallel_core.experiments.test_experiments import RUNS
+
+TAKING_ODD_ONES = (("mxnet", "async"), ("torch", "sync"))
+"""The other two take the even ones: each experiment is seen on both frameworks, with one engine or the other."""
+
+
+@pytest.fixture
+def load_profiled(load: Callable[[int], Backend]) -> Callable[[int], Backend]:
+    """Load a backend that can be profiled, with some devices."""
+
+    def load_with(devices: int) -> Backend:
+        backend = load(devices)
+        try:
+            check_profiler(backend)
+        except BackendError as error:
+            pytest.skip(str(error))
+        return backend
+
+    return load_with
+
+
+@pytest.fixture
+def profiled(load_profiled: Callable[[int], Backend]) -> Backend:
+    return load_profiled(2)
+
+
+@pytest.mark.parametrize("experiment", sorted(RUNS))
+def test_every_experiment_can_be_seen(
+    load_profiled: Callable[[int], Backend], experiment: str, backend_name: str, engine: str
+) -> None:
+    profiled = load_profiled(min(3, EXPERIMENTS[experiment].devices))
+    is_odd = sorted(RUNS).index(experiment) % 2 == 1
+    if is_odd != ((backend_name, engine) in TAKING_ODD_ONES):
+        pytest.skip(f"on {backend_name} it is seen with the other engine")
+    with repeatable():
+        result = RUNS[experiment](profiled)
+    before = result.as_json()
+    found = profile(profiled, result)
+    assert result.as_json() == before
+    names = [case.name for case in found.timeline.cases]
+    assert list(found.seconds) == names
+    assert {EXPERIMENTS[experiment].case} & {case.name for case in result.cases} <= set(names)
+    assert overlapping(found.timeline) == []
+    assert f"{profiled.name} {profiled.version}, {profiled.engine} engine" == found.timeline.source
+    # What only loads arrays may run no operator.
+    working = {seen.case for seen in figures(found.timeline) if any(queue.device != "host" for queue in seen.queues)}
+    assert set(names) - working <= {"get_params", "split_and_load"}
+
+
+def test_the_asynchronous_engine_is_seen_to_overlap_and_the_synchronous_one_never(profiled: Backend) -> None:
+    with repeatable():
+        result = parallel_core.run_overlap(profiled, size=300, copies=2, rounds=1)
+    seen = {found.case: found for found in figures(profile(profiled, result).timeline)}
+    together, book = seen["run and copy together"], seen["together the book's way"]
+    assert book.hidden_share == 0
+    assert together.hidden_share is not None
+    if profiled.engine == "async":
+        assert together.hidden_share > 0
+    else:
+        assert together.hidden_share == 0
+        assert together.queues_at_once == pytest.approx(1)
+
+
+def test_a_training_s_profile_is_of_a_share_of_an_epoch(profiled: Backend) -> None:
+    with repeatable():
+        result = RUNS["data-parallel"](profiled)
+    (case,) = result.cases
+    assert 0 < case.share <= 1
+    steps = case.share * len(result.series["loss"]) / result.parameters["epochs"]
+    launches = [span for span in profile(profiled, result).timeline.spans if span.name == "launch value_and_gradients"]
+    assert len(launches) == round(steps) * len(profiled.devices)
+
+
+def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Backend) -> None:
+    with repeatable():
+        result = RUNS["barriers"](profiled)
+    found = profile(profiled, result)
+    described = EXPERIMENTS["barriers"]
+    if described.case in {case.name for case in result.cases}:
+        assert described.case in found.seconds
+    assert len(found.seconds) <= MOST_CASES < len(result.cases)
+    assert f"{len(found.seconds)} of {len(result.cases)} cases were repeated under the profiler" in found.timeline.notes
+
+
+def test_a_result_whose_cases_cannot_be_repeated_is_refused_in_one_line(profiled: Backend) -> None:
+    result = made_up(Cell("parallel", profiled.name, profiled.engine), {"some case": 0.1})
+    with pytest.raises(MeasurementError, match=r"^no case of this result of parallel can be"):
+        profile(profiled, result)
+
+
+def test_a_result_keeps_no_arrays_where_nobody_is_going_to_repeat_it(profiled: Backend) -> None:
+    for experiment in ("overlap", "data-parallel"):
+        assert {case.again for case in RUNS[experiment](profiled).cases} == {None}

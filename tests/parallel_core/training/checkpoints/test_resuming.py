@@ -1,0 +1,142 @@
+"""A training that was stopped and resumed is the one that was not, on whatever framework it goes on."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from backends import Backend
+from parallel_core.errors import RequestError
+from parallel_core.experiments import run_data_parallel
+from parallel_core.measurement.result import Result
+from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, from_bytes, to_bytes
+from parallel_core.training.checkpoints.checkpoint import Generator
+from parallel_core.training.dataset import synthetic
+from parallel_core.training.gradient_exchange import Exchange
+from parallel_core.training.loop import Settings
+from tests.parallel_core.training.checkpoints.made_up import (
+    DATA,
+    SETTINGS,
+    StoppedError,
+    kept,
+    losses_of,
+    numpy,
+    resumed,
+    stop_after,
+)
+
+
+def final(content: bytes) -> tuple[np.ndarray, ...]:
+    return from_bytes(content, "checkpoint").parameters
+
+
+@cache
+def left_by_numpy(every: int | None = None) -> tuple[bytes, ...]:
+    """Train to the end, once for all tests; return all checkpoints."""
+    return tuple(kept(numpy(), every=every))
+
+
+@cache
+def undisturbed_by_numpy() -> Result:
+    return run_data_parallel(numpy(), DATA, SETTINGS)
+
+
+def as_read(content: bytes) -> Checkpoint:
+    return from_bytes(content, "checkpoint")
+
+
+def test_a_checkpoint_is_kept_after_each_epoch_and_after_so_many_steps(backend: Backend) -> None:
+    places = [(as_read(file).state.epoch, as_read(file).state.step) for file in kept(backend, every=2)]
+    assert places == [(1, 2), (2, 0), (2, 2), (3, 0)]
+    # Steps that an epoch's end falls on are kept once.
+    assert len(kept(backend, replace(SETTINGS, epochs=1), every=4)) == 1
+
+
+@pytest.mark.parametrize("exchange", ["after", "during"])
+def test_a_resumed_training_equals_an_undisturbed_one(backend: Backend, exchange: Exchange) -> None:
+    settings = replace(SETTINGS, exchange=exchange)
+    whole: list[bytes] = []
+    undisturbed = run_data_parallel(backend, DATA, settings, checkpoints=Checkpointing(stop_after(-1, whole)))
+    for place in (1, 3):
+        files: list[bytes] = []
+        with pytest.raises(StoppedError):
+            run_data_parallel(backend, DATA, settings, checkpoints=Checkpointing(stop_after(place, files), 2))
+        again: list[bytes] = []
+        checkpoints = Checkpointing(stop_after(-1, again), 2, as_read(files[-1]))
+        result = run_data_parallel(backend, DATA, settings, checkpoints=checkpoints)
+        # NumPy's sums depend on where its arrays happen to lie, so two of its trainings differ in the last digit.
+        rounding = 1e-6 if backend.name == "numpy" else 0
+        np.testing.assert_allclose(losses_of(result), losses_of(undisturbed), rtol=rounding)
+        assert result.series["test_accuracy"] == undisturbed.series["test_accuracy"]
+        for mine, other in zip(final(again[-1]), final(whole[-1]), strict=True):
+            np.testing.assert_allclose(mine, other, rtol=rounding, atol=rounding)
+
+
+def test_any_framework_goes_on_with_what_another_one_left(load: Callable[[int], Backend]) -> None:
+    backend = load(3)
+    undisturbed = losses_of(undisturbed_by_numpy())
+    by_numpy, by_backend = left_by_numpy(every=3)[2], kept(backend, every=3)[2]
+    assert as_read(by_backend).state.written.backend == backend.name
+    assert (as_read(by_backend).state.epoch, as_read(by_backend).state.step) == (2, 3)
+    np.testing.assert_allclose(losses_of(resumed(backend, by_numpy)), undisturbed, rtol=1e-4)
+    np.testing.assert_allclose(losses_of(resumed(numpy(), by_backend)), undisturbed, rtol=1e-4)
+
+
+def test_a_training_that_is_complete_is_reported_and_not_gone_on_with(backend: Backend) -> None:
+    whole = kept(backend)[-1]
+    files: list[bytes] = []
+    checkpoints = Checkpointing(stop_after(-1, files), None, as_read(whole))
+    images: list[int] = []
+    result = run_data_parallel(backend, DATA, SETTINGS, lambda _, count: images.append(count), checkpoints=checkpoints)
+    assert files == []
+    assert sum(images) == 0
+    assert len(losses_of(result)) == 8
+    assert len(result.cases[0].seconds) == 2
+
+
+def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> None:
+    longer = replace(SETTINGS, epochs=4)
+    result = resumed(numpy(), left_by_numpy(every=3)[-2], longer)
+    np.testing.assert_allclose(losses_of(result), losses_of(run_data_parallel(numpy(), DATA, longer)), rtol=1e-6)
+    assert len(result.cases[0].seconds) == 2
+    assert "went on from a checkpoint after step 3 of epoch 2, written by numpy" in result.explanation
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"batch_size": 64}, "with --batch-size 32, and not 64"),
+        ({"learning_rate": 0.1}, "with --lr 0.2, and not 0.1"),
+        ({"limit": 3}, "with --limit left out, and not 3"),
+        ({"seed": 1}, "with --seed 0, and not 1"),
+        ({"width": 2}, "with --width 1, and not 2"),
+        ({"epochs": 1}, "is in epoch 2: --epochs 1 lies behind it"),
+    ],
+)
+def test_what_would_give_other_numbers_is_refused(changed: dict[str, Any], told: str) -> None:
+    checkpoint = as_read(left_by_numpy(every=3)[-2])
+    with pytest.raises(RequestError, match=told):
+        run_data_parallel(
+            numpy(), DATA, replace(SETTINGS, **changed), checkpoints=Checkpointing(lambda _: None, None, checkpoint)
+        )
+
+
+def test_other_images_and_another_order_are_refused() -> None:
+    checkpoint = as_read(left_by_numpy()[0])
+    with pytest.raises(RequestError, match="trained on other images"):
+        check_resumable(checkpoint, SETTINGS, synthetic("others", train=151, test=1))
+    state = msgspec.structs.replace(checkpoint.state, generator=Generator("{}", 0))
+    with pytest.raises(RequestError, match="draws another order of images than NumPy"):
+        check_resumable(replace(checkpoint, state=state), SETTINGS, DATA)
+
+
+def test_a_checkpoint_read_and_written_again_says_the_same() -> None:
+    for file in kept(numpy(), Settings(epochs=1, batch_size=64, limit=2, seed=3, width=2), every=1):
+        again = as_read(to_bytes(as_read(file)))
+        assert again.state == as_read(file).state
+        for mine, other in zip(again.parameters, as_read(file).parameters, strict=True):
+            np.testing.assert_array_equal(mine, other)
