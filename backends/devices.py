@@ -1,27 +1,27 @@
 """Logical devices: what a backend schedules on. On a CPU several of them share one memory, and split its cores."""
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from backends.errors import BackendError
+from backends.installation.gpu_probe import reason_against
 
 __all__ = [
     "HOST",
+    "Choice",
     "Device",
     "DeviceKind",
-    "available_cores",
-    "check_workers",
-    "core_numbers",
-    "core_shares",
-    "cores_of",
-    "on_cores",
+    "Wanted",
+    "choose_devices",
+    "cpu_devices",
+    "parse_device",
+    "parse_devices",
     "same_memory",
-    "threads_for",
-    "workers_in_words",
 ]
+
 
 DeviceKind = Literal["cpu", "gpu"]
 
@@ -47,59 +47,117 @@ def same_memory(first: Device, second: Device) -> bool:
     return first.kind == second.kind and (first.kind == "cpu" or first.index == second.index)
 
 
-def core_numbers() -> list[int]:
-    """List the cores this process may use; empty where the system does not tell."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+Wanted: TypeAlias = int | tuple[Device, ...]
+"""A number of devices, or the devices themselves."""
 
 
-def available_cores() -> int:
-    """Count the cores this process may use (a container or `taskset` may allow fewer than the machine has)."""
-    return len(core_numbers()) or os.cpu_count() or 1
+_NUMBER = "(0|[1-9][0-9]{0,3})"
 
 
-def threads_for(devices: int, workers: int) -> int:
-    """Divide this process's cores evenly among the workers of so many CPU devices."""
-    return max(1, available_cores() // (max(1, devices) * workers))
+_NAME = re.compile(rf"(?:(cpu):{_NUMBER}|(gpu):{_NUMBER}(?:/{_NUMBER})?)", re.ASCII)
 
 
-def check_workers(framework: str, engine: str, workers: int) -> None:
-    """Raise BackendError for several workers per device on an engine that has no queue for them."""
-    if workers > 1 and engine == "sync":
-        raise BackendError(f"{framework}'s sync engine has no queue for {workers} workers to serve: use --workers 1")
+class Choice(NamedTuple):
+    """The devices, and what a reader of results should know about how they came to be chosen, if anything."""
+
+    devices: tuple[Device, ...]
+    note: str = ""
 
 
-def workers_in_words(workers: int) -> str:
-    """Write a number of workers: `one worker`, `2 workers`."""
-    return "one worker" if workers == 1 else f"{workers} workers"
+def parse_device(name: str) -> Device:
+    """Read the name of a device, `cpu:1`, `gpu:0` or `gpu:0/1`; raises BackendError for anything else."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise BackendError(f"{name!r} is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream on a GPU")
+    cpu, cpu_index, gpu, gpu_index, stream = found.groups()
+    kind = cast("DeviceKind", cpu or gpu)
+    return Device(kind, int(cpu_index or gpu_index), None if stream is None else int(stream))
 
 
-def cores_of(devices: Sequence[Device], threads: int | None) -> list[set[int]]:
-    """Give each CPU device `threads` cores of its own (all cores, for None), as `core_shares` does, and GPUs none."""
-    on_cpus = sum(device.kind == "cpu" for device in devices)
-    shares = iter([set(core_numbers())] * on_cpus if threads is None else core_shares(on_cpus, threads))
-    return [next(shares) if device.kind == "cpu" else set() for device in devices] if on_cpus else []
+def parse_devices(text: str) -> Wanted:
+    """Read a number of devices, or names with commas between them; raises BackendError for anything else."""
+    if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+        return int(text)
+    return tuple(parse_device(name.strip()) for name in text.split(","))
 
 
-def core_shares(devices: int, threads: int) -> list[set[int]]:
-    """Give each of `devices` its own `threads` cores; all cores to each where there are too few, or none can be chosen.
+def cpu_devices(wanted: Wanted) -> int:
+    """Count the devices that share this process's cores; a number may turn out to mean GPUs, which share none."""
+    return wanted if isinstance(wanted, int) else sum(device.kind == "cpu" for device in wanted)
 
-    A worker that the system moves from core to core, or two on one core, would be measured as a slower device.
+
+def choose_devices(
+    framework: str,
+    kind: str,
+    wanted: Wanted,
+    gpus: int,
+    workers: int = 1,
+    reason_against: Callable[[str, int], str] = reason_against,
+) -> Choice:
+    """Choose devices, given the number of GPUs that a framework finds.
+
+    A number means `cpu:1` … `cpu:N` or `gpu:0` … `gpu:N-1`, or streams on the only GPU. `kind` is `cpu`, `gpu`, or
+    `auto`: GPUs where there are enough, or one. `reason_against` says why the framework cannot compute on a GPU, and
+    nothing where it can: `auto` then takes CPUs. Raises BackendError for what cannot be had.
     """
-    cores = core_numbers()
-    if devices * threads > len(cores):
-        return [set(cores)] * devices
-    return [set(cores[first : first + threads]) for first in range(0, devices * threads, threads)]
+    if isinstance(wanted, int):
+        devices = _first(framework, kind, wanted, gpus)
+        named = False
+    else:
+        _check_names(framework, kind, wanted, gpus)
+        devices, named = wanted, True
+    indices = sorted({device.index for device in devices if device.kind == "gpu"})
+    if indices and workers > 1:
+        raise BackendError(
+            f"{framework} leaves a GPU's queue to the GPU, and not to {workers} workers: "
+            f"use --workers 1, or --device-kind cpu"
+        )
+    for index in indices:
+        if reason := reason_against(framework, index):
+            if named or kind == "gpu":
+                raise BackendError(f"{framework} cannot compute on gpu:{index} ({reason}): use --device-kind cpu")
+            note = f"gpu:{index} is left alone, for {framework} cannot compute on it ({reason})"
+            return Choice(_cpus(len(devices)), note)
+    return Choice(devices, _about_streams(devices))
 
 
-@contextmanager
-def on_cores(cores: set[int]) -> Iterator[None]:
-    """Keep the calling thread, and the threads that it starts meanwhile, to some cores; to any if there are none."""
-    if not cores:
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+def _first(framework: str, kind: str, count: int, gpus: int) -> tuple[Device, ...]:
+    if kind != "cpu" and gpus >= count:
+        return tuple(Device("gpu", index) for index in range(count))
+    if kind != "cpu" and gpus == 1:
+        return tuple(Device("gpu", 0, stream) for stream in range(count))
+    if kind == "gpu":
+        raise BackendError(f"{framework} finds {gpus} GPUs, fewer than the {count} asked for: use --device-kind cpu")
+    return _cpus(count)
+
+
+def _cpus(count: int) -> tuple[Device, ...]:
+    # cpu:0 is left out everywhere because MXNet queues its waits there: a wait would stand behind the work.
+    return tuple(Device("cpu", index) for index in range(1, count + 1))
+
+
+def _check_names(framework: str, kind: str, devices: Sequence[Device], gpus: int) -> None:
+    if not devices:
+        raise BackendError("a backend needs at least 1 device, not 0")
+    for device in devices:
+        if device.kind != kind != "auto":
+            raise BackendError(f"--devices names {device}, and --device-kind says {kind}: leave one of them out")
+        if device == Device("cpu", 0):
+            raise BackendError("cpu:0 is left free, for MXNet queues its waits there: name cpu:1 and those after it")
+        if device.kind == "gpu" and device.index >= gpus:
+            raise BackendError(f"{framework} finds {gpus or 'no'} {'GPU' if gpus == 1 else 'GPUs'}, and so no {device}")
+        if devices.count(device) > 1:
+            raise BackendError(f"--devices names {device} twice")
+        whole = Device(device.kind, device.index)
+        if device != whole and whole in devices:
+            raise BackendError(f"{whole} is the whole GPU, and {device} a part of it: name one of them, or {whole}/0")
+
+
+def _about_streams(devices: Sequence[Device]) -> str:
+    counts = Counter(device.index for device in devices if device.stream is not None)
+    told = [
+        f"{', '.join(str(device) for device in devices if device.index == index and device.stream is not None)} "
+        f"{'are streams' if count > 1 else 'is a stream'} on one GPU, and share it"
+        for index, count in counts.items()
+    ]
+    return "; ".join(told)

@@ -5,11 +5,30 @@ reads OMP_NUM_THREADS when the first of them brings it along, and gives that num
 threadpoolctl comes with the installed package; a checkout may be run without it, and threads then stay as they are.
 """
 
+import ctypes
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["limit_blas_threads", "limit_openmp_threads"]
+from backends.devices import Device
+from backends.errors import BackendError
+
+__all__ = [
+    "available_cores",
+    "check_workers",
+    "core_numbers",
+    "core_shares",
+    "cores_of",
+    "keep_freed_memory",
+    "limit_blas_threads",
+    "limit_openmp_threads",
+    "on_cores",
+    "threads_for",
+    "workers_in_words",
+]
 
 
 def limit_blas_threads(framework: str, threads: int) -> None:
@@ -34,3 +53,81 @@ def _libraries() -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
     return list(ThreadpoolController().lib_controllers)
+
+
+def core_numbers() -> list[int]:
+    """List the cores this process may use; empty where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def available_cores() -> int:
+    """Count the cores this process may use (a container or `taskset` may allow fewer than the machine has)."""
+    return len(core_numbers()) or os.cpu_count() or 1
+
+
+def threads_for(devices: int, workers: int) -> int:
+    """Divide this process's cores evenly among the workers of so many CPU devices."""
+    return max(1, available_cores() // (max(1, devices) * workers))
+
+
+def check_workers(framework: str, engine: str, workers: int) -> None:
+    """Raise BackendError for several workers per device on an engine that has no queue for them."""
+    if workers > 1 and engine == "sync":
+        raise BackendError(f"{framework}'s sync engine has no queue for {workers} workers to serve: use --workers 1")
+
+
+def workers_in_words(workers: int) -> str:
+    """Write a number of workers: `one worker`, `2 workers`."""
+    return "one worker" if workers == 1 else f"{workers} workers"
+
+
+def cores_of(devices: Sequence[Device], threads: int | None) -> list[set[int]]:
+    """Give each CPU device `threads` cores of its own (all cores, for None), as `core_shares` does, and GPUs none."""
+    on_cpus = sum(device.kind == "cpu" for device in devices)
+    shares = iter([set(core_numbers())] * on_cpus if threads is None else core_shares(on_cpus, threads))
+    return [next(shares) if device.kind == "cpu" else set() for device in devices] if on_cpus else []
+
+
+def core_shares(devices: int, threads: int) -> list[set[int]]:
+    """Give each of `devices` its own `threads` cores; all cores to each where there are too few, or none can be chosen.
+
+    A worker that the system moves from core to core, or two on one core, would be measured as a slower device.
+    """
+    cores = core_numbers()
+    if devices * threads > len(cores):
+        return [set(cores)] * devices
+    return [set(cores[first : first + threads]) for first in range(0, devices * threads, threads)]
+
+
+@contextmanager
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """Keep the calling thread, and the threads that it starts meanwhile, to some cores; to any if there are none."""
+    if not cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+# malloc.h
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
+
+
+NEVER = 2**31 - 1
+
+
+LARGEST_HEAP = 2**26
+"""Bytes of a heap that is not the first thread's: one with less room than the padding behind it is not given back."""
+
+
+def keep_freed_memory() -> None:
+    """Tell malloc to keep what is freed; glibc only, and of threads other than the first only blocks below 64 MiB."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, NEVER)
+        mallopt(M_TOP_PAD, LARGEST_HEAP)

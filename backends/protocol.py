@@ -8,18 +8,26 @@ An `Array` is opaque: a framework's array, a tuple of arrays, or the promise of 
 to verb, and may index it (`step[0]`) where it is a tuple.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from backends.devices import Device
-from backends.installation.importing import Settings
 
-__all__ = ["Array", "Backend", "Engine", "Ops"]
+__all__ = ["Array", "Backend", "Engine", "Ops", "Settings"]
+
+
+Settings = Mapping[str, str | None]
+"""Values of environment variables; None for one that must be unset."""
+
 
 Array: TypeAlias = Any
+
+
 HostArray: TypeAlias = "np.ndarray | tuple[np.ndarray, ...]"
+
+
 Engine = Literal["async", "sync"]
 
 

@@ -2,17 +2,18 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from importlib.metadata import EntryPoint
+from configparser import ConfigParser
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from pathlib import Path
 from typing import get_args
 
-from backends.devices import Device
+from backends.devices import Device, Wanted, parse_device, parse_devices
 from backends.errors import BackendError
-from backends.fold_devices__choosing import Wanted, parse_device, parse_devices
-from backends.fold_host__memory import keep_freed_memory
-from backends.fold_registry__checkout import registered
+from backends.host import keep_freed_memory
 from backends.protocol import Backend, Engine
 
-__all__ = ["GROUP", "load", "names"]
+__all__ = ["GROUP", "load", "names", "package_version", "registered"]
+
 
 GROUP = "parallel_core.backends"
 
@@ -90,3 +91,39 @@ def _registered() -> dict[str, EntryPoint]:
     if not found:
         raise BackendError(f"no entry points in {GROUP}: install the package first (pip install -e .)")
     return found
+
+
+NAME = "parallel-core"
+
+
+SETUP = Path(__file__).parent.parent / "setup.cfg"
+
+
+def registered(group: str) -> list[EntryPoint]:
+    """List the entry points of a group, those of this package and of others."""
+    found = list(entry_points(group=group))
+    if _is_installed():
+        return found
+    lines = _setup().get("options.entry_points", group, fallback="").strip().splitlines()
+    own = [EntryPoint(name.strip(), value.strip(), group) for name, value in (line.split("=", 1) for line in lines)]
+    return [*own, *found]
+
+
+def package_version() -> str:
+    """Return this package's version; `unknown` where neither an installation nor a checkout tells."""
+    return version(NAME) if _is_installed() else _setup().get("metadata", "version", fallback="unknown")
+
+
+def _is_installed() -> bool:
+    try:
+        version(NAME)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _setup() -> ConfigParser:
+    # The file holds percent signs for nobody to fill in.
+    parsed = ConfigParser(interpolation=None)
+    parsed.read(SETUP, encoding="utf-8")
+    return parsed

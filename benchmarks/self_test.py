@@ -23,7 +23,7 @@ import numpy as np
 
 from parallel_core.comparison.cells import Cell, Failure, Measured
 from parallel_core.comparison.runner import Plan, run_once
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import ratio_interval, verdict
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.machine import describe_machine

@@ -1,12 +1,11 @@
 """How numbers are written, in the terminal and in the report alike."""
 
-import math
+import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Literal
 
-from parallel_core.measurement.confidence_intervals import Interval
-
-__all__ = ["engine_in_words", "figure", "listed", "percent", "quantity", "with_bounds"]
+__all__ = ["engine_in_words", "figure", "listed", "parse_size", "parse_sizes", "percent", "quantity", "write_size"]
 
 
 def figure(value: float) -> str:
@@ -18,23 +17,6 @@ def percent(share: float, sign: Literal["", "+"] = "") -> str:
     """Write a share in whole percent, with its sign always or only where it is negative; 0% never has a minus."""
     # Adding zero turns a negative zero, which rounding may give, into a plain one.
     return f"{round(share, 2) + 0.0:{sign}.0%}".replace("-", "−")
-
-
-def with_bounds(interval: Interval) -> str:
-    """Write an estimate with its bounds: `0.87 (0.85–0.90)`; a negative bound is set apart by dots.
-
-    An interval without ends is left out.
-    """
-    if not math.isfinite(interval.high):
-        return figure(interval.estimate)
-    largest = max(abs(interval.low), abs(interval.high))
-    digits = 0 if largest >= 1000 else 2 if largest >= 0.02 else 4
-    # Adding zero turns a negative zero, which rounding may give, into a plain one.
-    estimate, low, high = (
-        f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
-        for value in (interval.estimate, interval.low, interval.high)
-    )
-    return f"{estimate} ({low}{' … ' if '−' in low + high else '–'}{high})"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -58,3 +40,58 @@ def quantity(name: str, value: float) -> str:
     if "bytes" in name:
         return naturalsize(value)
     return figure(value)
+
+
+BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
+
+
+DECIMAL = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
+
+
+BYTES = {unit.lower(): factor for unit, factor in (BINARY | DECIMAL | {"B": 1, "": 1}).items()}
+
+
+WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)\s*")
+
+
+STEP = 4
+"""The factor from one size of a range to the next."""
+
+
+def parse_size(text: str) -> int:
+    """Read a size in bytes, with a unit or without; raises ValueError for anything else than a whole number ≥ 1."""
+    found = WRITTEN.fullmatch(text)
+    if found is None or found[2].lower() not in BYTES:
+        raise ValueError(f"{text!r} is not a size in bytes (4096, 4KiB, 1.5MiB, 100MB, 1GiB)")
+    size = Fraction(found[1]) * BYTES[found[2].lower()]
+    if size.denominator != 1 or size < 1:
+        raise ValueError(f"{text!r} is not a whole number of bytes, at least one")
+    return int(size)
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Read sizes with commas between them, and ranges in factors of 4: `4KiB..64KiB` is 4, 16 and 64 KiB.
+
+    A range ends at or below its second size. Raises ValueError.
+    """
+    sizes: list[int] = []
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        size, end = parse_size(first), parse_size(last if dots else first)
+        if size > end:
+            raise ValueError(f"the range {part.strip()!r} ends below its beginning")
+        while size <= end:
+            sizes.append(size)
+            size *= STEP
+    return tuple(sizes)
+
+
+def write_size(size: int) -> str:
+    """Write a size so that `parse_size` reads the same one: in the largest unit of which it is a whole number.
+
+    Binary units come first: 4194304 is `4 MiB`, 100000000 is `100 MB`, 1001 is `1001 B`.
+    """
+    for unit, factor in (BINARY | DECIMAL).items():
+        if size % factor == 0:
+            return f"{size // factor} {unit}"
+    return f"{size} B"

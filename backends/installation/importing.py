@@ -4,16 +4,15 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import ModuleType
 
 from backends.errors import BackendError
 from backends.installation.known_failures import InstallationError, explain, explain_absence, explain_environment
+from backends.protocol import Settings
 
-__all__ = ["Settings", "import_framework"]
+__all__ = ["import_framework"]
 
-Settings = Mapping[str, str | None]
-"""Values of environment variables; None for one that must be unset."""
 
 _imported_with: dict[str, Settings] = {}
 

@@ -13,16 +13,13 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.arrays import leaves, map_leaves
-from backends.devices import HOST, Device, check_workers, cores_of, on_cores, threads_for, workers_in_words
+from backends.arrays import check_equal, leaves, map_leaves, row_ranges
+from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
 from backends.errors import ComputationError
-from backends.fold_arrays__shards import check_equal
-from backends.fold_arrays__splitting import row_ranges
-from backends.fold_devices__choosing import Wanted, choose_devices, cpu_devices
-from backends.host import limit_openmp_threads
+from backends.host import check_workers, cores_of, limit_openmp_threads, on_cores, threads_for, workers_in_words
 from backends.installation.cuda_libraries import load_cuda_libraries
-from backends.installation.importing import Settings, import_framework
-from backends.protocol import Array, Engine, HostArray
+from backends.installation.importing import import_framework
+from backends.protocol import Array, Engine, HostArray, Settings
 from backends.variants import BULK_ON, COPY_ON_COMPUTE_QUEUE, TEMPORARY_SPACE_LOW, check_device_kind, choose_variants
 
 __all__ = ["MXNetBackend"]

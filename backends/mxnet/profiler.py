@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from backends.arrays import leaves
-from backends.devices import Device, core_numbers
+from backends.devices import Device
 from backends.errors import BackendError
+from backends.host import core_numbers
 from backends.mxnet.launch_links import link
 from backends.profiling.chrome_trace.slices import Slice, Trace
 from backends.profiling.marks import Mark, marking_verbs

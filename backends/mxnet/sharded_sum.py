@@ -16,7 +16,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, check_call
 
-from backends.fold_arrays__shards import check_equal, sum_shard
+from backends.arrays import check_equal, sum_shard
 
 __all__ = ["memory_of", "push", "push_barrier", "sum_in_shards"]
 

@@ -8,16 +8,12 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.arrays import leaves, map_leaves
-from backends.devices import Device, check_workers, cores_of, threads_for
+from backends.arrays import check_equal, leaves, map_leaves, row_ranges
+from backends.devices import Device, Wanted, choose_devices
 from backends.errors import BackendError, ComputationError
-from backends.fold_arrays__shards import check_equal
-from backends.fold_arrays__splitting import row_ranges
-from backends.fold_devices__choosing import Wanted, choose_devices
-from backends.host import limit_blas_threads
-from backends.installation.importing import Settings
+from backends.host import check_workers, cores_of, limit_blas_threads, threads_for
 from backends.numpy import ops as numpy_ops
-from backends.protocol import Array, Engine, HostArray, Ops
+from backends.protocol import Array, Engine, HostArray, Ops, Settings
 from backends.variants import choose_variants
 
 __all__ = ["NumPyBackend"]

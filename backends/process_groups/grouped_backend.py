@@ -9,9 +9,9 @@ from typing import Any, final
 
 import numpy as np
 
+from backends.arrays import row_ranges
 from backends.devices import Device
 from backends.errors import BackendError
-from backends.fold_arrays__splitting import row_ranges
 from backends.process_groups.group import Group
 from backends.protocol import Array, Backend, HostArray
 

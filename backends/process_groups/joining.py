@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 
 from backends.errors import BackendError
-from backends.fold_registry__checkout import package_version, registered
 from backends.process_groups.agreement import agree
 from backends.process_groups.group import Group
 from backends.process_groups.grouped_backend import GroupedBackend
 from backends.process_groups.messages import gather
 from backends.process_groups.rendezvous import Rendezvous
 from backends.protocol import Backend
+from backends.registry import package_version, registered
 
 __all__ = ["GROUPS", "check_group", "join"]
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Protocol
 
 from backends.errors import BackendError
-from backends.fold_registry__checkout import registered
 from backends.profiling.chrome_trace.slices import Trace
 from backends.profiling.marks import Mark
 from backends.profiling.timeline import Timeline
 from backends.protocol import Backend
+from backends.registry import registered
 
 __all__ = ["GROUP", "Profiler", "check_profiler", "profile", "understand"]
 

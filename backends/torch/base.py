@@ -7,32 +7,31 @@ On CUDA, PyTorch enqueues by itself: with whole GPUs `launch` is `fn(*args)` on 
 beside CPU devices, and several logical devices on one GPU, get workers as CPU devices do (`cuda_workers.py`).
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.arrays import leaves, map_leaves
-from backends.devices import Device, check_workers, cores_of, same_memory, threads_for
+from backends.arrays import check_equal, leaves, map_leaves, row_ranges, sum_shard
+from backends.devices import Device, Wanted, choose_devices, same_memory
 from backends.errors import BackendError, ComputationError
-from backends.fold_arrays__shards import check_equal, sum_shard
-from backends.fold_arrays__splitting import row_ranges
-from backends.fold_devices__choosing import Wanted, choose_devices
-from backends.installation.importing import Settings, import_framework
-from backends.protocol import Array, Engine, HostArray
+from backends.host import check_workers, cores_of, threads_for
+from backends.installation.importing import import_framework
+from backends.protocol import Array, Engine, HostArray, Settings
 from backends.torch.cuda.copies import CudaCopies
 from backends.torch.cuda.direct import DirectCuda
 from backends.torch.cuda.graphs import CudaGraphs
 from backends.torch.cuda.threads import CudaWorkers
-from backends.torch.fold_base__cuda_settings import settle_cuda
 from backends.torch.streams.pool import PooledStream
 from backends.torch.streams.promise import Announcing, Promise, promises, resolve
 from backends.torch.streams.source_queue import SourceQueue
 from backends.torch.streams.worker import WorkerStream, submit_collective
 from backends.variants import COPY_ON_COMPUTE_QUEUE, GRAPH_REPLAY, TF32, check_device_kind, choose_variants
 
-__all__ = ["TorchBackend"]
+__all__ = ["TorchBackend", "settle_cuda"]
+
 
 SHARDED_BYTES = 2**21
 """From here on summing in shards, by all devices, is faster than by the first one alone."""
@@ -304,3 +303,26 @@ def _sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None)
             _add_terms(*same)
             for x in same[1:]:
                 x.copy_(same[0])
+
+
+BLOCKING = "CUDA_LAUNCH_BLOCKING"
+
+
+def settle_cuda(torch: Any, blocking: bool, tf32: bool) -> Settings:
+    """Set whether every kernel is waited for, and whether TensorFloat-32 may stand in for float32; return both.
+
+    Raises BackendError where CUDA has been started with the other value of CUDA_LAUNCH_BLOCKING.
+    """
+    # CUDA reads this when it starts, which is not when PyTorch is imported.
+    wanted, found = str(int(blocking)), os.environ.get(BLOCKING, "0")
+    if found != wanted and torch.cuda.is_initialized():
+        raise BackendError(f"CUDA was started with {BLOCKING}={found}, and this engine needs {wanted}: start afresh")
+    os.environ[BLOCKING] = wanted
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = tf32
+    told = str(tf32)
+    return {
+        BLOCKING: wanted,
+        "torch.backends.cuda.matmul.allow_tf32": told,
+        "torch.backends.cudnn.allow_tf32": told,
+    }

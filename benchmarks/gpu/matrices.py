@@ -10,7 +10,7 @@ from benchmarks.gpu.timing import by_round, rate, seconds_of, timed
 from benchmarks.harness.targets import Finding
 from benchmarks.plain import torch_gpu
 from benchmarks.plain.torch_gpu import Precision
-from parallel_core.experiments.fold_products__calibration import normal_matrix
+from parallel_core.experiments.products import normal_matrix
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import interleave
 

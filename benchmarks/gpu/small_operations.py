@@ -14,7 +14,7 @@ from backends import Array, Backend, BackendError
 from benchmarks.gpu.part import Found, Place, load_one, load_two_streams
 from benchmarks.gpu.timing import by_round, seconds_of, timed
 from benchmarks.harness.targets import Finding, Target
-from parallel_core.experiments.fold_products__calibration import normal_matrix
+from parallel_core.experiments.products import normal_matrix
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import interleave

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import click
 
-from backends.devices import core_numbers
+from backends.host import core_numbers
 from parallel_core.measurement.confidence_intervals import Interval, median_interval, ratio_interval
 from parallel_core.system.subprocesses import Outcome, supervise
 

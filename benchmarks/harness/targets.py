@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from parallel_core.formatting import figure, with_bounds
-from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.formatting import figure
+from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 
 __all__ = ["RESULTS", "Finding", "Target", "Verdict", "rows", "tally"]
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from backends.devices import core_numbers, on_cores
+from backends.host import core_numbers, on_cores
 from benchmarks.harness.namespace_shell import inside, shell_of
 
 __all__ = ["NoHostsError", "TwoHosts", "processes_in", "set_link", "two_hosts"]

@@ -9,7 +9,8 @@ import backends
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
 from benchmarks.workers.sides import Amounts, Side, executors, ours, plain_mxnet, plain_torch
-from parallel_core.measurement.timing import interleave, relative_error
+from parallel_core.measurement.checks import relative_error
+from parallel_core.measurement.timing import interleave
 
 SIZE = 480
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from backends.devices import core_numbers
+from backends.host import core_numbers
 from benchmarks.harness.side_by_side import worker
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.environment import set_environment

@@ -8,9 +8,9 @@ import numpy as np
 
 import backends
 from backends import Array, Backend
-from backends.devices import on_cores
+from backends.host import on_cores
 from benchmarks.workers.answer import answer, compose
-from parallel_core.experiments.fold_products__calibration import normal_matrix
+from parallel_core.experiments.products import normal_matrix
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import uncollected
 

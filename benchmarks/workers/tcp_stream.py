@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from backends.devices import core_numbers
+from backends.host import core_numbers
 from benchmarks.harness.side_by_side import worker
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.vectors import time_calls

@@ -5,8 +5,9 @@ from time import perf_counter
 
 import numpy as np
 
+from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import relative_error, uncollected
+from parallel_core.measurement.timing import uncollected
 
 __all__ = ["drawn", "problem", "repetitions", "time_calls"]
 

@@ -16,17 +16,25 @@ from rich.console import Console
 import backends
 from parallel_core.command_line import options
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.fold_storage__traces import new_traces
 from parallel_core.comparison.runner import Plan
 from parallel_core.comparison.runner import compare as compare_cells
-from parallel_core.comparison.storage import RESULT, new_folder, read_comparison, write_comparison, write_readable
+from parallel_core.comparison.storage import (
+    REPORT,
+    RESULT,
+    SUITES,
+    new_folder,
+    new_traces,
+    read_comparison,
+    saved_timelines,
+    write_comparison,
+)
 from parallel_core.comparison.summary import judge
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.system import files
 from parallel_core.terminal.comparison import comparison_progress, show_comparison
 
-__all__ = ["compare"]
+__all__ = ["compare", "write_readable"]
 
 
 class Interpreter(click.ParamType[tuple[str, str]]):
@@ -246,3 +254,18 @@ def leave(number: signal.Signals, path: Path) -> NoReturn:
     kept = f"; see what was measured until then: parallel-core report {path.parent}" if path.exists() else ""
     click.echo(f"parallel-core: interrupted{kept}", err=True)
     sys.exit(128 + number)
+
+
+def write_readable(comparison: Comparison, folder: Path) -> Path:
+    """Write the report, with the timelines of the folder's traces, and the pyperf suites; return the report's path.
+
+    Raises OSError.
+    """
+    # Their libraries take half a second to import, which `parallel-core run` need not wait for.
+    from parallel_core.comparison.pyperf_export import save_suites
+    from parallel_core.report import render
+
+    page = render(comparison, saved_timelines(folder)).encode(errors="replace")
+    files.write_whole(folder / REPORT, lambda stream: stream.write(page))
+    save_suites(comparison, folder / SUITES)
+    return folder / REPORT

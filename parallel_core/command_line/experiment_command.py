@@ -11,13 +11,17 @@ import click
 from rich.console import Console
 
 import backends
-from backends import Device
+from backends import Backend, Device
 from backends.profiling import check_profiler
+from parallel_core import experiments
 from parallel_core import plots as drawing
 from parallel_core.command_line import options
 from parallel_core.command_line.profiling import check_profiling, profile_and_show, profile_if_possible
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.asynchronous_computation.cost_model import LARGEST
+from parallel_core.experiments.asynchronous_computation.eager_cpu import OTHERS
+from parallel_core.experiments.automatic_parallelism.graph import Of
 from parallel_core.experiments.explanation import explanation
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
 from parallel_core.measurement.result import Result
@@ -26,7 +30,20 @@ from parallel_core.system import files
 from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.result import show
 
-__all__ = ["experiment"]
+__all__ = [
+    "experiment",
+    "run_async",
+    "run_barriers",
+    "run_cost_model",
+    "run_dependencies",
+    "run_eager_cpu",
+    "run_graph",
+    "run_independent_ops",
+    "run_overlap",
+    "run_parallel",
+    "run_small_ops",
+    "run_three_way",
+]
 
 
 def experiment(name: str) -> Callable[[Callable[..., Result]], click.Command]:
@@ -142,3 +159,121 @@ def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> No
         show_explanation(explanation(EXPERIMENTS[ctx.info_name]), console)
         show_variants(console)
         ctx.exit()
+
+
+@experiment("async")
+@click.option("--size", type=options.POSITIVE, default=1000, show_default=True, help="Side of the matrices.")
+@click.option("--steps", type=options.POSITIVE, default=10_000, show_default=True, help="Number of increments.")
+@options.rounds
+def run_async(backend: Backend, size: int, steps: int, rounds: int) -> Result:
+    return experiments.run_async(backend, size, steps, rounds)
+
+
+@experiment("barriers")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen for products of about 2 ms.")
+@click.option(
+    "--deepest", type=options.POSITIVE, default=64, show_default=True, help="Products behind the first, at the most."
+)
+@options.rounds
+def run_barriers(backend: Backend, size: int | None, deepest: int, rounds: int) -> Result:
+    return experiments.run_barriers(backend, size, deepest, rounds)
+
+
+@experiment("cost-model")
+@click.option(
+    "--largest", type=options.POSITIVE, default=LARGEST, show_default=True, help="Elements of a vector, at the most."
+)
+@options.rounds
+def run_cost_model(backend: Backend, largest: int, rounds: int) -> Result:
+    return experiments.run_cost_model(backend, largest, rounds)
+
+
+@experiment("eager-cpu")
+@click.option("--size", type=options.POSITIVE, default=1000, show_default=True, help="Side of the matrices.")
+@click.option(
+    "--against",
+    metavar="NAMES",
+    default=OTHERS,
+    show_default=True,
+    help="In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none.",
+)
+@options.rounds
+def run_eager_cpu(backend: Backend, size: int, against: str, rounds: int) -> Result:
+    return experiments.run_eager_cpu(backend, size, against, rounds)
+
+
+@experiment("parallel")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen for runs of about 0.2 s.")
+@options.rounds
+def run_parallel(backend: Backend, size: int | None, rounds: int) -> Result:
+    return experiments.run_parallel(backend, size, rounds)
+
+
+@experiment("overlap")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen.")
+@click.option(
+    "--copies", type=options.POSITIVE, help="Copies of each result. Default: so many that copying takes as long."
+)
+@options.rounds
+def run_overlap(backend: Backend, size: int | None, copies: int | None, rounds: int) -> Result:
+    return experiments.run_overlap(backend, size, copies, rounds)
+
+
+@experiment("independent-ops")
+@click.option(
+    "--workers-compared",
+    type=options.Integers(),
+    default="1,2",
+    show_default=True,
+    metavar="NUMBERS",
+    help="Beside --workers; others than that are measured in fresh processes.",
+)
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen for runs of about 0.2 s.")
+@options.rounds
+def run_independent_ops(backend: Backend, workers_compared: tuple[int, ...], size: int | None, rounds: int) -> Result:
+    return experiments.run_independent_ops(backend, workers_compared, size, rounds)
+
+
+@experiment("small-ops")
+@click.option(
+    "--sizes",
+    type=options.Integers(),
+    default="8,16,32,64,128,256,512,1024",
+    show_default=True,
+    metavar="NUMBERS",
+    help="Sides of the matrices.",
+)
+@options.rounds
+def run_small_ops(backend: Backend, sizes: tuple[int, ...], rounds: int) -> Result:
+    return experiments.run_small_ops(backend, sizes, rounds)
+
+
+@experiment("three-way")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen.")
+@click.option(
+    "--copies", type=options.POSITIVE, help="Copies of each result. Default: so many that copying takes as long."
+)
+@options.rounds
+def run_three_way(backend: Backend, size: int | None, copies: int | None, rounds: int) -> Result:
+    return experiments.run_three_way(backend, size, copies, rounds)
+
+
+@experiment("dependencies")
+@click.option("--size", type=options.POSITIVE, help="Side of the matrices. Default: chosen.")
+@options.rounds
+def run_dependencies(backend: Backend, size: int | None, rounds: int) -> Result:
+    return experiments.run_dependencies(backend, size, rounds)
+
+
+@experiment("graph")
+@click.option(
+    "--of",
+    type=click.Choice(("mlp", "xy")),
+    default="mlp",
+    show_default=True,
+    help="A two-layer MLP's training step, or z = x · y + 2.",
+)
+@click.option("--batch", type=options.POSITIVE, default=1024, show_default=True, help="Images in the MLP's step.")
+@options.rounds
+def run_graph(backend: Backend, of: Of, batch: int, rounds: int) -> Result:
+    return experiments.run_graph(backend, of, batch, rounds)

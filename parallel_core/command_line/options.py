@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from backends import BackendError, Device
-from backends.fold_devices__choosing import parse_devices
-from parallel_core.fold_formatting__byte_sizes import parse_sizes
+from backends.devices import parse_devices
+from parallel_core.formatting import parse_sizes
 
 __all__ = [
     "POSITIVE",

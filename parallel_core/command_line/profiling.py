@@ -8,16 +8,17 @@ from rich.markup import escape
 from backends import Backend
 from backends.profiling import check_profiler
 from parallel_core import plots as drawing
-from parallel_core.comparison.fold_storage__traces import reason_path
+from parallel_core.comparison.storage import reason_path
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
+from parallel_core.plots.timeline import write_picture_file
 from parallel_core.system import files
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import agreements, overhead
 from parallel_core.trace_analysis.figures import figures
-from parallel_core.trace_analysis.fold_trace_files__writing import write_picture_file, write_trace_file
 from parallel_core.trace_analysis.profiling_run import profile, shown_case
+from parallel_core.trace_analysis.trace_files import write_trace_file
 
 __all__ = ["check_profiling", "profile_and_show", "profile_if_possible"]
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from parallel_core.comparison.storage import read_comparison, write_readable
+from parallel_core.command_line.compare import write_readable
+from parallel_core.comparison.storage import read_comparison
 from parallel_core.terminal.comparison import show_comparison
 
 __all__ = ["report"]

@@ -2,9 +2,7 @@
 
 import click
 
-from parallel_core.command_line import fold_experiment_command__asynchronous as asynchronous
-from parallel_core.command_line import fold_experiment_command__parallelism as parallelism
-from parallel_core.command_line import training_commands as training
+from parallel_core.command_line import experiment_command, training_commands
 from parallel_core.experiments import EXPERIMENTS
 
 __all__ = ["run"]
@@ -28,8 +26,9 @@ class ExperimentGroup(click.Group):
 
 COMMANDS = {
     command.name: command
-    for chapter in (asynchronous, parallelism, training)
-    for command in (getattr(chapter, name) for name in chapter.__all__)
+    for module in (experiment_command, training_commands)
+    for command in (getattr(module, name) for name in module.__all__)
+    if isinstance(command, click.Command)
 }
 
 

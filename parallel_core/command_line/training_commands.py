@@ -1,8 +1,10 @@
 """The commands of the chapter "Training on Multiple GPUs"."""
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -12,7 +14,7 @@ from backends.process_groups import GroupedBackend, rendezvous
 from parallel_core import experiments
 from parallel_core.command_line import options
 from parallel_core.command_line.experiment_command import experiment
-from parallel_core.command_line.fold_training_commands__checkpoints import checkpoint_options, checkpointing
+from parallel_core.errors import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
     DEFAULTS,
@@ -21,16 +23,18 @@ from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
     trainings_in,
 )
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
-from parallel_core.jobs.rank.fold_shared_inputs__data import agree_on_data
-from parallel_core.jobs.rank.shared_inputs import checkpointing_of
+from parallel_core.jobs.rank.shared_inputs import agree_on_data, checkpointing_of
 from parallel_core.jobs.rank.training_progress import progress_of
 from parallel_core.measurement.result import Result
 from parallel_core.terminal.training_progress import training_progress
+from parallel_core.training.checkpoints import FILE, Checkpointing, from_bytes, open_directory, write_checkpoint
 from parallel_core.training.dataset import load_fashion_mnist
 from parallel_core.training.gradient_exchange import Exchange
 from parallel_core.training.loop import Settings
 
 __all__ = [
+    "checkpoint_options",
+    "checkpointing",
     "run_allreduce",
     "run_batch_norm",
     "run_batch_scaling",
@@ -40,9 +44,48 @@ __all__ = [
     "run_partitioning",
 ]
 
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def checkpoint_options(command: Command) -> Command:
+    """Add the options `checkpoint`, `checkpoint_steps` and `resume` to a command."""
+    shared = (
+        click.option(
+            "--checkpoint",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help=f"Keep the training in DIR/{FILE}, after each epoch.",
+        ),
+        click.option("--checkpoint-steps", type=options.POSITIVE, metavar="N", help="And after each N steps of one."),
+        click.option("--resume", is_flag=True, help="Go on from the checkpoint in DIR, where there is one."),
+    )
+    for option in reversed(shared):
+        command = option(command)
+    return command
+
+
+def checkpointing(directory: Path | None, every: int | None, resume: bool) -> Checkpointing | None:
+    """Read the checkpoint that is to be resumed, and return how new ones are kept; None where none are asked for.
+
+    Raises RequestError, and CheckpointError where there is a checkpoint that cannot be read.
+    """
+    if directory is None:
+        if every is not None or resume:
+            raise RequestError(f"{'--resume' if resume else '--checkpoint-steps'} needs --checkpoint DIR")
+        return None
+    content = open_directory(directory, resume)
+    if content is None and resume:
+        click.echo(f"parallel-core: no checkpoint in {directory} yet: training starts from the beginning", err=True)
+    resumed = None if content is None else from_bytes(content, str(directory / FILE))
+    return Checkpointing(partial(write_checkpoint, directory), every, resumed)
+
+
 data_dir = click.option(
     "--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are."
 )
+
+
 seed = click.option("--seed", type=click.IntRange(min=0), default=Settings.seed, show_default=True)
 
 

@@ -9,10 +9,10 @@ from statistics import mean
 from time import monotonic
 from typing import Any
 
-from backends.devices import available_cores, core_numbers
+from backends.host import available_cores, core_numbers
 from parallel_core.comparison.cells import Cell, Comparison, Failure, Measured
-from parallel_core.comparison.fold_storage__traces import trace_path
-from parallel_core.experiments.fold___init____catalogue import Experiment, Mode
+from parallel_core.comparison.storage import trace_path
+from parallel_core.experiments import Experiment, Mode
 from parallel_core.measurement.result import Result
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.subprocesses import Outcome, supervise

@@ -6,8 +6,8 @@ from statistics import mean, stdev
 from humanize import metric
 
 from parallel_core.comparison.cells import Measured
+from parallel_core.measurement.checks import LEAST_NOISE
 from parallel_core.measurement.confidence_intervals import ratio_interval
-from parallel_core.measurement.timing import LEAST_NOISE
 
 __all__ = ["impossible_cases", "unstable"]
 

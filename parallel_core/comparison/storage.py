@@ -2,15 +2,30 @@
 
 import datetime
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
-from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.fold_storage__traces import saved_timelines
+from backends.profiling import Timeline
+from parallel_core.comparison.cells import Cell, Comparison
 from parallel_core.errors import RequestError
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.system import files
 
-__all__ = ["REPORT", "RESULT", "new_folder", "read_comparison", "write_comparison", "write_readable"]
+__all__ = [
+    "REPORT",
+    "RESULT",
+    "TimelineOf",
+    "new_folder",
+    "new_traces",
+    "read_comparison",
+    "reason_path",
+    "saved_timelines",
+    "trace_path",
+    "write_comparison",
+]
+
 
 RESULT, REPORT, SUITES = "comparison.json", "report.html", "pyperf"
 
@@ -51,16 +66,45 @@ def write_comparison(comparison: Comparison, path: Path) -> None:
     files.write_whole(path, lambda stream: stream.write(text.encode(errors="replace")))
 
 
-def write_readable(comparison: Comparison, folder: Path) -> Path:
-    """Write the report, with the timelines of the folder's traces, and the pyperf suites; return the report's path.
+TRACES = "traces"
 
-    Raises OSError.
-    """
-    # Their libraries take half a second to import, which `parallel-core run` need not wait for.
-    from parallel_core.comparison.pyperf_export import save_suites
-    from parallel_core.report import render
 
-    page = render(comparison, saved_timelines(folder)).encode(errors="replace")
-    files.write_whole(folder / REPORT, lambda stream: stream.write(page))
-    save_suites(comparison, folder / SUITES)
-    return folder / REPORT
+TimelineOf: TypeAlias = Callable[[Cell], Timeline]
+"""Read a cell's timeline; raises RequestError, in one line, where there is none. A comparison's may fill the memory."""
+
+
+def trace_path(folder: Path, cell: Cell) -> Path:
+    """Return where a comparison's folder keeps a cell's trace."""
+    return folder / TRACES / f"{cell.experiment}-{cell.backend}-{cell.engine}.json.gz"
+
+
+def reason_path(trace: Path) -> Path:
+    """Return where it stands why there is no such trace."""
+    return trace.with_name(trace.name.partition(".")[0] + ".txt")
+
+
+def new_traces(folder: Path) -> None:
+    """Make the place for traces in a comparison's folder; raises RequestError."""
+    try:
+        (folder / TRACES).mkdir(exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"cannot make the folder {folder / TRACES}: {error.strerror}") from error
+
+
+def saved_timelines(folder: Path) -> TimelineOf | None:
+    """Return how the timelines of a comparison's folder are read; None where it was made without traces."""
+    return partial(saved_timeline, folder) if (folder / TRACES).is_dir() else None
+
+
+def saved_timeline(folder: Path, cell: Cell) -> Timeline:
+    """Read a cell's timeline; raises RequestError where its process wrote none, or one that cannot be read."""
+    from parallel_core.trace_analysis.trace_files import read_timeline
+
+    path = trace_path(folder, cell)
+    if path.exists():
+        return read_timeline(path)
+    try:
+        reason = reason_path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        reason = "its process wrote no trace"
+    raise RequestError(reason)

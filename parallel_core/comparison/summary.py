@@ -5,7 +5,7 @@ from typing import Literal
 
 from parallel_core.comparison.cells import Comparison, Measured
 from parallel_core.comparison.stability import impossible_cases, unstable
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, median_interval, ratio_interval, verdict
 
 __all__ = ["Ratio", "Row", "State", "believed", "judge", "ratio", "rows"]

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from parallel_core.comparison.cells import Comparison, Measured
 from parallel_core.comparison.summary import Ratio, believed, judge, ratio, rows
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
-from parallel_core.formatting import figure, listed, with_bounds
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.formatting import figure, listed
+from parallel_core.measurement.confidence_intervals import with_bounds
 
 __all__ = ["answer", "answers"]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parallel_core.doctor.finding import Explanation, Finding, Section
-from parallel_core.doctor.fold_frameworks__trying import Attempt
+from parallel_core.doctor.frameworks import Attempt
 from parallel_core.formatting import listed
 
 __all__ = ["COMPARED", "examine_comparing"]

@@ -28,14 +28,11 @@ from typing import Any
 from parallel_core.doctor.comparison import examine_comparing
 from parallel_core.doctor.data_and_caches import examine_caches, examine_data
 from parallel_core.doctor.finding import Finding, Section, State
-from parallel_core.doctor.fold_frameworks__trying import try_all
-from parallel_core.doctor.fold_gpus__nvidia_smi import ask_driver
-from parallel_core.doctor.fold_python__packages import examine_packages
-from parallel_core.doctor.frameworks import examine_frameworks
-from parallel_core.doctor.gpus import examine_gpus, examine_transfers
+from parallel_core.doctor.frameworks import examine_frameworks, try_all
+from parallel_core.doctor.gpus import ask_driver, examine_gpus, examine_transfers
 from parallel_core.doctor.host import examine_cores, examine_memory
 from parallel_core.doctor.ports import examine_ports
-from parallel_core.doctor.python import examine_python, for_this_python
+from parallel_core.doctor.python import examine_packages, examine_python, for_this_python
 from parallel_core.doctor.settings import examine_settings
 
 __all__ = ["SCHEMA", "Diagnosis", "examine"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 from humanize import naturalsize
 
-from backends.devices import available_cores, core_numbers
+from backends.host import available_cores, core_numbers
 from parallel_core.doctor.finding import Explanation, Finding
 
 __all__ = ["examine_cores", "examine_memory"]

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from backends.devices import available_cores
+from backends.host import available_cores
 from backends.installation.known_failures import explain_environment
 from parallel_core.doctor.finding import Explanation, Finding, Section
-from parallel_core.doctor.fold_frameworks__trying import Attempt
+from parallel_core.doctor.frameworks import Attempt
 
 __all__ = ["examine_settings"]
 

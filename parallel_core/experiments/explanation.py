@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from parallel_core.errors import RequestError
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS, Experiment
+from parallel_core.experiments import EXPERIMENTS, Experiment
 
 __all__ = ["HEADINGS", "Explanation", "explain", "explanation"]
 

@@ -1,8 +1,12 @@
 """The book's `run`: products of one matrix with itself that do not depend on each other."""
 
-from backends import Array, Backend
+import numpy as np
 
-__all__ = ["PRODUCTS", "products"]
+from backends import Array, Backend, Device
+from parallel_core.measurement.timing import measure
+
+__all__ = ["PRODUCTS", "normal_matrix", "product_seconds", "products", "size_for"]
+
 
 PRODUCTS = 50
 
@@ -10,3 +14,29 @@ PRODUCTS = 50
 def products(backend: Backend, x: Array, count: int = PRODUCTS) -> list[Array]:
     """Launch independent products of one matrix with itself, on the matrix's device."""
     return [backend.launch(backend.ops.matmul, x, x) for _ in range(count)]
+
+
+def normal_matrix(backend: Backend, size: int, device: Device, seed: int = 0) -> Array:
+    """Load a size × size matrix of standard normal float32, drawn by NumPy so that all frameworks get the same."""
+    return backend.asarray(np.random.default_rng(seed).standard_normal((size, size), dtype=np.float32), device)
+
+
+def product_seconds(backend: Backend, size: int, device: Device, count: int = 5) -> float:
+    """Measure the seconds that one size × size product takes on a device, the fastest of a few tries."""
+    x = normal_matrix(backend, size, device)
+
+    def products() -> list[Array]:
+        return [backend.launch(backend.ops.matmul, x, x) for _ in range(count)]
+
+    measure(backend, products)
+    return min(measure(backend, products)[1] for _ in range(5)) / count
+
+
+def size_for(backend: Backend, seconds: float, count: int, device: Device) -> int:
+    """Choose the matrix size, a multiple of 8, at which `count` products take about `seconds` on a device."""
+    size = 128
+    # A product's time grows with the cube of its size, roughly; the second and third estimates correct the first.
+    for _ in range(3):
+        taken = count * product_seconds(backend, size, device)
+        size = max(8, round(size * (seconds / taken) ** (1 / 3) / 8) * 8)
+    return size

@@ -19,16 +19,17 @@ from typing import IO, NamedTuple, TypeAlias
 
 import msgspec
 
-from parallel_core.jobs.fold_messages__process import Process, is_rank
 from parallel_core.jobs.messages import (
     REPORTS_VARIABLE,
     Ended,
     FromAgent,
     Printed,
+    Process,
     Progress,
     Report,
     Reported,
     Unstartable,
+    is_rank,
 )
 
 __all__ = ["main"]

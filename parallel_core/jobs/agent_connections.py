@@ -18,8 +18,7 @@ from pathlib import Path
 import msgspec
 
 from parallel_core.errors import MeasurementError
-from parallel_core.jobs.fold_messages__process import Process
-from parallel_core.jobs.messages import FromAgent
+from parallel_core.jobs.messages import FromAgent, Process
 
 __all__ = ["REMOTE_SHELL", "Agents", "agent_command", "running_agents"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from backends.process_groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
 from parallel_core.jobs.addresses import PORTS, free_port
-from parallel_core.jobs.fold_messages__process import Process
+from parallel_core.jobs.messages import Process
 
 __all__ = ["SERVER_MODULE", "Host", "Job", "Process", "port_for", "processes_of"]
 

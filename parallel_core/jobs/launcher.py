@@ -17,10 +17,9 @@ from parallel_core.jobs.agent_connections import REMOTE_SHELL, Agents, agent_com
 from parallel_core.jobs.display import Display
 from parallel_core.jobs.failures.causes import Verdict
 from parallel_core.jobs.failures.watch import Watch
-from parallel_core.jobs.fold_messages__process import Process
 from parallel_core.jobs.job import Job, port_for, processes_of
-from parallel_core.jobs.messages import FromAgent, Printed
-from parallel_core.system.fold_signals__stopping import until_stopped
+from parallel_core.jobs.messages import FromAgent, Printed, Process
+from parallel_core.system.signals import until_stopped
 
 __all__ = ["launch", "with_terminal"]
 

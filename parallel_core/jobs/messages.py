@@ -16,13 +16,16 @@ __all__ = [
     "FromAgent",
     "Joined",
     "Printed",
+    "Process",
     "Progress",
     "Report",
     "Reported",
     "TrainedEpoch",
     "Training",
     "Unstartable",
+    "is_rank",
 ]
+
 
 REPORTS_VARIABLE = "PARALLEL_CORE_REPORTS"
 """Names the number of the file descriptor that a rank writes its reports to."""
@@ -115,3 +118,20 @@ class Unstartable(msgspec.Struct, tag=True, frozen=True):
 
 
 FromAgent: TypeAlias = Reported | Printed | Ended | Unstartable
+
+
+class Process(msgspec.Struct, frozen=True):
+    """One process: `name` is `rank 0`, `server 0` or `scheduler`; `host` an index of the job's hosts.
+
+    `environment` is added to what the agent has itself; a variable that is None is taken away.
+    """
+
+    name: str
+    host: int
+    command: tuple[str, ...]
+    environment: dict[str, str | None]
+
+
+def is_rank(name: str) -> bool:
+    """Tell whether a process is one of the training's, and not a scheduler or server beside them, by its name."""
+    return name.startswith("rank ")

@@ -16,6 +16,8 @@ from typing import Literal
 
 import numpy as np
 
+from parallel_core.formatting import figure
+
 __all__ = [
     "FEWEST_FOR_A_VERDICT",
     "SMALLEST_DIFFERENCE",
@@ -24,15 +26,24 @@ __all__ = [
     "median_interval",
     "ratio_interval",
     "verdict",
+    "with_bounds",
 ]
+
 
 Verdict = Literal["faster", "slower", "no difference shown", "too few runs"]
 
+
 RESAMPLES = 4000
+
+
 TAIL = 0.10
 """The share of the draws beyond each bound, before the interval is stretched to 95 %."""
+
+
 # Two and two values fall apart by chance in one case of three.
 FEWEST_FOR_A_VERDICT = 3
+
+
 SMALLEST_DIFFERENCE = 0.01
 """A ratio closer to 1 is not called a difference: the same work, measured twice on a quiet machine, differs by tenths
 of a percent for reasons that no interval over a few processes holds, such as their order in a round."""
@@ -120,3 +131,20 @@ def _student_t(freedom: int) -> float:
         + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
         + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
     )
+
+
+def with_bounds(interval: Interval) -> str:
+    """Write an estimate with its bounds: `0.87 (0.85–0.90)`; a negative bound is set apart by dots.
+
+    An interval without ends is left out.
+    """
+    if not math.isfinite(interval.high):
+        return figure(interval.estimate)
+    largest = max(abs(interval.low), abs(interval.high))
+    digits = 0 if largest >= 1000 else 2 if largest >= 0.02 else 4
+    # Adding zero turns a negative zero, which rounding may give, into a plain one.
+    estimate, low, high = (
+        f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
+        for value in (interval.estimate, interval.low, interval.high)
+    )
+    return f"{estimate} ({low}{' … ' if '−' in low + high else '–'}{high})"

@@ -6,8 +6,7 @@ A result holds the series `OVER`, and for each curve `QUANTITY LABEL`, or `QUANT
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from parallel_core.fold_formatting__byte_sizes import write_size
-from parallel_core.formatting import figure
+from parallel_core.formatting import figure, write_size
 
 __all__ = ["Curves", "labelled", "write_point"]
 

@@ -2,34 +2,17 @@
 
 import gc
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
 
-import numpy as np
-
 from backends import Array, Backend
 from parallel_core.measurement.result import Case, Timing
 
-__all__ = [
-    "LEAST_NOISE",
-    "Timing",
-    "completion_times",
-    "differ",
-    "impossible",
-    "interleave",
-    "kept",
-    "largest_of",
-    "measure",
-    "relative_error",
-    "repeatable",
-    "uncollected",
-]
+__all__ = ["Timing", "completion_times", "interleave", "kept", "measure", "repeatable", "uncollected"]
 
-LEAST_NOISE = 0.05
-"""A share of a time below which a difference is not called impossible, however quiet the machine seemed."""
 
 _repeatable: ContextVar[bool] = ContextVar("repeatable", default=False)
 
@@ -106,35 +89,3 @@ def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: 
         )
         for name, taken in timings.items()
     )
-
-
-def impossible(together: Case, parts: Sequence[Case]) -> str | None:
-    """Say why `together` cannot be true where it is faster than its slowest part by more than the noise; else None."""
-    slowest = max(parts, key=lambda part: part.median)
-    noise = max(slowest.spread, together.spread, LEAST_NOISE)
-    if together.median < slowest.median * (1 - noise):
-        return (
-            f"{together.name!r} took {together.median:.3g} s, less than its part {slowest.name!r} alone "
-            f"({slowest.median:.3g} s, noise {noise:.0%}): the machine was disturbed, measure again"
-        )
-    return None
-
-
-def differ(one: Case, other: Case) -> bool:
-    """Tell whether two cases' times differ by more than the noise."""
-    fast, slow = sorted((one.median, other.median))
-    return fast < slow * (1 - max(one.spread, other.spread, LEAST_NOISE))
-
-
-def largest_of(errors: Iterable[float]) -> float:
-    """Return the largest of some errors, and NaN where one of them is: max() might pass it over."""
-    return float(np.max(list(errors)))
-
-
-def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest difference between two arrays as a share of the largest expected magnitude."""
-    if found.shape != expected.shape:
-        return float("inf")
-    scale = float(np.max(np.abs(expected), initial=0)) or 1.0
-    difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
-    return float(np.max(difference, initial=0)) / scale

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from parallel_core.errors import RequestError
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words
 from parallel_core.measurement.result import Result
 
@@ -35,9 +35,7 @@ def check_drawing(path: Path) -> None:
 
 def picture(result: Result) -> "Figure":
     """Draw a result: its graph, its learning curve, the curves of its sweep, or the times of its cases."""
-    from parallel_core.plots.charts import cases
-    from parallel_core.plots.fold_charts__learning_curve import learning_curve
-    from parallel_core.plots.fold_charts__sweep import sweep
+    from parallel_core.plots.charts import cases, learning_curve, sweep
     from parallel_core.plots.task_graph import task_graph
 
     backend = result.backend

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from parallel_core.plots.fold_style__colours import COLOURS
 from parallel_core.trace_analysis.lanes import Block, Look
 
-__all__ = ["LOOKS", "Appearance", "opacity"]
+__all__ = ["COLOURS", "LOOKS", "Appearance", "opacity"]
+
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 class Appearance(NamedTuple):
@@ -24,6 +26,7 @@ LOOKS: Mapping[Look, Appearance] = {
     "host": Appearance("Python", "#888888"),
     "wait": Appearance("waiting", "#888888", 0.35),
 }
+
 
 FAINTEST = 0.2
 

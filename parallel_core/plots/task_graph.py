@@ -22,7 +22,7 @@ from parallel_core.measurement.task_graph import (
     without_loads,
     work_seconds,
 )
-from parallel_core.plots.fold_style__colours import COLOURS
+from parallel_core.plots.style import COLOURS
 
 __all__ = ["rows_of", "task_graph"]
 

@@ -1,6 +1,7 @@
 """A profiler's timeline as a picture: a panel for each case, a lane for each queue, one scale of time for all."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from textwrap import fill
 from typing import BinaryIO
 
@@ -14,25 +15,42 @@ from matplotlib.patches import Patch
 from backends.profiling import Timeline
 from parallel_core.errors import RequestError
 from parallel_core.plots.style import LOOKS, opacity
+from parallel_core.system.files import write_whole
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.fold_lanes__seen import seen
-from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, drawn_ends, lanes
+from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, drawn_ends, lanes, seen
 
-__all__ = ["MOST_PANELS", "draw_timeline", "timeline_figure"]
+__all__ = ["MOST_PANELS", "draw_timeline", "timeline_figure", "write_picture_file"]
+
 
 MOST_PANELS = 8
+
+
 # All lengths are inches.
 WIDTH, LANE, PANEL, FRAME = 7.0, 0.27, 0.36, 1.35
+
+
 CHARACTER = 0.055
 """About what a character of a block's label takes."""
+
+
 LANES_WIDTH = 5.6
+
+
 LEAST_PARTS = 700
 """A block is drawn at least one part in so many wide, where there is room: about half a point."""
+
+
 EDGED_PARTS = 150
 """Single spans wider than one part in so many are set apart by white lines."""
+
+
 TITLE_CHARACTERS = 92
+
+
 PALE = 0.6
+
+
 UNITS = ((1.0, "seconds"), (1e-3, "milliseconds"), (1e-6, "microseconds"))
 
 
@@ -146,3 +164,12 @@ def shade(block: Block) -> tuple[float, float, float, float]:
 def ink(block: Block) -> str:
     """Return the colour of a block's label: what stands out on the block's own."""
     return "white" if block.look == "compute" and block.busy_share > PALE else "black"
+
+
+def write_picture_file(timeline: Timeline, path: Path) -> None:
+    """Draw a timeline, as the path's ending says; `drawing.check_drawing` tells whether it can be. Raises OSError."""
+    # Drawing needs matplotlib, which is an extra.
+    from parallel_core.plots.timeline import draw_timeline
+
+    kind = path.suffix.removeprefix(".").lower()
+    write_whole(path, lambda stream: draw_timeline(timeline, stream, kind))

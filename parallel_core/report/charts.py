@@ -13,10 +13,10 @@ import plotly.graph_objects as go
 
 from parallel_core.comparison.cells import Cell, Comparison, Measured
 from parallel_core.comparison.summary import believed
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 from parallel_core.measurement.result import Result
-from parallel_core.plots.fold_style__colours import COLOURS
+from parallel_core.plots.style import COLOURS
 
 __all__ = [
     "cost_model",

@@ -8,10 +8,10 @@ from plotly.subplots import make_subplots
 
 from parallel_core.comparison.cells import Comparison, Measured
 from parallel_core.comparison.summary import believed
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 from parallel_core.measurement.sweep import Curves, labelled, write_point
-from parallel_core.plots.fold_style__colours import COLOURS
+from parallel_core.plots.style import COLOURS
 from parallel_core.report.charts import drawable, framed
 
 __all__ = ["curves"]

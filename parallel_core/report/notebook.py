@@ -5,7 +5,7 @@ from io import BytesIO
 from humanize import metric
 from jinja2 import Environment, PackageLoader
 
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words, figure, quantity
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled, write_point

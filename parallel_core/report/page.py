@@ -13,11 +13,11 @@ from plotly.offline import get_plotlyjs
 from pygments.formatters import HtmlFormatter
 
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.fold_storage__traces import TimelineOf
+from parallel_core.comparison.storage import TimelineOf
 from parallel_core.comparison.summary import Row, believed, rows
 from parallel_core.comparison.verdicts import answer, answers
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
-from parallel_core.formatting import with_bounds
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.plots import can_draw, draw
 from parallel_core.report import charts
 from parallel_core.report.curves_chart import curves

@@ -11,17 +11,16 @@ from plotly.subplots import make_subplots
 
 from backends.profiling import Timeline
 from parallel_core.comparison.cells import Cell, Comparison
-from parallel_core.comparison.fold_storage__traces import TimelineOf
+from parallel_core.comparison.storage import TimelineOf
 from parallel_core.comparison.summary import believed
 from parallel_core.errors import RequestError
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import percent
 from parallel_core.plots.style import LOOKS, opacity
 from parallel_core.report.charts import framed
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.fold_lanes__seen import seen
-from parallel_core.trace_analysis.lanes import Block, CaseLanes, Look, drawn_ends, few_lanes
+from parallel_core.trace_analysis.lanes import Block, CaseLanes, Look, drawn_ends, few_lanes, seen
 from parallel_core.trace_analysis.profiling_run import shown_case
 
 __all__ = ["Panel", "panels", "timelines"]

@@ -14,8 +14,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from backends import Backend
-from backends.fold_registry__checkout import registered
-from backends.registry import GROUP
+from backends.registry import GROUP, registered
 
 __all__ = ["Verb", "source_of_verb", "verbs"]
 

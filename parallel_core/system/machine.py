@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from backends.devices import available_cores, core_numbers
-from backends.fold_registry__checkout import package_version
+from backends.host import available_cores, core_numbers
+from backends.registry import package_version
 
 __all__ = ["describe_machine", "peak_memory_growth"]
 

@@ -4,15 +4,23 @@ Python raises KeyboardInterrupt between its own instructions. A framework's wait
 queue has drained, which can take minutes, so a thread ends the process where the main thread has not done so in time.
 """
 
+import asyncio
 import os
 import signal
 import threading
+from collections.abc import Coroutine
 from time import sleep
+from typing import Any, TypeVar
 
-__all__ = ["INTERRUPTED", "end_soon_on_interrupt"]
+__all__ = ["INTERRUPTED", "end_soon_on_interrupt", "until_stopped"]
+
 
 INTERRUPTED = 128 + signal.SIGINT
+
+
 GRACE_SECONDS = 2.0
+
+
 SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -33,3 +41,37 @@ def end_soon_on_interrupt() -> None:
         os._exit(INTERRUPTED)
 
     threading.Thread(target=watch, name="interrupt", daemon=True).start()
+
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+Result = TypeVar("Result")
+
+
+async def until_stopped(work: Coroutine[Any, Any, Result]) -> Result | signal.Signals:
+    """Do the work and return its result, or the signal that stopped it. Call from the main thread."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(work)
+    stopped_by: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        if stopped_by:
+            return
+        stopped_by.append(number)
+        task.cancel()
+        # A second Ctrl-C must not break the ending that the first one began, nor the last moments after the loop.
+        for other in STOPPING:
+            loop.remove_signal_handler(other)
+            signal.signal(other, signal.SIG_IGN)
+
+    for number in STOPPING:
+        # What nohup or a shell's background job ignores stays ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not stopped_by:
+            raise
+    return stopped_by[0]

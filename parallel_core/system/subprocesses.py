@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from backends.devices import on_cores
+from backends.host import on_cores
 
 __all__ = ["Outcome", "supervise"]
 

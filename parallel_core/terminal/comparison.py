@@ -14,8 +14,8 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.runner import CALIBRATION, Run
 from parallel_core.comparison.summary import Ratio, Row, rows
 from parallel_core.comparison.verdicts import answer
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
-from parallel_core.formatting import with_bounds
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.confidence_intervals import with_bounds
 
 __all__ = ["COLOURS", "comparison_progress", "show_comparison"]
 

@@ -5,7 +5,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from parallel_core.comparison.difference import Difference
-from parallel_core.formatting import with_bounds
+from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.terminal.comparison import COLOURS
 
 __all__ = ["show_difference"]

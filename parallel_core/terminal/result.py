@@ -7,11 +7,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words, quantity
 from parallel_core.measurement.result import Result
-from parallel_core.terminal.fold_sweep__bandwidths import bandwidths
-from parallel_core.terminal.sweep import curves_table
+from parallel_core.terminal.sweep import bandwidths, curves_table
 
 __all__ = ["show"]
 

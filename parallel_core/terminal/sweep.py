@@ -4,11 +4,11 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from parallel_core.formatting import quantity
+from parallel_core.formatting import figure, quantity, write_size
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves, labelled, write_point
 
-__all__ = ["curves_table"]
+__all__ = ["bandwidths", "curves_table"]
 
 
 def curves_table(result: Result, curves: Curves) -> Table:
@@ -23,3 +23,47 @@ def curves_table(result: Result, curves: Curves) -> Table:
             write_point(value, curves.over), *(quantity(curves.quantity, values[place]) for values in found.values())
         )
     return made
+
+
+BOUNDS = {"share_of_copy_bound": "the plain copies'", "share_of_stream_bound": "the TCP stream's"}
+"""What the shares are of, by the series that they are in."""
+
+
+def bandwidths(result: Result) -> Table:
+    """Make the table of a result's series: algorithm bandwidths, and their shares of what bounds them where there are.
+
+    The fastest algorithm of each size is in bold.
+    """
+    speeds = labelled(result.series, "algbw_gb_per_s")
+    bound, shares = next((words, found) for name, words in BOUNDS.items() if (found := labelled(result.series, name)))
+    made = Table(
+        title=f"GB/s of each device's vector, and the share of {bound} speed",
+        title_justify="left",
+        title_style="dim",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    made.add_column("size", justify="right", no_wrap=True)
+    for name in speeds:
+        made.add_column(escape(name), justify="right", no_wrap=name in shares)
+    for row, size in enumerate(result.series["bytes"]):
+        fastest = max(shares, key=lambda name: speeds[name][row])
+        cells = []
+        for name, values in speeds.items():
+            share = f" {shares[name][row]:4.0%}" if name in shares else ""
+            cells.append(in_bold(speed(values[row]) + share, name == fastest))
+        made.add_row(write_size(int(size)), *cells)
+    return made
+
+
+def speed(gigabytes: float) -> str:
+    """Write GB/s in five characters, so that a table of them fits into a terminal; very slow ones take more."""
+    if gigabytes < 0.001:
+        return figure(gigabytes)
+    return f"{gigabytes:.{max(0, 4 - len(f'{gigabytes:.0f}'))}f}"
+
+
+def in_bold(text: str, bold: bool) -> str:
+    """Mark a text to be bold, or leave it."""
+    return f"[bold]{text}[/]" if bold else text

@@ -11,21 +11,37 @@ from math import inf
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from backends.profiling import HOST_DEVICE, Kind, Span, queue_order
+from parallel_core.formatting import percent
 from parallel_core.trace_analysis.case_spans import CaseSpans, is_wait
+from parallel_core.trace_analysis.figures import CaseFigures
 
-__all__ = ["PARTS", "Block", "CaseLanes", "Lane", "Launch", "Look", "drawn_ends", "few_lanes", "lanes"]
+__all__ = ["PARTS", "Block", "CaseLanes", "Lane", "Launch", "Look", "drawn_ends", "few_lanes", "lanes", "seen"]
+
 
 PARTS = 1500
 """So many parts of a case's time can be told apart."""
+
+
 LEAST_PARTS = 10
+
+
 WIDEST = 25
 """A block of many spans is at most so many parts wide, so that its busy share is that of its surroundings."""
+
+
 MOST_LAUNCHES = 40
+
+
 MOST_NAMES = 2
+
+
 LONGEST_NAME = 32
 """Characters: kernels of GPUs have names of hundreds."""
+
+
 Look: TypeAlias = Kind | Literal["wait"]
 """What a block looks like: its kind, or that the host only waits in it."""
+
 
 Item = TypeVar("Item")
 
@@ -219,3 +235,15 @@ def label(spans: Sequence[Span]) -> str:
 def shortened(name: str) -> str:
     """Return a name, or its beginning where it is too long to be read."""
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def seen(case: CaseFigures) -> tuple[str, ...]:
+    """Return `1.9 queues at once` and `87% of communication under computation`, those of them that can be said."""
+    told = []
+    if case.queues_at_once is not None:
+        at_once = f"{case.queues_at_once:.1f}"
+        told.append(f"{at_once} {'queue' if at_once == '1.0' else 'queues'} at once")
+    # Without computation nothing could lie under it.
+    if case.hidden_share is not None and case.compute_seconds:
+        told.append(f"{percent(case.hidden_share)} of communication under computation")
+    return tuple(told)

@@ -10,7 +10,7 @@ from backends import Backend
 from backends.profiling import Timeline, case_text
 from backends.profiling import profile as run_profiler
 from parallel_core.errors import MeasurementError
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import uncollected

@@ -1,15 +1,20 @@
 """Timelines from files: our own, and what the frameworks' profilers wrote without us."""
 
+import gzip
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 from backends.profiling import Timeline, understand
 from backends.profiling.chrome_trace import perfetto
+from backends.profiling.chrome_trace.perfetto import write_timeline
 from backends.profiling.chrome_trace.slices import Trace, read_trace
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import uncollected
+from parallel_core.system.files import write_whole
 
-__all__ = ["read_timeline"]
+__all__ = ["read_timeline", "write_trace_file"]
 
 
 def read_timeline(path: Path) -> Timeline:
@@ -40,3 +45,18 @@ def _read(path: Path) -> Timeline:
 
 def _understood(trace: Trace) -> Timeline:
     return perfetto.timeline_of(trace) if perfetto.OWN_KEY in trace.properties else understand(trace)
+
+
+def write_trace_file(timeline: Timeline, path: Path) -> None:
+    """Write a Chrome trace, compressed where the path ends in `.gz`; `-` is standard output. Raises OSError."""
+    write_whole(path, lambda stream: _write(timeline, stream, path.suffix == ".gz"))
+
+
+def _write(timeline: Timeline, stream: BinaryIO, compressed: bool) -> None:
+    if not compressed:
+        write_timeline(timeline, stream)
+        return
+    plain = BytesIO()
+    write_timeline(timeline, plain)
+    # Without the time of day, the same timeline gives the same bytes.
+    stream.write(gzip.compress(plain.getvalue(), mtime=0))

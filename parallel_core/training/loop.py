@@ -3,17 +3,29 @@
 Book: Dive into Deep Learning, "Training on Multiple GPUs"; one step of it is in `training_step`.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from time import perf_counter
 
-from backends import Array, Backend
+import numpy as np
+
+from backends import Array, Backend, Device
 from parallel_core.training.batches import Settings, as_input, batches, steps_of
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.divergence import GradientsAreNotFiniteError, LossIsNotFiniteError, NotFiniteError
-from parallel_core.training.fold_loop__stretch import sum_over_devices, train_steps
+from parallel_core.training.gradient_exchange import buckets_of
 from parallel_core.training.lenet import count_correct
 from parallel_core.training.progress import Epoch, Position, Stretch
-from parallel_core.training.step import devices_of, get_params, guards, launch_gradients, split_batch, train_batch
+from parallel_core.training.step import (
+    PARAMETERS,
+    devices_of,
+    get_params,
+    guards,
+    launch_gradients,
+    split_batch,
+    train_batch,
+)
 
 __all__ = [
     "Epoch",
@@ -32,12 +44,17 @@ __all__ = [
     "launch_gradients",
     "positions",
     "split_batch",
+    "sum_over_devices",
     "train",
     "train_batch",
     "train_epoch",
+    "train_steps",
 ]
 
+
 EVALUATION_BATCH = 1000
+
+
 START = Position()
 
 
@@ -121,3 +138,101 @@ def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
         counts.append([backend.launch(count, p, x, y) for p, (x, y) in zip(params, shards, strict=True)])
     by_device = [[sum(int(backend.to_numpy(count)) for count in own)] for own in zip(*counts, strict=True)]
     return int(sum_over_devices(backend, devices, by_device)[0]) / len(data.test_labels)
+
+
+def train_steps(
+    backend: Backend,
+    params: list[Array],
+    data: Dataset,
+    settings: Settings,
+    epoch: int,
+    steps: slice,
+    on_batch: Callable[[int, int], object],
+) -> Stretch:
+    """Train for some steps of an epoch, which `steps` numbers from 0; all are done at the end. See `training.train`."""
+    losses: list[tuple[float, ...]] = []
+    images: list[int] = []
+    dispatched = 0.0
+    devices = devices_of(backend, params)
+    backend.waitall()
+    start = perf_counter()
+    # Reading a loss waits for its step, so it is read when the next step is queued already: no device runs dry.
+    for step in one_behind(launch_steps(backend, params, data, settings, epoch, steps)):
+        number = (steps.start or 0) + len(losses)
+        values, applied = read_step(backend, step)
+        for device, value in zip(devices, values, strict=True):
+            if not math.isfinite(value):
+                raise LossIsNotFiniteError(epoch, number + 1, device, value, updated=applied)
+        if not applied:
+            found = devices_at_fault(backend, params, data, settings, epoch, number)
+            raise GradientsAreNotFiniteError(epoch, number + 1, found)
+        losses.append(values)
+        images.append(step.images)
+        dispatched += step.dispatch_seconds
+        on_batch(epoch, step.images)
+    backend.waitall()
+    seconds = perf_counter() - start
+    # A device's losses are of its own rows: once for all steps, they are added up over whatever devices there are.
+    sums = sum_over_devices(backend, devices, list(zip(*losses, strict=True)))
+    averages = tuple(float(total) / count for total, count in zip(sums, images, strict=True))
+    return Stretch(seconds, dispatched, sum(images), averages)
+
+
+def sum_over_devices(backend: Backend, devices: Sequence[Device], rows: Sequence[Sequence[float]]) -> np.ndarray:
+    """Sum one vector of numbers per device, in float32, over all devices that the backend's allreduce reaches."""
+    loaded = [backend.asarray(np.array(row, np.float32), device) for row, device in zip(rows, devices, strict=True)]
+    return np.asarray(backend.to_numpy(backend.allreduce(loaded)[0]))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that was launched: losses and guards of the devices, still to be computed, and the number of images."""
+
+    losses: list[Array]
+    guards: list[Array]
+    images: int
+    dispatch_seconds: float
+
+
+def launch_steps(
+    backend: Backend, params: list[Array], data: Dataset, settings: Settings, epoch: int, steps: slice
+) -> Iterator[Step]:
+    """Launch some of an epoch's steps, one for each item that is asked for."""
+    buckets = buckets_of(settings.exchange, PARAMETERS)
+    guarded = guards(backend, params)
+    for images, labels in batches(data, settings, epoch, steps):
+        start = perf_counter()
+        rate = settings.learning_rate
+        params[:], guarded, losses = train_batch(backend, params, images, labels, rate, guarded, buckets)
+        yield Step(losses, guarded, len(images), perf_counter() - start)
+
+
+def one_behind(steps: Iterator[Step]) -> Iterator[Step]:
+    """Yield each step when the next one has been launched."""
+    previous = next(steps, None)
+    for step in steps:
+        if previous is not None:
+            yield previous
+        previous = step
+    if previous is not None:
+        yield previous
+
+
+def read_step(backend: Backend, step: Step) -> tuple[tuple[float, ...], bool]:
+    """Wait for a step; return the devices' losses, and whether the parameters were updated."""
+    # The guards are equal: each device sees the same sum.
+    *losses, guard = backend.to_numpy((*step.losses, step.guards[0]))
+    return tuple(map(float, losses)), math.isfinite(guard[0])
+
+
+def devices_at_fault(
+    backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, epoch: int, step: int
+) -> list[Device]:
+    """Compute the gradients of a step that was refused again; return the devices whose own are not finite."""
+    (batch,) = batches(data, settings, epoch, slice(step, step + 1))
+    gradients = [backend.to_numpy(launched[1]) for launched in launch_gradients(backend, params, *batch)]
+    return [
+        device
+        for device, own in zip(devices_of(backend, params), gradients, strict=True)
+        if not all(np.isfinite(gradient).all() for gradient in own)
+    ]

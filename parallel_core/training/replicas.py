@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.measurement.timing import largest_of, relative_error
-from parallel_core.training.fold_loop__stretch import sum_over_devices
+from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.training.loop import sum_over_devices
 from parallel_core.training.step import devices_of
 
 __all__ = ["count_replicas", "largest_replica_difference"]

@@ -9,7 +9,7 @@ import pytest
 
 import backends
 from backends import Backend
-from backends.fold_devices__choosing import choose_devices
+from backends.devices import choose_devices
 from tests.conftest import reason_against
 
 

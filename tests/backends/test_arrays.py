@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends import Backend
-from backends.fold_arrays__splitting import row_ranges
+from backends.arrays import row_ranges
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 

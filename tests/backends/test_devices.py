@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import backends
 from backends import BackendError, Device
-from backends.devices import cores_of, same_memory
-from backends.fold_devices__choosing import Choice, choose_devices, cpu_devices, parse_device, parse_devices
+from backends.devices import Choice, choose_devices, cpu_devices, parse_device, parse_devices, same_memory
+from backends.host import cores_of
 from tests.conftest import RunPython
 
 CPUS = st.builds(Device, st.just("cpu"), st.integers(1, 99))

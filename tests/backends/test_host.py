@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from backends.devices import available_cores, core_shares, on_cores
+from backends.host import available_cores, core_shares, on_cores
 from tests.conftest import RunPython
 
 TELL_CORES = """

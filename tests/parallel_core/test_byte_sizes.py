@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.fold_formatting__byte_sizes import parse_size, parse_sizes, write_size
+from parallel_core.formatting import parse_size, parse_sizes, write_size
 
 
 @pytest.mark.parametrize(

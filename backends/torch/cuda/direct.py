@@ -15,9 +15,8 @@ from typing import Any, final
 
 import numpy as np
 
-from backends.arrays import leaves, map_leaves
+from backends.arrays import check_equal, leaves, map_leaves
 from backends.devices import HOST, Device
-from backends.fold_arrays__shards import check_equal
 from backends.torch.cuda.copies import empty_like, place_of
 from backends.torch.cuda.staging import Staging
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
-from backends.devices import HOST, Device, core_numbers
+from backends.devices import HOST, Device
+from backends.host import core_numbers
 from backends.torch.cuda.copies import CudaCopies, CudaLoads
 from backends.torch.cuda.streams import CudaStream
 from backends.torch.streams.worker import WorkerStream

@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, final
 
-from backends.devices import Device, on_cores
+from backends.devices import Device
+from backends.host import on_cores
 from backends.torch.streams.promise import Announcing, Promise, promises, resolve
 
 __all__ = ["WorkerStream", "submit_collective"]

@@ -14,7 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.experiments.fold_products__calibration import normal_matrix
+from parallel_core.experiments.products import normal_matrix
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, interleave, measure, uncollected
 

@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 
 from backends import Array, Backend
+from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import interleave, largest_of, measure, relative_error
+from parallel_core.measurement.timing import interleave, measure
 
 __all__ = ["compare_with_numpy", "draw", "largest_error", "multiply"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from backends import Array, Backend
-from parallel_core.experiments.fold_products__calibration import normal_matrix
+from parallel_core.experiments.products import normal_matrix
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, interleave
 

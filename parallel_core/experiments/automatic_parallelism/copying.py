@@ -3,8 +3,7 @@
 from functools import partial
 
 from backends import Array, Backend, Device
-from parallel_core.experiments.fold_products__calibration import normal_matrix
-from parallel_core.experiments.products import PRODUCTS, products
+from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
 from parallel_core.measurement.timing import interleave, measure
 
 __all__ = ["calibrate", "copy_each", "copy_into"]

@@ -35,9 +35,9 @@ from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     random_graph,
 )
 from parallel_core.experiments.automatic_parallelism.scheduling import Program, Scheduled, time_programs, verdict
-from parallel_core.experiments.fold_products__calibration import size_for
+from parallel_core.experiments.products import size_for
+from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Result, describe_backend
-from parallel_core.measurement.timing import largest_of, relative_error
 
 __all__ = ["explain", "run"]
 

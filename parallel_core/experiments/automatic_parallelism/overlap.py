@@ -26,10 +26,10 @@ import numpy as np
 from backends import HOST, Array, Backend, Device
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
-from parallel_core.experiments.fold_products__calibration import normal_matrix
-from parallel_core.experiments.products import PRODUCTS, products
+from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
+from parallel_core.measurement.checks import impossible, largest_of, relative_error
 from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import impossible, interleave, largest_of, measure, relative_error
+from parallel_core.measurement.timing import interleave, measure
 
 __all__ = ["explain", "run"]
 

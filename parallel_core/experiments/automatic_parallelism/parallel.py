@@ -19,10 +19,10 @@ from functools import partial
 
 from backends import Array, Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.fold_products__calibration import normal_matrix, size_for
-from parallel_core.experiments.products import PRODUCTS, products
+from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, size_for
+from parallel_core.measurement.checks import impossible, largest_of, relative_error
 from parallel_core.measurement.result import Result, describe_backend
-from parallel_core.measurement.timing import impossible, interleave, largest_of, measure, relative_error
+from parallel_core.measurement.timing import interleave, measure
 
 __all__ = ["explain", "run"]
 

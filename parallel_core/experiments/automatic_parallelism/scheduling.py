@@ -8,13 +8,13 @@ from statistics import median
 from typing import Any
 
 from backends import Array, Backend
-from backends.devices import available_cores
+from backends.host import available_cores
 from parallel_core.formatting import figure
-from parallel_core.measurement.fold_task_graph__bounds import Bounds, bounds_of
+from parallel_core.measurement.checks import LEAST_NOISE
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.task_graph import Task, without_loads, work_seconds
-from parallel_core.measurement.timing import LEAST_NOISE, Timing, interleave, measure
+from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
+from parallel_core.measurement.timing import Timing, interleave, measure
 
 __all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "case_name", "record", "time_programs", "verdict"]
 

@@ -30,22 +30,14 @@ from time import process_time
 import numpy as np
 
 from backends import Array, Backend
-from backends.devices import available_cores
+from backends.host import available_cores
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
-from parallel_core.experiments.fold_products__calibration import normal_matrix
-from parallel_core.experiments.products import PRODUCTS, products
+from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
 from parallel_core.formatting import percent
+from parallel_core.measurement.checks import LEAST_NOISE, impossible, largest_of, relative_error
 from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import (
-    LEAST_NOISE,
-    Timing,
-    impossible,
-    interleave,
-    largest_of,
-    measure,
-    relative_error,
-)
+from parallel_core.measurement.timing import Timing, interleave, measure
 
 __all__ = ["explain", "run"]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 import backends
 from backends import Backend
-from parallel_core.measurement.timing import relative_error
+from parallel_core.measurement.checks import relative_error
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import Settings, ignore, train

@@ -3,7 +3,10 @@
 Which numbers of devices are tried, the batches that belong to them, and what they are called.
 """
 
-__all__ = ["FIXED", "SCALED", "case_name", "device_counts", "in_words", "plans"]
+from collections.abc import Iterator
+
+__all__ = ["FIXED", "SCALED", "case_name", "device_counts", "doublings", "in_words", "plans"]
+
 
 FIXED, SCALED = "fixed batch", "scaled batch"
 
@@ -33,3 +36,10 @@ def case_name(kind: str, count: int, loaded: int) -> str:
     if count == 1:
         return in_words(1)
     return f"{'all devices' if count == loaded else in_words(count)}, {kind}"
+
+
+def doublings(first: int, last: int) -> Iterator[int]:
+    """Count from first to last by doubling; `last` is left out where it is not reached exactly."""
+    while first <= last:
+        yield first
+        first *= 2

@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from parallel_core.jobs.fold_messages__process import is_rank
-from parallel_core.jobs.messages import Failed, Progress
+from parallel_core.jobs.messages import Failed, Progress, is_rank
 from parallel_core.system.subprocesses import signal_name
 
 __all__ = ["Seen", "Verdict", "cause_of", "hang"]

@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 
 from parallel_core.jobs.failures.causes import Seen, Verdict, cause_of, hang
-from parallel_core.jobs.fold_messages__process import Process, is_rank
 from parallel_core.jobs.messages import (
     Arrived,
     Ended,
@@ -16,11 +15,13 @@ from parallel_core.jobs.messages import (
     FromAgent,
     Joined,
     Printed,
+    Process,
     Progress,
     Reported,
     TrainedEpoch,
     Training,
     Unstartable,
+    is_rank,
 )
 
 __all__ = ["GRACE_SECONDS", "Watch"]

@@ -1,6 +1,6 @@
 """What a process does that is one of several: report, watch over its own progress, measure together with the others."""
 
-from parallel_core.jobs.rank.fold_reporting__leaving import leave
 from parallel_core.jobs.rank.joining import check_job, described, in_a_job, joined, share_gpus
+from parallel_core.jobs.rank.reporting import leave
 
 __all__ = ["check_job", "described", "in_a_job", "joined", "leave", "share_gpus"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import final
 
 from backends import Backend
-from backends.devices import core_numbers
+from backends.host import core_numbers
 from backends.process_groups import GroupedBackend, Rendezvous, agree, check_group, join, rendezvous
 from parallel_core.errors import RequestError
 from parallel_core.jobs.messages import Arrived, Joined, Progress

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from backends import Backend
-from backends.process_groups import GroupedBackend, broadcast
+from backends.process_groups import Group, GroupedBackend, agree, broadcast
 from parallel_core.training.checkpoints import Checkpointing, from_bytes, to_bytes
+from parallel_core.training.dataset import Dataset
 
-__all__ = ["checkpointing_of"]
+__all__ = ["agree_on_data", "checkpointing_of"]
 
 
 def checkpointing_of(backend: Backend, read: Callable[[], Checkpointing | None]) -> Checkpointing | None:
@@ -22,3 +23,16 @@ def checkpointing_of(backend: Backend, read: Callable[[], Checkpointing | None])
     if not every:
         return None
     return Checkpointing(None, int(every) or None, from_bytes(content, "rank 0") if content else None)
+
+
+def agree_on_data(group: Group, data: Dataset) -> None:
+    """Compare all ranks' data by number and content; raises DisagreementError, in every rank, where they differ.
+
+    Where the data lie may differ from host to host.
+    """
+    said = {
+        "the number of training images": len(data.train_labels),
+        "the number of test images": len(data.test_labels),
+        "the checksum of the training images": f"{data.checksum:08x}",
+    }
+    agree(group, said)

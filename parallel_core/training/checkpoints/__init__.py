@@ -2,10 +2,8 @@
 
 from parallel_core.training.checkpoints.checkpoint import Checkpoint, Written, checkpoint_of
 from parallel_core.training.checkpoints.directory import FILE, open_directory, write_checkpoint
-from parallel_core.training.checkpoints.file_format import CheckpointError, from_bytes
-from parallel_core.training.checkpoints.fold_file_format__writing import to_bytes
-from parallel_core.training.checkpoints.fold_resuming__checkpointing import Checkpointing
-from parallel_core.training.checkpoints.resuming import check_resumable
+from parallel_core.training.checkpoints.file_format import CheckpointError, from_bytes, to_bytes
+from parallel_core.training.checkpoints.resuming import Checkpointing, check_resumable
 
 __all__ = [
     "FILE",

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from backends import Backend
-from backends.fold_registry__checkout import package_version
+from backends.registry import package_version
 from parallel_core.training.batches import Settings, shuffled
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.progress import Position

@@ -5,8 +5,7 @@ from pathlib import Path
 from parallel_core.errors import RequestError
 from parallel_core.system import files
 from parallel_core.training.checkpoints.checkpoint import Checkpoint
-from parallel_core.training.checkpoints.file_format import CheckpointError
-from parallel_core.training.checkpoints.fold_file_format__writing import to_bytes
+from parallel_core.training.checkpoints.file_format import CheckpointError, to_bytes
 
 __all__ = ["FILE", "open_directory", "write_checkpoint"]
 

@@ -11,12 +11,14 @@ import numpy as np
 
 from parallel_core.errors import MeasurementError
 from parallel_core.training.checkpoints.checkpoint import FORMAT, SCHEMA, Checkpoint, State, names
-from parallel_core.training.checkpoints.fold_file_format__writing import STATE
 from parallel_core.training.lenet import shapes
 
-__all__ = ["CheckpointError", "from_bytes"]
+__all__ = ["STATE", "CheckpointError", "from_bytes", "to_bytes"]
+
 
 REMEDY = "take another copy of it, or remove it and start afresh"
+
+
 # What zipfile and NumPy raise on bytes that are not theirs.
 UNREADABLE = (
     msgspec.MsgspecError,
@@ -94,3 +96,17 @@ def read_state(text: bytes, source: str) -> State:
 def refuse(source: str, reason: str, remedy: str = f": {REMEDY}") -> NoReturn:
     """Raise CheckpointError, in one line."""
     raise CheckpointError(f"{source} {reason}{remedy}")
+
+
+STATE = "training"
+"""The name of the array of bytes, uint8, that is the state in JSON."""
+
+
+def to_bytes(checkpoint: Checkpoint) -> bytes:
+    """Return the file's content."""
+    text = msgspec.json.format(msgspec.json.encode(checkpoint.state), indent=1)
+    arrays = dict(zip(names(len(checkpoint.parameters)), checkpoint.parameters, strict=True))
+    stream = io.BytesIO()
+    # savez takes its arrays by name, and no name here is that of another argument.
+    np.savez(stream, **{STATE: np.frombuffer(text, np.uint8), **arrays})
+    return stream.getvalue()

@@ -1,12 +1,16 @@
 """Whether a training may go on from a checkpoint: only where the numbers will be those of an undisturbed one."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from parallel_core.errors import RequestError
 from parallel_core.training.batches import Settings, steps_of
 from parallel_core.training.checkpoints.checkpoint import Checkpoint, generator_of
 from parallel_core.training.checkpoints.file_format import CheckpointError
 from parallel_core.training.dataset import Dataset
 
-__all__ = ["check_resumable"]
+__all__ = ["Checkpointing", "check_resumable"]
+
 
 # By the names of their options. How gradients are exchanged changes no number.
 FIXED = {
@@ -46,3 +50,16 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
 
 def _told(value: object) -> str:
     return "left out" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Checkpointing:
+    """Where to go on from, and what to do with each new checkpoint.
+
+    `resumed` is None for a training from the beginning. `keep` writes a checkpoint, and is None in a process
+    that is to write nothing. One is kept after each epoch, and with `every` after so many steps of one.
+    """
+
+    keep: Callable[[Checkpoint], object] | None
+    every: int | None = None
+    resumed: Checkpoint | None = None

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import backends
 from backends import Backend, BackendError, ComputationError
-from backends.devices import available_cores
+from backends.host import available_cores
 from parallel_core.command_line import cli
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Result, describe_backend
@@ -147,7 +147,7 @@ print(backend.cores, [os.sched_getaffinity(int(task)) for task in started].count
 @pytest.mark.parametrize("name", ["mxnet", "torch"])
 def test_workers_have_a_core_each(require: Callable[[str], None], run_python: RunPython, name: str) -> None:
     require(name)
-    share = set(sorted(backends.devices.core_numbers())[:2])
+    share = set(sorted(backends.host.core_numbers())[:2])
     told = run_python(TELL_CORES.format(name=name, workers=2)).stdout
     assert told.startswith(f"[{share}] ")
     assert int(told.split()[-1]) >= 2
@@ -171,7 +171,7 @@ def test_cores_are_divided_among_all_workers(require: Callable[[str], None]) -> 
     require("torch")
     backend = backends.load("torch", 1, "cpu", "async", workers_per_device=available_cores())
     assert backend.threads_per_device == 1
-    assert backend.cores == [set(backends.devices.core_numbers())]
+    assert backend.cores == [set(backends.host.core_numbers())]
 
 
 def test_several_workers_are_said_in_a_result_and_not_asked_of_old_ones(two_workers: Backend) -> None:

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from backends.devices import core_numbers
+from backends.host import core_numbers
 from benchmarks.harness import two_hosts as hosting
 from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, processes_in, set_link, two_hosts
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from backends import Backend
-from backends.devices import core_numbers
+from backends.host import core_numbers
 from parallel_core.command_line import cli
 from parallel_core.command_line import experiment_command as experiment
 from parallel_core.measurement.result import Result

@@ -14,8 +14,7 @@ import pytest
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.errors import RequestError
-from parallel_core.trace_analysis.fold_trace_files__writing import write_trace_file
-from parallel_core.trace_analysis.trace_files import read_timeline
+from parallel_core.trace_analysis.trace_files import read_timeline, write_trace_file
 
 OURS = Timeline(
     "torch 2.13.0, async engine",

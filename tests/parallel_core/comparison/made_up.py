@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from parallel_core.comparison.cells import Cell, Comparison, Failure, Measured
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.machine import describe_machine
 

@@ -8,7 +8,7 @@ import pytest
 
 from parallel_core.comparison.cells import Cell, Failure, Measured
 from parallel_core.comparison.runner import CALIBRATION, Plan, expected_seconds, is_due, runs_left
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from tests.parallel_core.comparison.made_up import measured
 
 PLAN = Plan(

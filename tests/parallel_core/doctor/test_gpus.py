@@ -12,9 +12,8 @@ from backends.installation.known_failures import CUDA_12_TORCH
 from backends.installation.probe import Probe
 from parallel_core.doctor import gpus as graphics
 from parallel_core.doctor.finding import Finding
-from parallel_core.doctor.fold_frameworks__trying import Attempt
-from parallel_core.doctor.fold_gpus__nvidia_smi import Card, Cards, ask_driver
-from parallel_core.doctor.gpus import examine_gpus, examine_transfers
+from parallel_core.doctor.frameworks import Attempt
+from parallel_core.doctor.gpus import Card, Cards, ask_driver, examine_gpus, examine_transfers
 
 CARD = Card(0, "NVIDIA A100", 40 * 2**30, "550.54", "8.0")
 HOPPER = Card(0, "NVIDIA H100", 80 * 2**30, "550.54", "9.0")

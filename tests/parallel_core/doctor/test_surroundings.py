@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from backends.installation.probe import Probe
 from parallel_core.doctor import data_and_caches as places
-from parallel_core.doctor import fold_python__packages as packages
 from parallel_core.doctor import host as processors
+from parallel_core.doctor import python as packages
 from parallel_core.doctor import python as this_python
 from parallel_core.doctor.comparison import examine_comparing
 from parallel_core.doctor.finding import Explanation, Finding, Section
-from parallel_core.doctor.fold_frameworks__trying import Attempt
+from parallel_core.doctor.frameworks import Attempt
 from parallel_core.doctor.ports import examine_ports
 from parallel_core.doctor.settings import examine_settings
 from parallel_core.training import dataset

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from parallel_core.doctor.finding import Finding
-from parallel_core.doctor.fold_frameworks__trying import try_backend
-from parallel_core.doctor.frameworks import examine_frameworks
+from parallel_core.doctor.frameworks import examine_frameworks, try_backend
 from tests.parallel_core.doctor.made_up import BLOCKS, DIES, HIDDEN, MakeStub, make_plug_in
 
 DEADLINE = 60.0

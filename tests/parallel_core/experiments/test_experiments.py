@@ -9,9 +9,9 @@ import pytest
 import parallel_core
 from backends import Array, Backend
 from parallel_core import RequestError, Result, Settings
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS, Mode
+from parallel_core.experiments import EXPERIMENTS, Mode
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as collectives
-from parallel_core.fold_formatting__byte_sizes import parse_sizes, write_size
+from parallel_core.formatting import parse_sizes, write_size
 from parallel_core.training.dataset import synthetic
 
 MADE_UP = synthetic("a test needs no more", train=300, test=20)

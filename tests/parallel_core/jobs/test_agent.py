@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from parallel_core.jobs import agent
-from parallel_core.jobs.fold_messages__process import Process
-from parallel_core.jobs.messages import Ended, FromAgent, Printed
+from parallel_core.jobs.messages import Ended, FromAgent, Printed, Process
 
 BYTES = 350_000
 

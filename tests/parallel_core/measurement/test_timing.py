@@ -8,8 +8,9 @@ import pytest
 
 from backends import Backend, ComputationError
 from parallel_core.measurement.benchmark import Benchmark
+from parallel_core.measurement.checks import impossible, largest_of, relative_error
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import impossible, interleave, largest_of, measure, relative_error
+from parallel_core.measurement.timing import interleave, measure
 
 
 def test_rounds_are_interleaved_and_warm_ups_kept_apart() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from backends.profiling import Span, Timeline
 from parallel_core import RequestError
+from parallel_core.command_line.compare import write_readable
 from parallel_core.comparison.cells import Cell, Comparison
-from parallel_core.comparison.fold_storage__traces import new_traces, saved_timelines, trace_path
-from parallel_core.comparison.storage import write_readable
+from parallel_core.comparison.storage import new_traces, saved_timelines, trace_path
 from parallel_core.report import render
 from parallel_core.report.page import chart
 from parallel_core.report.timelines_chart import panels, timelines

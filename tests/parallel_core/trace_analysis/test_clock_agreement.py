@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import backends
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments.automatic_parallelism import overlap, parallel
-from parallel_core.measurement.timing import LEAST_NOISE
+from parallel_core.measurement.checks import LEAST_NOISE
 from parallel_core.trace_analysis.clock_agreement import (
     COMPARED,
     DISPATCH,
@@ -21,9 +21,9 @@ from parallel_core.trace_analysis.clock_agreement import (
     propagated,
     saved_share,
     speedup,
+    stretches,
 )
 from parallel_core.trace_analysis.figures import figures
-from parallel_core.trace_analysis.fold_clock_agreement__explained_by import stretches
 from tests.parallel_core.comparison import made_up as comparisons
 from tests.parallel_core.trace_analysis.made_up import (
     JOINT,

@@ -9,7 +9,7 @@ from backends import Backend, BackendError
 from backends.profiling import check_profiler
 from parallel_core.comparison.cells import Cell
 from parallel_core.errors import MeasurementError
-from parallel_core.experiments.fold___init____catalogue import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.timing import repeatable
 from parallel_core.trace_analysis.figures import figures
 from parallel_core.trace_analysis.profiling_run import MOST_CASES, profile

@@ -33,9 +33,10 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation.barriers.verdict import Added, about_deepest, explain
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
-from parallel_core.experiments.fold_products__calibration import normal_matrix, size_for
+from parallel_core.experiments.products import normal_matrix, size_for
+from parallel_core.measurement.checks import impossible, largest_of, relative_error
 from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import impossible, interleave, largest_of, relative_error
+from parallel_core.measurement.timing import interleave
 
 __all__ = ["added", "depths", "run"]
 

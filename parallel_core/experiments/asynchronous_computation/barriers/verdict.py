@@ -6,8 +6,8 @@ from statistics import median
 from humanize import metric
 
 from parallel_core.formatting import percent
+from parallel_core.measurement.checks import LEAST_NOISE
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import LEAST_NOISE
 
 __all__ = ["Added", "about_deepest", "explain"]
 

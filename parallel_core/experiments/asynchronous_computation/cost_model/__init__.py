@@ -42,8 +42,9 @@ from parallel_core.experiments.asynchronous_computation.cost_model.verdict impor
     floor_left,
 )
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, increment, row_of_ones
+from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Result, describe_backend
-from parallel_core.measurement.timing import Timing, interleave, largest_of, measure, relative_error
+from parallel_core.measurement.timing import Timing, interleave, measure
 
 __all__ = ["LARGEST", "run", "sizes_up_to"]
 

@@ -8,8 +8,8 @@ from humanize import metric
 
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.formatting import figure, percent
+from parallel_core.measurement.checks import LEAST_NOISE
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import LEAST_NOISE
 
 __all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "explain", "floor_left"]
 

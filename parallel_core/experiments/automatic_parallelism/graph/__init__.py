@@ -39,9 +39,9 @@ from parallel_core.experiments.automatic_parallelism.scheduling import (
     time_programs,
     verdict,
 )
+from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Result, describe_backend
 from parallel_core.measurement.task_graph import crossings, work_seconds
-from parallel_core.measurement.timing import largest_of, relative_error
 
 __all__ = ["Of", "explain", "run"]
 

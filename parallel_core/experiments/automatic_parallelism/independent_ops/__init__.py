@@ -27,7 +27,7 @@ drifts between them, the first two ratios can be believed and the other three ca
 from collections.abc import Sequence
 
 from backends import Backend
-from backends.devices import available_cores
+from backends.host import available_cores
 from parallel_core.experiments.automatic_parallelism.independent_ops.timing import (
     joined,
     named,
@@ -42,10 +42,9 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.verdict imp
     about_workers,
     explain,
 )
-from parallel_core.experiments.fold_products__calibration import size_for
-from parallel_core.experiments.products import PRODUCTS
+from parallel_core.experiments.products import PRODUCTS, size_for
+from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Result, describe_backend
-from parallel_core.measurement.timing import largest_of
 
 __all__ = ["explain", "run"]
 

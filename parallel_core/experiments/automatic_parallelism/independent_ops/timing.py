@@ -7,9 +7,10 @@ import numpy as np
 
 from backends import Array, Backend
 from parallel_core.experiments.products import PRODUCTS, products
+from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import interleave, largest_of, measure, relative_error
+from parallel_core.measurement.timing import interleave, measure
 
 __all__ = ["joined", "named", "time_elsewhere", "time_here", "with_threads"]
 

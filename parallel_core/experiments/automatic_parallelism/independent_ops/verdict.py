@@ -1,7 +1,7 @@
 """What the numbers of the `independent-ops` experiment mean, in sentences that follow from them."""
 
+from parallel_core.measurement.checks import LEAST_NOISE, differ
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import LEAST_NOISE, differ
 
 __all__ = ["about_chain", "about_cores", "about_threads", "about_workers", "explain"]
 

@@ -32,10 +32,11 @@ from parallel_core.experiments.automatic_parallelism.small_ops.verdict import (
     crossing_size,
     explain,
 )
-from parallel_core.experiments.fold_products__calibration import normal_matrix, product_seconds
+from parallel_core.experiments.products import normal_matrix, product_seconds
+from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import Timing, interleave, largest_of, measure, relative_error
+from parallel_core.measurement.timing import Timing, interleave, measure
 
 __all__ = ["SIZES", "explain", "run"]
 

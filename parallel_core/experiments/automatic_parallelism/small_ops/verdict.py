@@ -9,8 +9,8 @@ from math import exp, log
 from humanize import metric
 
 from parallel_core.formatting import figure, listed
+from parallel_core.measurement.checks import differ
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import differ
 
 __all__ = ["about_launching", "about_threads", "crossing_size", "explain"]
 

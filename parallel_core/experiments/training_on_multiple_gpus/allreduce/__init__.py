@@ -24,18 +24,18 @@ from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import largest_error
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.fold_checks__vectors import (
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ITEM,
     LARGEST_ERROR,
+    largest_error,
     refuse_more_than_memory,
     whole_elements,
 )
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import PLAIN_COPY, time_size
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import about_sharding, explain
-from parallel_core.fold_formatting__byte_sizes import parse_sizes, write_size
+from parallel_core.formatting import parse_sizes, write_size
+from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import largest_of
 
 __all__ = ["SIZES", "run"]
 

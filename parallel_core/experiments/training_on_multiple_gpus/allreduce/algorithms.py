@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from backends import Array, Backend, Device, Ops
-from backends.fold_arrays__splitting import row_ranges
+from backends.arrays import row_ranges
 
 __all__ = ["ALGORITHMS", "Allreduce", "native", "ring", "sharded", "star", "tree"]
 

@@ -17,10 +17,10 @@ from backends.process_groups.agreement import COMPARED_EXCHANGES
 from parallel_core.errors import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import error_of_sum
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.fold_checks__vectors import (
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ITEM,
     LARGEST_ERROR,
+    error_of_sum,
     refuse_more_than_memory,
     whole_elements,
 )
@@ -32,9 +32,10 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import
     measure_each,
 )
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import explain_between
-from parallel_core.fold_formatting__byte_sizes import write_size
+from parallel_core.formatting import write_size
+from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import Timing, interleave, largest_of
+from parallel_core.measurement.timing import Timing, interleave
 
 __all__ = ["run_between_processes"]
 

@@ -5,11 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from backends import Backend
-from backends.fold_arrays__splitting import row_ranges
+from backends.arrays import row_ranges
+from parallel_core.errors import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
-from parallel_core.measurement.timing import largest_of, relative_error
+from parallel_core.formatting import write_size
+from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.system.machine import describe_machine
 
-__all__ = ["error_of_sum", "largest_error"]
+__all__ = ["ITEM", "LARGEST_ERROR", "error_of_sum", "largest_error", "refuse_more_than_memory", "whole_elements"]
+
 
 BLOCK = 2**18
 """Elements that are compared at once: few enough to stay in the cache, and to need little memory."""
@@ -41,3 +45,31 @@ def error_of_sum(found: np.ndarray, total: np.ndarray) -> float:
         return float("inf")
     blocks = row_ranges(len(found), 1 + len(found) // BLOCK)
     return largest_of([relative_error(found[rows], total[rows]) for rows in blocks])
+
+
+ITEM = 4
+"""Bytes of a float32."""
+
+
+HELD_AT_ONCE = 6
+"""So many vectors per device exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
+
+
+LARGEST_ERROR = 1e-5
+
+
+def whole_elements(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Round sizes down to whole elements, one at least; return them once each, in ascending order."""
+    if not sizes:
+        raise RequestError("no size is given")
+    return tuple(sorted({max(1, size // ITEM) * ITEM for size in sizes}))
+
+
+def refuse_more_than_memory(largest: int, devices: int) -> None:
+    """Raise RequestError for vectors that this machine cannot hold."""
+    needed, memory = HELD_AT_ONCE * devices * largest, describe_machine()["memory_bytes"]
+    if needed > memory:
+        raise RequestError(
+            f"vectors of {write_size(largest)} on {devices} devices take about {needed / 1e9:.3g} GB of memory, "
+            f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
+        )

@@ -15,7 +15,7 @@ import numpy as np
 
 from backends import Array, Backend
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS, Allreduce
-from parallel_core.fold_formatting__byte_sizes import write_size
+from parallel_core.formatting import write_size
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, interleave
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import NATIVE, ONE_STREAM, PLAIN_COPY
-from parallel_core.fold_formatting__byte_sizes import write_size
-from parallel_core.formatting import figure, listed
+from parallel_core.formatting import figure, listed, write_size
+from parallel_core.measurement.checks import differ
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import differ
 
 __all__ = ["about_sharding", "explain", "explain_between"]
 

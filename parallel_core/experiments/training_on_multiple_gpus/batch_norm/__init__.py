@@ -31,11 +31,13 @@ from dataclasses import replace
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.fold_steps__check import (
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import (
+    PER_DEVICE,
+    SYNCHRONISED,
+    WAYS,
     difference,
     error_per_device,
 )
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import PER_DEVICE, SYNCHRONISED, WAYS
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.timing import record_step, time_steps
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.verdict import (
     about_cost,
@@ -43,10 +45,10 @@ from parallel_core.experiments.training_on_multiple_gpus.batch_norm.verdict impo
     about_growth,
     explain,
 )
-from parallel_core.experiments.training_on_multiple_gpus.fold_scaled_batches__doublings import doublings
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
+from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Result, describe_backend
 from parallel_core.measurement.task_graph import Task
-from parallel_core.measurement.timing import largest_of
 
 __all__ = ["run"]
 

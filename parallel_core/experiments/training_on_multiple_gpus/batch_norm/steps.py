@@ -1,16 +1,36 @@
 """A data-parallel step with batch normalisation, by the statistics of each device's rows or of the global batch."""
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 
+import backends
 from backends import Array, Backend
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import network
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import Parameters
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import (
+    Parameters,
+    initial_parameters,
+    made_up_batch,
+)
+from parallel_core.measurement.checks import largest_of, relative_error
 
-__all__ = ["PER_DEVICE", "SYNCHRONISED", "WAYS", "Gradients", "change", "load", "per_device", "step", "synchronised"]
+__all__ = [
+    "PER_DEVICE",
+    "SYNCHRONISED",
+    "WAYS",
+    "Gradients",
+    "change",
+    "difference",
+    "error_per_device",
+    "load",
+    "per_device",
+    "step",
+    "synchronised",
+]
+
 
 Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array], int], Sequence[Array]]
 """(backend, every device's parameters, its (x, labels), rows over all devices) -> every device's gradients."""
@@ -70,5 +90,39 @@ def change(
 
 
 PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
+
+
 WAYS: Mapping[str, Gradients] = MappingProxyType({PER_DEVICE: per_device, SYNCHRONISED: synchronised})
 """How gradients are computed, by name."""
+
+
+DRAWS = 3
+"""Batches over which a difference is averaged."""
+
+
+def difference(backend: Backend, gradients: Gradients, rows: int) -> float:
+    """Return by how much a step on so many rows differs from NumPy's on one device, averaged over a few batches.
+
+    The largest difference is a share of the parameter's largest change.
+    """
+    one = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
+    initial = initial_parameters()
+    batches = [made_up_batch(rows, seed) for seed in range(1, DRAWS + 1)]
+    return mean(
+        apart(change(backend, gradients, initial, *batch), change(one, per_device, initial, *batch))
+        for batch in batches
+    )
+
+
+def error_per_device(backend: Backend, rows: int) -> float:
+    """Return by how much a step with statistics per device differs from NumPy's on as many devices."""
+    reference = backends.load("numpy", devices=len(backend.devices), threads_per_device=backend.threads_per_device)
+    found, expected = (
+        change(on, per_device, initial_parameters(), *made_up_batch(rows)) for on in (backend, reference)
+    )
+    return apart(found, expected)
+
+
+def apart(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    """Return the largest relative error of several arrays; NaN where one holds it."""
+    return largest_of([relative_error(*pair) for pair in zip(found, expected, strict=True)])

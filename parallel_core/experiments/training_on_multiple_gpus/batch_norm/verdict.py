@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from parallel_core.formatting import figure
+from parallel_core.measurement.checks import differ
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import differ
 
 __all__ = ["about_cost", "about_exchange", "about_growth", "compared", "explain"]
 

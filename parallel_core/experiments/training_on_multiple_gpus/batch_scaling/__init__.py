@@ -39,8 +39,9 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     without_test,
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
+from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import Timing, interleave, largest_of, relative_error
+from parallel_core.measurement.timing import Timing, interleave
 from parallel_core.system.machine import describe_machine
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import Settings, get_params, train

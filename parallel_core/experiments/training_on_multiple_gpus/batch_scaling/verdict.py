@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, in_words
+from parallel_core.measurement.checks import differ
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import differ
 
 __all__ = ["Timed", "about_efficiency", "divided", "explain"]
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from backends import Array, Backend, Device
-from parallel_core.measurement.timing import largest_of, relative_error
+from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
 from parallel_core.training.loop import get_params
 

@@ -13,8 +13,8 @@ from parallel_core.errors import MeasurementError
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import enlarged_start, error_against_numpy
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import repeated_steps
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED
+from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import largest_of, relative_error
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import Epoch, NotFiniteError, Settings, evaluate, train
 

@@ -29,10 +29,7 @@ from dataclasses import replace
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.training_on_multiple_gpus.fold_scaled_batches__doublings import doublings
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.fold_whole_network__data_parallelism import (
-    DATA_PARALLELISM,
-)
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.data_parallelism import DATA_PARALLELISM
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import (
     CHANNELS,
@@ -53,9 +50,10 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.verdict im
     explain,
 )
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.whole_network import ONE_DEVICE
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
+from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.task_graph import crossings
-from parallel_core.measurement.timing import largest_of
 
 __all__ = ["run"]
 

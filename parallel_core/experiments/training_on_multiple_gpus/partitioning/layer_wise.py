@@ -9,18 +9,18 @@ Sources: the first division into channels, Krizhevsky and others 2012 (ImageNet 
 Neural Networks); by outputs, then by inputs, Shoeybi and others 2019 (Megatron-LM, section 3).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 
-from backends import Array, Backend
-from backends.fold_arrays__splitting import row_ranges
-from parallel_core.experiments.training_on_multiple_gpus.partitioning import fold_layer_wise__block as block
+from backends import Array, Backend, Ops
+from backends.arrays import row_ranges
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import network
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import Parameters
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
 
-__all__ = ["LAYER_WISE"]
+__all__ = ["LAYER_WISE", "dense_gradients", "part_of_scores", "update"]
 
 
 def place(backend: Backend, parameters: Parameters) -> Array:
@@ -50,15 +50,15 @@ def step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate
     convolve = network.forward(ops, [network.features])
     features = [backend.launch(convolve, own[0], images) for own, (images, _) in zip(placed, batch, strict=True)]
     gathered = exchanged(backend, [[own] * count for own in features])
-    parts = [backend.launch(block.part_of_scores(ops), own[1], xs) for own, xs in zip(placed, gathered, strict=True)]
+    parts = [backend.launch(part_of_scores(ops), own[1], xs) for own, xs in zip(placed, gathered, strict=True)]
     scores = backend.allreduce(parts)
     dense = [
-        backend.launch(block.dense_gradients(ops), own[1], own[2], total, xs, labels)
+        backend.launch(dense_gradients(ops), own[1], own[2], total, xs, labels)
         for own, total, xs, (_, labels) in zip(placed, scores, gathered, batch, strict=True)
     ]
     returned = exchanged(backend, [[own[2][k] for k in range(count)] for own in dense])
     return [
-        backend.launch(block.update(ops, rate), own, (others[0], others[1]), images, *by_features)
+        backend.launch(update(ops, rate), own, (others[0], others[1]), images, *by_features)
         for own, others, (images, _), by_features in zip(placed, dense, batch, returned, strict=True)
     ]
 
@@ -81,3 +81,42 @@ def gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
 
 
 LAYER_WISE = Strategy(place, load, step, gather)
+
+
+def part_of_scores(ops: Ops) -> Callable[[Array, Array], Array]:
+    """Make the function (a device's dense parameters, all features) -> its part of the scores, without their bias."""
+
+    def apply(own: Array, xs: Array) -> Array:
+        *blocks, bias, last = own
+        sums = reduce(ops.add, (ops.matmul(x, block) for x, block in zip(xs, blocks, strict=True)))
+        return ops.matmul(ops.relu(ops.add(sums, bias)), last)
+
+    return apply
+
+
+def dense_gradients(ops: Ops) -> Callable[..., Array]:
+    """Make the function (a device's dense parameters, last bias, scores, all features, labels) -> three gradients.
+
+    They are those by the dense parameters, by the bias and by the features, a tuple each.
+    """
+    loss = ops.value_and_grad(lambda leaves, labels: ops.cross_entropy(ops.add(*leaves), labels))
+
+    def back(own: Array, bias: Array, scores: Array, xs: Array, labels: Array) -> Array:
+        by_scores, by_bias = loss((scores, *bias), labels)[1]
+        count = len(own)
+        pull = network.pull_back(ops, lambda leaves: part_of_scores(ops)(leaves[:count], leaves[count:]))
+        gradients = pull((*own, *xs), by_scores)
+        return gradients[:count], (by_bias,), gradients[count:]
+
+    return back
+
+
+def update(ops: Ops, rate: float) -> Callable[..., Array]:
+    """Make the function (own parameters, gradients but the convolution's, images, gradients by own features …)."""
+    convolve = network.pull_back(ops, network.forward(ops, [network.features]))
+
+    def descend(own: Array, others: Array, images: Array, *by_features: Array) -> Array:
+        gradients = (convolve(own[0], reduce(ops.add, by_features), images), *others)
+        return tuple(ops.sgd(*pair, rate) for pair in zip(own, gradients, strict=True))
+
+    return descend

@@ -11,14 +11,13 @@ from functools import partial
 
 import numpy as np
 
-from backends import Array, Backend, Device
-from backends.fold_arrays__splitting import row_ranges
-from parallel_core.experiments.training_on_multiple_gpus.partitioning import fold_pipeline__stage as stage
+from backends import Array, Backend, Device, Ops
+from backends.arrays import row_ranges
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import network
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import LAYERS, Parameters
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
 
-__all__ = ["network_partitioning"]
+__all__ = ["going_back", "network_partitioning", "turning"]
 
 
 def network_partitioning(micro_batches: int) -> Strategy:
@@ -54,7 +53,7 @@ def load(micro_batches: int, backend: Backend, images: np.ndarray, labels: np.nd
 def step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
     """Launch all micro-batches forward, stage by stage, then all of them back, then one update on each device."""
     forward = [network.forward(backend.ops, LAYERS[own]) for _, own in stages(backend)]
-    turn = stage.turning(backend.ops)
+    turn = turning(backend.ops)
     inputs, turned = [], []
     for images, labels in batch:
         inputs.append(pass_forward(backend, forward, placed, images))
@@ -82,7 +81,7 @@ def pass_back(
     steps = [last]
     for number in reversed(range(len(placed) - 1)):
         upstream = backend.copy_to(steps[0][1], backend.devices[number])
-        back = stage.going_back(backend.ops, forward[number], to_images=number == 0)
+        back = going_back(backend.ops, forward[number], to_images=number == 0)
         steps.insert(0, backend.launch(back, placed[number], upstream, xs[number]))
     return [computed[0] for computed in steps]
 
@@ -90,3 +89,31 @@ def pass_back(
 def gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
     """Put the stages' parameters together."""
     return tuple(parameter for own in placed for parameter in backend.to_numpy(own))
+
+
+def turning(ops: Ops) -> Callable[[Array, Array, Array], Array]:
+    """Make the last stage's function (parameters, x, labels) -> (gradients by the parameters, gradient by x)."""
+
+    def turn(parameters: Array, x: Array, labels: Array) -> Array:
+        loss = network.loss(ops, LAYERS[-(len(parameters) // 2) :])
+        differentiate = ops.value_and_grad(lambda leaves, labels: loss(leaves[:-1], leaves[-1], labels))
+        *gradients, by_x = differentiate((*parameters, x), labels)[1]
+        return tuple(gradients), by_x
+
+    return turn
+
+
+def going_back(ops: Ops, compute: Callable[..., Array], to_images: bool) -> Callable[[Array, Array, Array], Array]:
+    """Make the function (parameters, upstream, x) -> (gradients by the parameters, gradient by x).
+
+    Nobody needs the gradient by the images.
+    """
+
+    def back(parameters: Array, upstream: Array, x: Array) -> Array:
+        if to_images:
+            return (network.pull_back(ops, compute)(parameters, upstream, x),)
+        pull = network.pull_back(ops, lambda leaves: compute(leaves[:-1], leaves[-1]))
+        *gradients, by_x = pull((*parameters, x), upstream)
+        return tuple(gradients), by_x
+
+    return back

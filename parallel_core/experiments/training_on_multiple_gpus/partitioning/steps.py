@@ -11,10 +11,11 @@ from backends import Array, Backend
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import Batch, Parameters
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.whole_network import ONE_DEVICE
+from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Task, without_loads
-from parallel_core.measurement.timing import Timing, interleave, largest_of, measure, relative_error
+from parallel_core.measurement.timing import Timing, interleave, measure
 
 __all__ = ["error_of_steps", "record_step", "time_steps"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from parallel_core.formatting import figure, listed
+from parallel_core.measurement.checks import differ
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import differ
 
 __all__ = ["about_bytes", "about_crossings", "about_micro_batches", "about_width", "explain"]
 

@@ -16,8 +16,7 @@ from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
 from backends.profiling.chrome_trace.perfetto import timeline_of, write_timeline
 from backends.profiling.chrome_trace.slices import read_trace
 from parallel_core.errors import RequestError
-from parallel_core.trace_analysis.fold_trace_files__writing import write_trace_file
-from parallel_core.trace_analysis.trace_files import read_timeline
+from parallel_core.trace_analysis.trace_files import read_timeline, write_trace_file
 from tests.backends.profiling.tracks import overlapping
 
 CALL = Span("launch matmul", "host", HOST_DEVICE, "Python", 1.0, 1.1)

@@ -19,10 +19,9 @@ from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     random_graph,
 )
 from parallel_core.experiments.automatic_parallelism.scheduling import Scheduled, record, time_programs, verdict
-from parallel_core.measurement.fold_task_graph__bounds import Bounds, bounds_of
+from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.task_graph import Task, without_loads
-from parallel_core.measurement.timing import relative_error
+from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads
 
 SIZE = 6
 

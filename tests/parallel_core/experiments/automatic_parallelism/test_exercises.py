@@ -15,7 +15,7 @@ from parallel_core.experiments.automatic_parallelism import small_ops
 from parallel_core.experiments.automatic_parallelism.independent_ops import timing
 from parallel_core.experiments.automatic_parallelism.independent_ops import verdict as about_independent
 from parallel_core.experiments.automatic_parallelism.small_ops import verdict as about_small
-from parallel_core.experiments.fold_products__calibration import normal_matrix
+from parallel_core.experiments.products import normal_matrix
 from parallel_core.measurement.result import describe_backend
 
 Elsewhere = list[dict[str, Any]]

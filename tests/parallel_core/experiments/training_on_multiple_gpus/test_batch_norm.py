@@ -13,8 +13,8 @@ from backends import Backend
 from parallel_core import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import network, steps
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdict as answers
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.fold_steps__check import apart, difference
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import initial_parameters, made_up_batch
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import apart, difference
 from parallel_core.measurement.result import Case
 
 ITEM = 4

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from parallel_core.jobs.failures.causes import Verdict
 from parallel_core.jobs.failures.watch import GRACE_SECONDS, Watch
-from parallel_core.jobs.fold_messages__process import Process
 from parallel_core.jobs.messages import (
     Arrived,
     Ended,
@@ -16,6 +15,7 @@ from parallel_core.jobs.messages import (
     FromAgent,
     Joined,
     Printed,
+    Process,
     Progress,
     Report,
     Reported,

@@ -18,7 +18,7 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce import betwee
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import other_end, stream_between
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import explain_between
 from parallel_core.measurement.result import Case
-from parallel_core.terminal.fold_sweep__bandwidths import bandwidths
+from parallel_core.terminal.sweep import bandwidths
 from tests.backends.process_groups.threads import together
 
 WHERE = Rendezvous(0, 2, 0, 2, "127.0.0.1", 1, timeout=20)
