@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-__all__ = ["check_equal", "leaves", "map_leaves", "row_ranges", "sum_shard"]
+__all__ = ["check_equal", "row_ranges", "sum_shard", "tree_leaves", "tree_map"]
 
 
-def map_leaves(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
+def tree_map(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
     """Apply `fn` to every array of a value, beside the arrays at the same place in `others`; tuples stay tuples."""
     if isinstance(value, tuple | list):
-        return tuple(map_leaves(fn, *items) for items in zip(value, *others, strict=True))
+        return tuple(tree_map(fn, *items) for items in zip(value, *others, strict=True))
     return fn(value, *others)
 
 
-def leaves(value: Any) -> Iterator[Any]:
+def tree_leaves(value: Any) -> Iterator[Any]:
     """Iterate over the arrays of a value, depth first."""
     pending = [value]
     while pending:

@@ -15,10 +15,10 @@ import numpy as np
 
 from backends.devices import Device
 
-__all__ = ["Array", "Backend", "Engine", "Ops", "Settings"]
+__all__ = ["Array", "Backend", "Engine", "FrameworkSettings", "Ops"]
 
 
-Settings = Mapping[str, str | None]
+FrameworkSettings = Mapping[str, str | None]
 """Values of environment variables; None for one that must be unset."""
 
 
@@ -120,7 +120,7 @@ class Backend(Protocol):
     """The cores that each device's work keeps to; empty for GPUs, and where the system does not tell."""
     scheduler: str
     """Who queues the work, in a sentence that a reader of results can use."""
-    settings: Settings
+    settings: FrameworkSettings
     """The environment variables that this backend set, or unset, for its framework to read, and the framework's own
     switches, which have a dot in their names."""
     variants: tuple[str, ...]

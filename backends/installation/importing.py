@@ -9,16 +9,16 @@ from types import ModuleType
 
 from backends.errors import BackendError
 from backends.installation.known_failures import InstallationError, explain, explain_absence, explain_environment
-from backends.protocol import Settings
+from backends.protocol import FrameworkSettings
 
 __all__ = ["import_framework"]
 
 
-_imported_with: dict[str, Settings] = {}
+_imported_with: dict[str, FrameworkSettings] = {}
 
 
 def import_framework(
-    name: str, settings: Settings, *, requirement: str, prepare: Callable[[], None] = lambda: None
+    name: str, settings: FrameworkSettings, *, requirement: str, prepare: Callable[[], None] = lambda: None
 ) -> ModuleType:
     """Import a framework under the environment it needs.
 
@@ -63,7 +63,7 @@ def _failure(name: str, error: Exception, requirement: str) -> BackendError:
     return BackendError(f"{name} cannot be imported ({reason}): it needs {requirement}")
 
 
-def _apply(settings: Settings) -> None:
+def _apply(settings: FrameworkSettings) -> None:
     for variable, value in settings.items():
         if value is None:
             os.environ.pop(variable, None)

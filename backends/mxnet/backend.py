@@ -13,13 +13,13 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.arrays import check_equal, leaves, map_leaves, row_ranges
+from backends.arrays import check_equal, row_ranges, tree_leaves, tree_map
 from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
 from backends.errors import ComputationError
 from backends.host import check_workers, cores_of, limit_openmp_threads, on_cores, threads_for, workers_in_words
 from backends.installation.cuda_libraries import load_cuda_libraries
 from backends.installation.importing import import_framework
-from backends.protocol import Array, Engine, HostArray, Settings
+from backends.protocol import Array, Engine, FrameworkSettings, HostArray
 from backends.variants import BULK_ON, COPY_ON_COMPUTE_QUEUE, TEMPORARY_SPACE_LOW, check_device_kind, choose_variants
 
 __all__ = ["MXNetBackend"]
@@ -58,7 +58,7 @@ class MXNetBackend:
         self.variants = choose_variants(self.name, self.engine, variants)
         self.workers_per_device = workers_per_device
         self.threads_per_device = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
-        self.settings: Settings = {
+        self.settings: FrameworkSettings = {
             # Unset, MXNet takes ThreadedEnginePerDevice.
             "MXNET_ENGINE_TYPE": "NaiveEngine" if self.engine == "sync" else None,
             "MXNET_CPU_WORKER_NTHREADS": str(workers_per_device),
@@ -120,7 +120,7 @@ class MXNetBackend:
     def wait(self, x: Array) -> Array:
         if self._failure:
             self._refuse()
-        for leaf in leaves(x):
+        for leaf in tree_leaves(x):
             try:
                 leaf.wait_to_read()
             except Exception as error:
@@ -140,8 +140,8 @@ class MXNetBackend:
             self._refuse()
         try:
             if out is None:
-                return map_leaves(lambda leaf: self._copy(leaf, self._contexts[device]), x)
-            return map_leaves(self._overwrite, out, x)
+                return tree_map(lambda leaf: self._copy(leaf, self._contexts[device]), x)
+            return tree_map(self._overwrite, out, x)
         except Exception as error:
             self._fail(error, f"on {device}")
 
@@ -164,11 +164,11 @@ class MXNetBackend:
     def asarray(self, x: HostArray, device: Device) -> Array:
         if self._failure:
             self._refuse()
-        return map_leaves(lambda leaf: self._mx.np.array(leaf, dtype=leaf.dtype, ctx=self._contexts[device]), x)
+        return tree_map(lambda leaf: self._mx.np.array(leaf, dtype=leaf.dtype, ctx=self._contexts[device]), x)
 
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
-        return map_leaves(lambda leaf: leaf.asnumpy(), x)
+        return tree_map(lambda leaf: leaf.asnumpy(), x)
 
     def _start_workers(self) -> None:
         # MXNet starts a context's workers at its first operator, on the cores of the thread that issues it; those of
@@ -200,8 +200,8 @@ class MXNetBackend:
         return self._overwrite(self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context), x)
 
     def _gather_and_broadcast(self, first: Array, *others: Array) -> tuple[Array, ...]:
-        total = map_leaves(self._add_terms, first, *others)
-        return (total, *(map_leaves(self._overwrite, x, total) for x in others))
+        total = tree_map(self._add_terms, first, *others)
+        return (total, *(tree_map(self._overwrite, x, total) for x in others))
 
     def _add_terms(self, total: Array, *terms: Array) -> Array:
         check_equal((total, *terms))
@@ -212,8 +212,8 @@ class MXNetBackend:
         return total
 
     def _sum_in_shards(self, *xs: Array) -> tuple[Array, ...]:
-        in_order = tuple(map_leaves(self._in_plain_order, x) for x in xs)
-        self._sharding.sum_in_shards(list(zip(*map(leaves, in_order), strict=True)))
+        in_order = tuple(tree_map(self._in_plain_order, x) for x in xs)
+        self._sharding.sum_in_shards(list(zip(*map(tree_leaves, in_order), strict=True)))
         return in_order
 
     def _in_plain_order(self, x: Array) -> Array:
@@ -259,7 +259,7 @@ def _overwrite_by_source(out: Array, x: Array) -> Array:
 
 
 def _bytes_of(x: Array) -> int:
-    return sum(leaf.size * np.dtype(leaf.dtype).itemsize for leaf in leaves(x))
+    return sum(leaf.size * np.dtype(leaf.dtype).itemsize for leaf in tree_leaves(x))
 
 
 def _reason(error: BaseException) -> str:

@@ -8,7 +8,7 @@ import mxnet as mx
 from mxnet import autograd, npx
 from mxnet import np as mnp
 
-from backends.arrays import map_leaves
+from backends.arrays import tree_map
 
 Array: TypeAlias = mnp.ndarray
 
@@ -82,7 +82,7 @@ def to_host(x: Array) -> Array:
 
 
 def zeros_like(x: Array) -> Array:
-    return map_leaves(mnp.zeros_like, x)
+    return tree_map(mnp.zeros_like, x)
 
 
 def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:

@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from backends.arrays import leaves
+from backends.arrays import tree_leaves
 from backends.errors import BackendError
 from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
 from backends.process_groups.group import Group
@@ -56,7 +56,7 @@ class MXNetGroup:
         self.hosts = tuple(name.decode() for name in gather(self, socket.gethostname().encode()))
 
     def sum(self, x: Array) -> Array:
-        arrays = list(leaves(x))
+        arrays = list(tree_leaves(x))
         self._compare(arrays)
         sums = iter([self._sum_one(f"{place}", array, -place) for place, array in enumerate(arrays)])
         return _like(x, sums)

@@ -14,7 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from backends.arrays import leaves
+from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.host import core_numbers
@@ -188,7 +188,7 @@ def _device_of(array: Any, copies_by_source: bool, verb: str, *args: Array, **na
     if verb == "copy_to" and not copies_by_source:
         return named.get("device") or args[1]
     if verb in ("copy_to", "launch"):
-        for leaf in leaves((args, tuple(named.values()))):
+        for leaf in tree_leaves((args, tuple(named.values()))):
             if isinstance(leaf, array):
                 return Device(leaf.ctx.device_type, leaf.ctx.device_id)
     return None

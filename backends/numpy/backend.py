@@ -8,12 +8,12 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.arrays import check_equal, leaves, map_leaves, row_ranges
+from backends.arrays import check_equal, row_ranges, tree_leaves, tree_map
 from backends.devices import Device, Wanted, choose_devices
 from backends.errors import BackendError, ComputationError
 from backends.host import check_workers, cores_of, limit_blas_threads, threads_for
 from backends.numpy import ops as numpy_ops
-from backends.protocol import Array, Engine, HostArray, Ops, Settings
+from backends.protocol import Array, Engine, FrameworkSettings, HostArray, Ops
 from backends.variants import choose_variants
 
 __all__ = ["NumPyBackend"]
@@ -40,7 +40,7 @@ class NumPyBackend:
         check_workers(self.name, self.engine, workers_per_device)
         self.variants = choose_variants(self.name, self.engine, variants)
         self.workers_per_device = workers_per_device
-        self.settings: Settings = {}
+        self.settings: FrameworkSettings = {}
         self.ops: Ops = numpy_ops
         self.version = np.__version__
         self.devices, _ = choose_devices(self.name, device_kind, devices, gpus=0, workers=workers_per_device)
@@ -72,8 +72,8 @@ class NumPyBackend:
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:  # noqa: ARG002
         if out is None:
-            return self.launch(map_leaves, np.copy, x)
-        return self.launch(map_leaves, _overwrite, out, x)
+            return self.launch(tree_map, np.copy, x)
+        return self.launch(tree_map, _overwrite, out, x)
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
         return tuple(
@@ -85,10 +85,10 @@ class NumPyBackend:
         return self.launch(_sum_in_place, tuple(xs))
 
     def asarray(self, x: HostArray, device: Device) -> Array:  # noqa: ARG002
-        return self.launch(map_leaves, np.array, x)
+        return self.launch(tree_map, np.array, x)
 
     def to_numpy(self, x: Array) -> Any:
-        return self.launch(map_leaves, np.array, x)
+        return self.launch(tree_map, np.array, x)
 
     def _fail(self, error: BaseException) -> NoReturn:
         self._failure = ComputationError(f"numpy: {type(error).__name__}: {error}")
@@ -104,7 +104,7 @@ def _overwrite(out: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _sum_in_place(xs: tuple[Array, ...]) -> tuple[Array, ...]:
-    for terms in zip(*map(leaves, xs), strict=True):
+    for terms in zip(*map(tree_leaves, xs), strict=True):
         check_equal(terms)
         first, *others = terms
         for other in others:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from backends.arrays import map_leaves
+from backends.arrays import tree_map
 from backends.numpy.autograd import Vjp, differentiable, gradients_of, track
 
 Array = np.ndarray
@@ -114,7 +114,7 @@ def to_host(x: Array) -> Array:
 
 
 def zeros_like(x: Any) -> Any:
-    return map_leaves(np.zeros_like, x)
+    return tree_map(np.zeros_like, x)
 
 
 def value_and_grad(fn: Callable[..., Any]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:

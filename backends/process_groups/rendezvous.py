@@ -18,7 +18,7 @@ TIMEOUT = 30.0
 """Seconds without progress after which a job is given up, where nobody says otherwise."""
 TIMEOUT_VARIABLE = "PARALLEL_CORE_TIMEOUT"
 BIND_VARIABLE = "PARALLEL_CORE_BIND"
-MOST_PORT = 65535
+MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
     if local_rank >= local_size:
         raise BackendError(f"process {local_rank} of {local_size} on this host cannot be: look at LOCAL_RANK")
     port = _number(environment, port_name)
-    if not 0 < port <= MOST_PORT:
+    if not 0 < port <= MAX_PORT:
         raise BackendError(f"{port_name}={port} is no port")
     return Rendezvous(
         rank=rank,

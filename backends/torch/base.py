@@ -14,12 +14,12 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from backends.arrays import check_equal, leaves, map_leaves, row_ranges, sum_shard
+from backends.arrays import check_equal, row_ranges, sum_shard, tree_leaves, tree_map
 from backends.devices import Device, Wanted, choose_devices, same_memory
 from backends.errors import BackendError, ComputationError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.importing import import_framework
-from backends.protocol import Array, Engine, HostArray, Settings
+from backends.protocol import Array, Engine, FrameworkSettings, HostArray
 from backends.torch.cuda.copies import CudaCopies
 from backends.torch.cuda.direct import DirectCuda
 from backends.torch.cuda.graphs import CudaGraphs
@@ -79,7 +79,9 @@ class TorchBackend:
         self.cores: Sequence[set[int]] = cores_of(
             self.devices, workers_per_device * self.threads_per_device if self._threaded else None
         )
-        self.settings: Settings = settle_cuda(torch, self.engine == "sync", TF32.name in self.variants) if gpus else {}
+        self.settings: FrameworkSettings = (
+            settle_cuda(torch, self.engine == "sync", TF32.name in self.variants) if gpus else {}
+        )
         self._direct = None if self._threaded or not gpus else DirectCuda(torch, sorted(set(gpus)), on_compute_queue)
         self._graphs = CudaGraphs(torch) if GRAPH_REPLAY.name in self.variants else None
         self.streams: tuple[WorkerStream, ...] = ()
@@ -118,7 +120,7 @@ class TorchBackend:
     def wait(self, x: Array) -> Array:
         if self._failure:
             self._refuse()
-        for leaf in leaves(x):
+        for leaf in tree_leaves(x):
             try:
                 if self._threaded:
                     resolve(leaf)
@@ -157,7 +159,7 @@ class TorchBackend:
         try:
             if self._direct:
                 direct = self._direct
-                return map_leaves(lambda leaf, *outs: direct.copy(leaf, device, *outs), *_operands(x, out))
+                return tree_map(lambda leaf, *outs: direct.copy(leaf, device, *outs), *_operands(x, out))
             return _clone(x) if out is None else _overwrite(out, x)
         except Exception as error:
             self._fail(error, f"on {device}")
@@ -183,11 +185,11 @@ class TorchBackend:
     def asarray(self, x: HostArray, device: Device) -> Array:
         if self._failure:
             self._refuse()
-        return map_leaves(lambda leaf: self._load(leaf, device), x)
+        return tree_map(lambda leaf: self._load(leaf, device), x)
 
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
-        return map_leaves(lambda leaf: leaf.detach().to("cpu", copy=True).numpy(), resolve(x))
+        return tree_map(lambda leaf: leaf.detach().to("cpu", copy=True).numpy(), resolve(x))
 
     def _load(self, x: np.ndarray, device: Device) -> Array:
         if self._direct:
@@ -263,15 +265,15 @@ def _limit_threads(torch: Any, threads: int) -> None:
 
 def _clone(x: Array) -> Array:
     # `.to(device)` would return the same tensor: on one CPU, two devices would share their parameters.
-    return map_leaves(lambda leaf: leaf.clone(), x)
+    return tree_map(lambda leaf: leaf.clone(), x)
 
 
 def _overwrite(out: Array, x: Array) -> Array:
-    return map_leaves(lambda target, source: target.copy_(source), out, x)
+    return tree_map(lambda target, source: target.copy_(source), out, x)
 
 
 def _add_into(first: Array, *others: Array) -> Array:
-    return map_leaves(_add_terms, first, *others)
+    return tree_map(_add_terms, first, *others)
 
 
 def _add_terms(total: Array, *terms: Array) -> Array:
@@ -288,7 +290,7 @@ def _sum_in_shards(xs: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def _sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) -> None:
     # Checked by every device before any of them writes.
-    terms = list(zip(*map(leaves, xs), strict=True))
+    terms = list(zip(*map(tree_leaves, xs), strict=True))
     for same in terms:
         check_equal(same)
     # A short sum is done before a second thread has woken up.
@@ -308,7 +310,7 @@ def _sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None)
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 
-def settle_cuda(torch: Any, blocking: bool, tf32: bool) -> Settings:
+def settle_cuda(torch: Any, blocking: bool, tf32: bool) -> FrameworkSettings:
     """Set whether every kernel is waited for, and whether TensorFloat-32 may stand in for float32; return both.
 
     Raises BackendError where CUDA has been started with the other value of CUDA_LAUNCH_BLOCKING.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backends.arrays import map_leaves
+from backends.arrays import tree_map
 from backends.torch.streams.promise import Announcing, Path
 
 Announce: TypeAlias = Callable[[Path, Tensor], None]
@@ -72,7 +72,7 @@ def to_host(x: Tensor) -> Tensor:
 
 
 def zeros_like(x: Tensor) -> Tensor:
-    return map_leaves(torch.zeros_like, x)
+    return tree_map(torch.zeros_like, x)
 
 
 def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:

@@ -15,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from backends.arrays import leaves
+from backends.arrays import tree_leaves
 from backends.errors import BackendError, ComputationError
 from backends.process_groups.addresses import interface_towards
 from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
@@ -91,7 +91,7 @@ class TorchGroup:
         self._distributed.destroy_process_group()
 
     def _sum(self, x: Array) -> Array:
-        arrays = list(leaves(x))
+        arrays = list(tree_leaves(x))
         self._compare(arrays)
         # Each exchange has a price of its own, however short it is; so what is of one type goes together.
         by_type = sorted(arrays, key=lambda array: str(array.dtype))

@@ -17,7 +17,7 @@ Parts = Mapping[str, str]
 
 LIMIT_SECONDS = 60.0
 """For a part, with loading the framework where it is the first of its process."""
-LEAST_SECONDS = 5.0
+MIN_SECONDS = 5.0
 """With less left than this, nothing is begun."""
 
 
@@ -38,13 +38,13 @@ def run_parts(
     """Run parts one after the other and yield what each found; a part that fails is followed by a fresh process."""
     context = multiprocessing.get_context("spawn")
     waiting = list(parts)
-    while waiting and clock.left() >= LEAST_SECONDS:
+    while waiting and clock.left() >= MIN_SECONDS:
         ours, theirs = context.Pipe(duplex=False)
         worker = context.Process(target=work, args=([parts[name] for name in waiting], place, theirs), daemon=True)
         worker.start()
         theirs.close()
         try:
-            while waiting and clock.left() >= LEAST_SECONDS:
+            while waiting and clock.left() >= MIN_SECONDS:
                 allowed = min(limit, clock.left())
                 found = receive(ours, allowed)
                 if isinstance(found, Found):

@@ -26,7 +26,7 @@ PREFIX_LENGTH = 24
 INTERFACE = "link0"
 PROGRAMS = ("ip", "tc", "unshare", "nsenter", "taskset")
 BURST_SECONDS = 0.0005
-LEAST_BURST = 16 * 1024
+MIN_BURST = 16 * 1024
 QUEUE_SECONDS = 0.05
 
 
@@ -92,7 +92,7 @@ def set_link(hosts: TwoHosts, bits_per_second: float | None, delay_seconds: floa
             call(*at, "delete", "dev", INTERFACE, "root")
         parent: tuple[str, ...] = ("root", "handle", "1:")
         if bits_per_second is not None:
-            burst = max(LEAST_BURST, round(bits_per_second / 8 * BURST_SECONDS))
+            burst = max(MIN_BURST, round(bits_per_second / 8 * BURST_SECONDS))
             limit = burst + round(bits_per_second / 8 * QUEUE_SECONDS)
             bucket = ("tbf", "rate", f"{bits_per_second:.0f}bit", "burst", f"{burst}b", "limit", f"{limit}b")
             call(*at, "add", "dev", INTERFACE, *parent, *bucket)

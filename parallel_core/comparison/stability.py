@@ -6,7 +6,7 @@ from statistics import mean, stdev
 from humanize import metric
 
 from parallel_core.comparison.cells import Measured
-from parallel_core.measurement.checks import LEAST_NOISE
+from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.confidence_intervals import ratio_interval
 
 __all__ = ["impossible_cases", "unstable"]
@@ -43,6 +43,6 @@ def impossible_cases(measured: Measured) -> tuple[str, ...]:
         if parts:
             slowest = max(parts, key=lambda medians: sorted(medians)[len(medians) // 2])
             ratio = ratio_interval(measured.medians(case.name), slowest)
-            if ratio.high < 1 and ratio.estimate < 1 - LEAST_NOISE:
+            if ratio.high < 1 and ratio.estimate < 1 - MIN_NOISE:
                 told.append(f"{case.name!r} took {ratio.estimate:.0%} of the time of its slowest part")
     return tuple(told)

@@ -27,7 +27,7 @@ __all__ = [
     "root_of",
 ]
 
-MOST_PORT = 65535
+MAX_PORT = 65535
 PORTS = range(20000, 30000)
 """Below those that systems give to connections, one of which could take a port before it is listened at."""
 TRIES = 100
@@ -105,7 +105,7 @@ def resolved(host: str) -> str:
 def root_of(text: str) -> tuple[str, int]:
     """Return the IPv4 address and the port of `HOST:PORT`. Raises RequestError where it is none."""
     host, colon, port = text.rpartition(":")
-    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= MOST_PORT):
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT):
         raise RequestError(f"{text!r} is not HOST:PORT, such as 10.0.0.1:9000")
     return resolved(host), int(port)
 

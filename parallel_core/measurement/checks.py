@@ -6,17 +6,17 @@ import numpy as np
 
 from parallel_core.measurement.result import Case
 
-__all__ = ["LEAST_NOISE", "differ", "impossible", "largest_of", "relative_error"]
+__all__ = ["MIN_NOISE", "differ", "impossible", "largest_of", "relative_error"]
 
 
-LEAST_NOISE = 0.05
+MIN_NOISE = 0.05
 """A share of a time below which a difference is not called impossible, however quiet the machine seemed."""
 
 
 def impossible(together: Case, parts: Sequence[Case]) -> str | None:
     """Say why `together` cannot be true where it is faster than its slowest part by more than the noise; else None."""
     slowest = max(parts, key=lambda part: part.median)
-    noise = max(slowest.spread, together.spread, LEAST_NOISE)
+    noise = max(slowest.spread, together.spread, MIN_NOISE)
     if together.median < slowest.median * (1 - noise):
         return (
             f"{together.name!r} took {together.median:.3g} s, less than its part {slowest.name!r} alone "
@@ -28,7 +28,7 @@ def impossible(together: Case, parts: Sequence[Case]) -> str | None:
 def differ(one: Case, other: Case) -> bool:
     """Tell whether two cases' times differ by more than the noise."""
     fast, slow = sorted((one.median, other.median))
-    return fast < slow * (1 - max(one.spread, other.spread, LEAST_NOISE))
+    return fast < slow * (1 - max(one.spread, other.spread, MIN_NOISE))
 
 
 def largest_of(errors: Iterable[float]) -> float:

@@ -2,7 +2,7 @@
 
 >>> recording = Recording(backend, one_by_one=True)
 >>> train_step(recording, …)
->>> critical_path(recording.tasks)
+>>> longest_path(recording.tasks)
 
 What an operation depends on is read off the values that it is given. With `one_by_one` each operation is waited for
 before the next one starts, so its seconds are its own, on every framework and engine.
@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from backends import Array, Backend, Device, Ops
-from backends.arrays import leaves, map_leaves
+from backends.arrays import tree_leaves, tree_map
 from backends.protocol import HostArray
 from parallel_core.measurement.task_graph import Kind, Task
 
@@ -88,7 +88,7 @@ class Recording:
         values of S bytes 2(n − 1)·S: what both a star and a ring move.
         """
         for place, (value, factor) in self._uncounted.items():
-            size = sum(array.nbytes for array in leaves(self.backend.to_numpy(value)))
+            size = sum(array.nbytes for array in tree_leaves(self.backend.to_numpy(value)))
             self._tasks[place] = replace(self._tasks[place], bytes=factor * size)
         self._uncounted.clear()
         return tuple(self._tasks)
@@ -198,11 +198,11 @@ class Recording:
 
 
 def _recorded(value: Any) -> tuple[Recorded, ...]:
-    return tuple(leaf for leaf in leaves(value) if isinstance(leaf, Recorded))
+    return tuple(leaf for leaf in tree_leaves(value) if isinstance(leaf, Recorded))
 
 
 def _plain(value: Any) -> Any:
-    return map_leaves(_plain_leaf, value)
+    return tree_map(_plain_leaf, value)
 
 
 def _plain_leaf(leaf: Any) -> Any:

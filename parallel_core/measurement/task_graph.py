@@ -14,10 +14,10 @@ __all__ = [
     "Kind",
     "Task",
     "bounds_of",
-    "critical_path",
-    "critical_path_seconds",
     "crossings",
     "levels",
+    "longest_path",
+    "longest_path_seconds",
     "without_implied",
     "without_loads",
     "work_by_device",
@@ -44,7 +44,7 @@ class Task:
     bytes: int = 0
 
 
-def critical_path(tasks: Sequence[Task]) -> tuple[int, ...]:
+def longest_path(tasks: Sequence[Task]) -> tuple[int, ...]:
     """Return the positions of the chain of dependent tasks that takes longest; of equals, one with the most tasks."""
     longest: list[tuple[float, int]] = []
     before: list[int | None] = []
@@ -61,9 +61,9 @@ def critical_path(tasks: Sequence[Task]) -> tuple[int, ...]:
     return tuple(reversed(path))
 
 
-def critical_path_seconds(tasks: Sequence[Task]) -> float:
+def longest_path_seconds(tasks: Sequence[Task]) -> float:
     """Return the duration of the critical path: the least with any number of devices."""
-    return sum(tasks[place].seconds for place in critical_path(tasks))
+    return sum(tasks[place].seconds for place in longest_path(tasks))
 
 
 def work_seconds(tasks: Sequence[Task]) -> float:
@@ -147,7 +147,7 @@ def bounds_of(tasks: Sequence[Task], places: int, workers: int = 1) -> Bounds:
     computing = [task for task in tasks if task.kind == "compute"]
     work = [task for task in tasks if task.kind == "compute" or not task.device.startswith("gpu")]
     return Bounds(
-        critical_path_seconds(tasks),
+        longest_path_seconds(tasks),
         work_seconds(work) / places,
         max(work_by_device(computing).values(), default=0.0) / workers,
     )

@@ -60,7 +60,7 @@ def learning_curve(result: Result) -> Figure:
     return figure
 
 
-MOST_TICKS = 10
+MAX_TICKS = 10
 
 
 DOTTED = (":", "--", "-.")
@@ -85,7 +85,7 @@ def sweep(result: Result, curves: Curves) -> Figure:
     axes.set_xscale("log" if curves.log_x else "linear")
     axes.set_yscale("log" if curves.log_y else "linear")
     if curves.log_x:
-        shown = over[:: 1 + (len(over) - 1) // MOST_TICKS]
+        shown = over[:: 1 + (len(over) - 1) // MAX_TICKS]
         axes.set_xticks(shown, [write_point(value, curves.over) for value in shown])
         axes.set_xticks([], minor=True)
     axes.set(xlabel=curves.x_title, ylabel=curves.y_title)

@@ -16,8 +16,8 @@ from matplotlib.path import Path
 
 from parallel_core.measurement.task_graph import (
     Task,
-    critical_path,
     levels,
+    longest_path,
     without_implied,
     without_loads,
     work_seconds,
@@ -47,7 +47,7 @@ def task_graph(tasks: Sequence[Task], title: str) -> Figure:
     height = tops[-1] + BOTTOM
     # Inputs only bring values in: their time is not the program's.
     untimed = [replace(task, seconds=0.0) if task.kind == "load" else task for task in drawn]
-    chain = {place for place in critical_path(untimed) if drawn[place].kind != "load"}
+    chain = {place for place in longest_path(untimed) if drawn[place].kind != "load"}
     figure = Figure(figsize=(width, height), facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(height, 0))

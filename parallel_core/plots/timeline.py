@@ -20,10 +20,10 @@ from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, drawn_ends, lanes, seen
 
-__all__ = ["MOST_PANELS", "draw_timeline", "timeline_figure", "write_picture_file"]
+__all__ = ["MAX_PANELS", "draw_timeline", "timeline_figure", "write_picture_file"]
 
 
-MOST_PANELS = 8
+MAX_PANELS = 8
 
 
 # All lengths are inches.
@@ -37,7 +37,7 @@ CHARACTER = 0.055
 LANES_WIDTH = 5.6
 
 
-LEAST_PARTS = 700
+MIN_PARTS = 700
 """A block is drawn at least one part in so many wide, where there is room: about half a point."""
 
 
@@ -69,7 +69,7 @@ def timeline_figure(timeline: Timeline) -> Figure:
     filled = [case for case in cases_of(timeline) if case.spans]
     if not filled:
         raise RequestError(f"the timeline of {timeline.source} has no spans to draw")
-    shown = [lanes(case) for case in filled[:MOST_PANELS]]
+    shown = [lanes(case) for case in filled[:MAX_PANELS]]
     names = all_lanes(shown)
     figure = Figure(figsize=(WIDTH, FRAME + len(shown) * (PANEL + LANE * len(names))), layout="constrained")
     panels = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
@@ -136,7 +136,7 @@ def draw_panel(axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float,
 
 def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) -> None:
     """Draw a lane's blocks, and the names of those that have room for them."""
-    ends = drawn_ends(lane.blocks, longest * scale / LEAST_PARTS)
+    ends = drawn_ends(lane.blocks, longest * scale / MIN_PARTS)
     edged = [block.spans == 1 and (block.end - block.start) / scale > longest / EDGED_PARTS for block in lane.blocks]
     axes.broken_barh(
         [(block.start / scale, (end - block.start) / scale) for block, end in zip(lane.blocks, ends, strict=True)],

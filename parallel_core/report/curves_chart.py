@@ -20,7 +20,7 @@ PANEL = 11
 """The height of a panel, in rows of a bar chart."""
 DOTTED = ("dot", "dash", "dashdot")
 OF_DOTTED = "#888888"
-MOST_TICKS = 12
+MAX_TICKS = 12
 
 
 def curves(comparison: Comparison, experiment: str) -> go.Figure | None:
@@ -78,7 +78,7 @@ def ticks(values: tuple[float, ...], described: Curves) -> dict[str, object]:
     """Name the values that were measured on the axis: on a linear one they would stand too close."""
     if not described.log_x:
         return {"type": "linear"}
-    step = 1 + (len(values) - 1) // MOST_TICKS
+    step = 1 + (len(values) - 1) // MAX_TICKS
     shown = values[::step]
     named = [write_point(value, described.over) for value in shown]
     return {"type": "log", "tickvals": list(shown), "ticktext": named}

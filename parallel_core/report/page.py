@@ -27,7 +27,7 @@ from parallel_core.report.verbs import verbs
 __all__ = ["render"]
 
 FIRST_BATCHES = 20
-MOST_WARNINGS = 6
+MAX_WARNINGS = 6
 """Unstable cases of a cell that are named; `pyperf check` names all."""
 CHART_OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 
@@ -96,8 +96,8 @@ def section(comparison: Comparison, experiment: str, timeline_of: TimelineOf | N
 
 def objections(row: Row) -> list[str]:
     """Return what speaks against a cell's numbers: of many unstable cases the first, and how many more there are."""
-    more = len(row.warnings) - MOST_WARNINGS
-    told = [row.reason, *row.warnings[:MOST_WARNINGS], f"and {more} more unstable cases" if more > 0 else ""]
+    more = len(row.warnings) - MAX_WARNINGS
+    told = [row.reason, *row.warnings[:MAX_WARNINGS], f"and {more} more unstable cases" if more > 0 else ""]
     return [sentence for sentence in told if sentence]
 
 

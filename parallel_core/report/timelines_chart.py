@@ -25,7 +25,7 @@ from parallel_core.trace_analysis.profiling_run import shown_case
 
 __all__ = ["Panel", "panels", "timelines"]
 
-MOST_BLOCKS = 1200
+MAX_BLOCKS = 1200
 """In all of an experiment's panels: each takes 100 to 200 bytes of the page."""
 TITLE = 2.2
 """What a panel takes beside its lanes, in rows of a bar chart."""
@@ -35,7 +35,7 @@ BAR = 0.8
 """Of a lane's height."""
 CHARACTER = 6
 """About what a character of a lane's name takes, in pixels."""
-LEAST_PARTS = 1000
+MIN_PARTS = 1000
 """A block is drawn at least one part in so many wide, where there is room: about a pixel."""
 
 
@@ -66,7 +66,7 @@ def panels(comparison: Comparison, experiment: str, timeline_of: TimelineOf) -> 
             without[cell.side] = "; ".join(timeline.notes) or "its trace is empty"
             continue
         timed = [same.again_seconds for same in one.cases(case.name)]
-        lanes = few_lanes(case, MOST_BLOCKS // len(measured))
+        lanes = few_lanes(case, MAX_BLOCKS // len(measured))
         found.append(Panel(cell, lanes, seen(figures_of(case)), median(timed) if timed else None))
     return found, without
 
@@ -142,7 +142,7 @@ def bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.
     blocks: list[Block] = []
     ends: list[float] = []
     for place, lane in enumerate(panel.shown.lanes):
-        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, longest / LEAST_PARTS), strict=True):
+        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, longest / MIN_PARTS), strict=True):
             if block.look == look:
                 places.append(place)
                 blocks.append(block)

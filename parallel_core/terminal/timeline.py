@@ -18,7 +18,7 @@ LONGEST_PARTS = 3
 """So many parts of a critical path are named; the others are added up."""
 FEW = 3
 """So many cases are all shown in full where no main one is named."""
-LEAST_SHARE = 0.005
+MIN_SHARE = 0.005
 """Smaller shares of a critical path would be written as 0%."""
 EVERY_CASE = (SECONDS, DISPATCH)
 
@@ -176,10 +176,10 @@ def _busy(queue: QueueFigures, seconds: float) -> str:
 
 def _path(found: CaseFigures) -> str:
     path = found.critical_path
-    parts = [part for part in path.parts if part.share >= LEAST_SHARE]
+    parts = [part for part in path.parts if part.share >= MIN_SHARE]
     named = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts[:LONGEST_PARTS]]
     if rest := parts[LONGEST_PARTS:]:
         named.append(f"{percent(sum(part.share for part in rest))} others")
-    if path.idle_share >= LEAST_SHARE:
+    if path.idle_share >= MIN_SHARE:
         named.append(f"{percent(path.idle_share)} idle")
     return listed(named)

@@ -16,7 +16,7 @@ from humanize import metric
 
 from backends.profiling import Kind
 from parallel_core.formatting import figure, listed, percent
-from parallel_core.measurement.checks import LEAST_NOISE
+from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.figures import CaseFigures
 
@@ -157,7 +157,7 @@ def overhead(result: Result, profiled: Mapping[str, float]) -> Overhead | None:
 
 def noise_of(case: Case) -> float:
     """Return by what share a single repetition of a case may differ from its median."""
-    return max(case.spread, LEAST_NOISE)
+    return max(case.spread, MIN_NOISE)
 
 
 def propagated(quantity: Callable[[Times], float], times: Times, noises: Times) -> float:
@@ -224,7 +224,7 @@ def _of_dispatch(case: Case, found: CaseFigures) -> list[Agreement]:
         return []
     shares = [sent / done for sent, done in zip(case.dispatch_seconds, case.seconds, strict=True)]
     # Both are shares of the same time, and so is the least noise.
-    noise = max((max(shares) - min(shares)) / 2, LEAST_NOISE)
+    noise = max((max(shares) - min(shares)) / 2, MIN_NOISE)
     by_trace, by_clock = found.dispatch_fraction, case.dispatch_median / case.median
     told = f"control returned after {percent(by_trace)} of the time by the trace, {percent(by_clock)} by the clock"
     if abs(by_trace - by_clock) <= noise:
@@ -260,17 +260,17 @@ def why(together: CaseFigures, parts: Sequence[CaseFigures], trace_is_more: bool
     """
     reasons = []
     for kind, factor in stretches(together, parts).items():
-        if trace_is_more and factor > 1 + LEAST_NOISE:
+        if trace_is_more and factor > 1 + MIN_NOISE:
             reasons.append(f"{WORDS[kind]} took {figure(factor)} × as long as alone")
-        elif not trace_is_more and factor < 1 - LEAST_NOISE:
+        elif not trace_is_more and factor < 1 - MIN_NOISE:
             reasons.append(f"{WORDS[kind]} took only {figure(factor)} × as long as alone")
-    if trace_is_more and together.idle_share > LEAST_NOISE:
+    if trace_is_more and together.idle_share > MIN_NOISE:
         reasons.append(f"no operation ran in {percent(together.idle_share)} of the time together")
     elif not trace_is_more:
         reasons += [
             f"alone, no operation ran in {percent(part.idle_share)} of the time of “{part.case}”"
             for part in parts
-            if part.idle_share > LEAST_NOISE
+            if part.idle_share > MIN_NOISE
         ]
     if not reasons:
         return "The trace does not tell why: the operations took as long as alone, with few gaps between them."

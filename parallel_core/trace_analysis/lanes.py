@@ -22,17 +22,17 @@ PARTS = 1500
 """So many parts of a case's time can be told apart."""
 
 
-LEAST_PARTS = 10
+MIN_PARTS = 10
 
 
 WIDEST = 25
 """A block of many spans is at most so many parts wide, so that its busy share is that of its surroundings."""
 
 
-MOST_LAUNCHES = 40
+MAX_LAUNCHES = 40
 
 
-MOST_NAMES = 2
+MAX_NAMES = 2
 
 
 LONGEST_NAME = 32
@@ -125,8 +125,8 @@ def few_lanes(case: CaseSpans, most: int) -> CaseLanes:
     """Return a case's lanes with at most about `most` blocks in all, as finely divided as that allows."""
     parts = PARTS
     found = lanes(case, parts)
-    while found.count > most and parts > LEAST_PARTS:
-        parts = max(LEAST_PARTS, int(parts * min(0.9, most / found.count)))
+    while found.count > most and parts > MIN_PARTS:
+        parts = max(MIN_PARTS, int(parts * min(0.9, most / found.count)))
         found = lanes(case, parts)
     return found
 
@@ -146,7 +146,7 @@ def drawn_ends(blocks: Sequence[Block], least: float) -> list[float]:
 def launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:
     """Return when a device's operations were launched and started; none where there are too many to be seen."""
     found = [span for span in spans if span.launched is not None and span.device != HOST_DEVICE]
-    if len(found) > MOST_LAUNCHES:
+    if len(found) > MAX_LAUNCHES:
         return ()
     return tuple(
         Launch(span.launched - origin, span.start - origin, f"{span.device} {span.queue}")
@@ -228,8 +228,8 @@ def label(spans: Sequence[Span]) -> str:
         name = shortened(span.name)
         told = "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
         return f"{name} ({told})" if told else name
-    names = [shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MOST_NAMES + 1)]
-    return f"{len(spans)} × {', '.join(names[:MOST_NAMES])}{', …' if len(names) > MOST_NAMES else ''}"
+    names = [shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)]
+    return f"{len(spans)} × {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}"
 
 
 def shortened(name: str) -> str:

@@ -17,9 +17,9 @@ from parallel_core.measurement.timing import uncollected
 from parallel_core.plots import can_draw
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-__all__ = ["MOST_CASES", "Profile", "profile", "shown_case"]
+__all__ = ["MAX_CASES", "Profile", "profile", "shown_case"]
 
-MOST_CASES = 8
+MAX_CASES = 8
 """Where a result has more, those are repeated that a comparison shows, and their parts."""
 
 
@@ -77,12 +77,12 @@ def profile(backend: Backend, result: Result) -> Profile:
 def chosen(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
     """Return the cases to repeat, and a sentence about those that are left out."""
     repeatable = [case for case in result.cases if case.again]
-    if len(repeatable) <= MOST_CASES:
+    if len(repeatable) <= MAX_CASES:
         return repeatable, ()
     described = EXPERIMENTS[result.experiment]
     shown = {described.case, described.queued_case}
     parts = {part for case in repeatable if case.name in shown for part in case.parts}
-    some = [case for case in repeatable if case.name in shown | parts] or repeatable[-MOST_CASES:]
+    some = [case for case in repeatable if case.name in shown | parts] or repeatable[-MAX_CASES:]
     return some, (f"{len(some)} of {len(repeatable)} cases were repeated under the profiler",)
 
 

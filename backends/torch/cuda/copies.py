@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, final
 
-from backends.arrays import map_leaves
+from backends.arrays import tree_map
 from backends.devices import HOST, Device
 from backends.errors import BackendError
 from backends.torch.cuda.staging import Staging
@@ -90,8 +90,8 @@ class CudaCopies:
 
     def _copy(self, overwrite: Callable[[Any, Any], Any], x: Any, out: Any = None) -> Any:
         if out is None:
-            out = map_leaves(lambda leaf: empty_like(self._torch, leaf, self.device), x)
-        return map_leaves(overwrite, out, x)
+            out = tree_map(lambda leaf: empty_like(self._torch, leaf, self.device), x)
+        return tree_map(overwrite, out, x)
 
 
 @final

@@ -15,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from backends.arrays import check_equal, leaves, map_leaves
+from backends.arrays import check_equal, tree_leaves, tree_map
 from backends.devices import HOST, Device
 from backends.torch.cuda.copies import empty_like, place_of
 from backends.torch.cuda.staging import Staging
@@ -91,7 +91,7 @@ class DirectCuda:
     def await_on_host(self, values: Any) -> None:
         """Block until the copies from and to tensors on the host are done."""
         # No stream orders what the host reads or writes; only the copy's own event says that it is done.
-        for leaf in leaves(values):
+        for leaf in tree_leaves(values):
             if isinstance(leaf, self._torch.Tensor) and not leaf.is_cuda:
                 copied = self._touched_host.get(_address(leaf))
                 if copied is not None:
@@ -105,7 +105,7 @@ class DirectCuda:
 
     def sum_between_peers(self, xs: Sequence[Any]) -> bool:
         """Replace each GPU's value by the sum of all, over NCCL; return False where it cannot be done so."""
-        terms = [list(same) for same in zip(*map(leaves, xs), strict=True)]
+        terms = [list(same) for same in zip(*map(tree_leaves, xs), strict=True)]
         for same in terms:
             check_equal(same)
         if not self._peers:
@@ -121,12 +121,12 @@ class DirectCuda:
 
     def gather_and_broadcast(self, add_into: Callable[..., Any], first: Any, *others: Any) -> tuple[Any, ...]:
         """Sum all values in the place of the first, by `add_into(first, *others)`, and copy the sum to the others."""
-        home = _device_of(next(leaves(first)))
-        terms = [map_leaves(lambda leaf: self._brought(leaf, home), x) for x in others]
+        home = _device_of(next(tree_leaves(first)))
+        terms = [tree_map(lambda leaf: self._brought(leaf, home), x) for x in others]
         self.before_writing()
         self.await_on_host((first, *terms))
         total = add_into(first, *terms)
-        return (total, *(map_leaves(self._overwrite, x, total) for x in others))
+        return (total, *(tree_map(self._overwrite, x, total) for x in others))
 
     def _brought(self, x: Any, home: Device) -> Any:
         return x if place_of(_device_of(x)) == place_of(home) else self.copy(x, home)

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, final
 from weakref import WeakKeyDictionary
 
-from backends.arrays import leaves, map_leaves
+from backends.arrays import tree_leaves, tree_map
 
 __all__ = ["CudaGraphs"]
 
 ISSUED_AS_USUAL = 2
-MOST_CALLS = 64
+MAX_CALLS = 64
 """So many different calls of one function may get a graph, which has memory of its own for as long as the function."""
 
 # To begin a recording is to wait for the whole GPU, which CUDA refuses while anything is recorded there.
@@ -41,7 +41,7 @@ class CudaGraphs:
 
     def issue(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Return `fn(*args)`, issued to the current stream of the one GPU that all arrays are on."""
-        tensors = [x for x in leaves(args) if isinstance(x, self._torch.Tensor)]
+        tensors = [x for x in tree_leaves(args) if isinstance(x, self._torch.Tensor)]
         if not tensors or not all(x.is_cuda for x in tensors):
             return fn(*args)
         # A graph has its memory for itself only where the stream's order keeps its replays apart.
@@ -51,7 +51,7 @@ class CudaGraphs:
             calls = self._calls.setdefault(fn, {})
         found = calls.get(call, 0)
         if isinstance(found, int):
-            if found == 0 and len(calls) >= MOST_CALLS:
+            if found == 0 and len(calls) >= MAX_CALLS:
                 return fn(*args)
             if found < ISSUED_AS_USUAL:
                 calls[call] = found + 1
@@ -61,7 +61,7 @@ class CudaGraphs:
 
     def _record(self, current: Any, gpu: int, fn: Callable[..., Any], args: tuple[Any, ...]) -> "_Graph":
         torch = self._torch
-        held = map_leaves(lambda x: torch.empty_like(x) if isinstance(x, torch.Tensor) else x, args)
+        held = tree_map(lambda x: torch.empty_like(x) if isinstance(x, torch.Tensor) else x, args)
         graph = torch.cuda.CUDAGraph()
         with _recording:
             # One for all: PyTorch's streams are few, and a new one may be a stream that is in use.
@@ -72,7 +72,7 @@ class CudaGraphs:
             # A recording that fails would leave its own stream behind as the current one.
             with torch.cuda.stream(current), recording:
                 result = fn(*held)
-        return _Graph(torch, graph, [x for x in leaves(held) if isinstance(x, torch.Tensor)], result)
+        return _Graph(torch, graph, [x for x in tree_leaves(held) if isinstance(x, torch.Tensor)], result)
 
     def _signature(self, args: Sequence[Any]) -> Hashable:
         return tuple(
@@ -99,8 +99,8 @@ class _Graph:
         """Return the function's result for arguments of the shapes recorded."""
         self._overwrite(self.arguments, arguments)
         self.graph.replay()
-        result = map_leaves(self.torch.empty_like, self.result)
-        self._overwrite([*leaves(result)], [*leaves(self.result)])
+        result = tree_map(self.torch.empty_like, self.result)
+        self._overwrite([*tree_leaves(result)], [*tree_leaves(self.result)])
         return result
 
     def _overwrite(self, outs: list[Any], xs: list[Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from backends import Array, Backend
 from backends.host import available_cores
 from parallel_core.formatting import figure
-from parallel_core.measurement.checks import LEAST_NOISE
+from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
@@ -20,7 +20,7 @@ __all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "case_name", "record", 
 
 ONE_BY_ONE = "one by one"
 FREE = "freely scheduled"
-MOST_NOISE = 0.25
+MAX_NOISE = 0.25
 """A share of a time above which nothing is concluded."""
 
 
@@ -111,13 +111,13 @@ def places(backend: Backend) -> int:
 def verdict(name: str, found: Scheduled) -> str:
     """Say how near a program, `name` in a sentence, came to its bound, and whether anything ran at the same time."""
     alone, free, bounds = found.alone, found.free, found.bounds
-    noise = max(alone.spread, free.spread, LEAST_NOISE)
+    noise = max(alone.spread, free.spread, MIN_NOISE)
     of_bound, of_alone = free.median / bounds.seconds, free.median / alone.median
     bound = f"{of_bound:.2f} × as long as {bounds.name} ({figure(bounds.seconds * 1e3)} ms)"
     like_bound, like_alone = (abs(math.log(ratio)) <= math.log1p(noise) for ratio in (of_bound, of_alone))
     # A chain, or a single device, leaves nothing to be gained: then the two are one.
-    either = like_bound and like_alone and alone.median > bounds.seconds * (1 + LEAST_NOISE)
-    if either or noise > MOST_NOISE:
+    either = like_bound and like_alone and alone.median > bounds.seconds * (1 + MIN_NOISE)
+    if either or noise > MAX_NOISE:
         return (
             f"{name} took {bound} and {of_alone:.2f} × as long as its operations one by one: "
             f"the noise ({noise:.0%}) is too large for a verdict."

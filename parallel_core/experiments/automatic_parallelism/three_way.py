@@ -35,7 +35,7 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
 from parallel_core.formatting import percent
-from parallel_core.measurement.checks import LEAST_NOISE, impossible, largest_of, relative_error
+from parallel_core.measurement.checks import MIN_NOISE, impossible, largest_of, relative_error
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 
@@ -127,7 +127,7 @@ def fractions(parts: list[Case], together: Case, core_bound: float) -> dict[str,
 def noise(parts: list[Case], together: Case) -> float:
     """Return by how much the saved share is uncertain: all spreads in seconds, as a share of the parts' added times."""
     spreads = sum(case.spread * case.median for case in (*parts, together))
-    return max(LEAST_NOISE, spreads / sum(part.median for part in parts))
+    return max(MIN_NOISE, spreads / sum(part.median for part in parts))
 
 
 def largest_error(backend: Backend, matrices: list[Array], results: list[list[Array]], size: int) -> float:

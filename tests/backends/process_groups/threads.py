@@ -8,7 +8,7 @@ from typing import TypeVar, final
 import numpy as np
 
 from backends import Array
-from backends.arrays import map_leaves
+from backends.arrays import tree_map
 from backends.process_groups import Group
 
 Returned = TypeVar("Returned")
@@ -25,7 +25,7 @@ class ThreadGroup:
         self.hosts = tuple(f"host {rank}" for rank in range(meeting.size))
 
     def sum(self, x: Array) -> Array:
-        return map_leaves(lambda leaf: self._meeting.sum(self.rank, leaf), x)
+        return tree_map(lambda leaf: self._meeting.sum(self.rank, leaf), x)
 
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
         assert x.dtype == np.float32

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from parallel_core.measurement.task_graph import (
     Task,
-    critical_path,
-    critical_path_seconds,
     crossings,
     levels,
+    longest_path,
+    longest_path_seconds,
     without_implied,
     without_loads,
     work_by_device,
@@ -46,10 +46,10 @@ def chains(tasks: tuple[Task, ...]) -> list[tuple[int, ...]]:
 
 @given(graphs())
 def test_the_critical_path_is_the_longest_of_all_chains(tasks: tuple[Task, ...]) -> None:
-    path = critical_path(tasks)
+    path = longest_path(tasks)
     assert path in chains(tasks)
     longest = max((sum(tasks[place].seconds for place in chain), len(chain)) for chain in chains(tasks))
-    assert (critical_path_seconds(tasks), len(path)) == longest
+    assert (longest_path_seconds(tasks), len(path)) == longest
 
 
 @given(graphs())
@@ -63,13 +63,13 @@ def test_no_schedule_is_faster_than_the_bound_and_one_device_reaches_it(tasks: t
     bound = lower_bound(tasks, devices)
     taken = schedule(tasks, devices)
     # Graham's bound: a schedule that never idles without need is at most the sum of the two.
-    assert bound <= taken <= critical_path_seconds(tasks) + work_seconds(tasks) / devices + 1e-9
+    assert bound <= taken <= longest_path_seconds(tasks) + work_seconds(tasks) / devices + 1e-9
     assert lower_bound(tasks, 1) == schedule(tasks, 1) == work_seconds(tasks)
-    assert lower_bound(tasks, len(tasks) + 1) == critical_path_seconds(tasks)
+    assert lower_bound(tasks, len(tasks) + 1) == longest_path_seconds(tasks)
 
 
 def lower_bound(tasks: tuple[Task, ...], devices: int) -> float:
-    return max(critical_path_seconds(tasks), work_seconds(tasks) / devices)
+    return max(longest_path_seconds(tasks), work_seconds(tasks) / devices)
 
 
 def schedule(tasks: tuple[Task, ...], devices: int) -> float:
@@ -136,13 +136,13 @@ def test_a_crossing_is_a_dependency_between_two_devices() -> None:
 
 
 def test_nothing_to_do_takes_no_time() -> None:
-    assert critical_path(()) == ()
-    assert critical_path_seconds(()) == work_seconds(()) == 0
+    assert longest_path(()) == ()
+    assert longest_path_seconds(()) == work_seconds(()) == 0
 
 
 def test_of_paths_without_times_the_longest_is_taken() -> None:
     tasks = (Task("x", "a", "compute"), Task("y", "a", "compute", (0,)), Task("z", "a", "compute"))
-    assert critical_path(tasks) == (0, 1)
+    assert longest_path(tasks) == (0, 1)
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -153,5 +153,5 @@ def test_a_diamond_is_bound_by_its_path_or_by_its_work(devices: int) -> None:
         Task("right", "b", "compute", (0,), 2),
         Task("join", "a", "compute", (1, 2), 1),
     )
-    assert critical_path(tasks) == (0, 1, 3)
+    assert longest_path(tasks) == (0, 1, 3)
     assert lower_bound(tasks, devices) == {1: 7, 2: 5}[devices]

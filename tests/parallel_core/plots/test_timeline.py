@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgba
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core.plots.style import LOOKS
-from parallel_core.plots.timeline import MOST_PANELS, draw_timeline, timeline_figure
+from parallel_core.plots.timeline import MAX_PANELS, draw_timeline, timeline_figure
 from tests.parallel_core.trace_analysis.frameworks import CASES, many_small, mxnet_async, torch_async, torch_sync
 
 
@@ -96,11 +96,11 @@ def cases_named(*names: str) -> Timeline:
 
 
 def test_cases_beyond_the_first_ones_are_counted() -> None:
-    names = [f"case {number}" for number in range(MOST_PANELS + 2)]
+    names = [f"case {number}" for number in range(MAX_PANELS + 2)]
     found = " ".join(texts(drawn(cases_named(*names))))
     assert "(2 more cases are not shown)" in found
-    assert f"case {MOST_PANELS - 1}" in found
-    assert f"case {MOST_PANELS}:" not in found
+    assert f"case {MAX_PANELS - 1}" in found
+    assert f"case {MAX_PANELS}:" not in found
     assert "made <up> & $more$" in found
 
 

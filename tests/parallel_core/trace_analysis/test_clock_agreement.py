@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import backends
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments.automatic_parallelism import overlap, parallel
-from parallel_core.measurement.checks import LEAST_NOISE
+from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.trace_analysis.clock_agreement import (
     COMPARED,
     DISPATCH,
@@ -202,6 +202,6 @@ def test_every_noise_has_a_floor(seconds: float, share: float) -> None:
     result = overlap_result(seconds, seconds, seconds, share)
     for one in held(result):
         if one.quantity == SECONDS:
-            assert one.noise == pytest.approx(max(share, LEAST_NOISE) * result.cases[0].median)
+            assert one.noise == pytest.approx(max(share, MIN_NOISE) * result.cases[0].median)
         else:
-            assert one.noise >= LEAST_NOISE
+            assert one.noise >= MIN_NOISE

@@ -12,7 +12,7 @@ from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.timing import repeatable
 from parallel_core.trace_analysis.figures import figures
-from parallel_core.trace_analysis.profiling_run import MOST_CASES, profile
+from parallel_core.trace_analysis.profiling_run import MAX_CASES, profile
 from tests.backends.profiling.tracks import overlapping
 from tests.parallel_core.comparison.made_up import result as made_up
 from tests.parallel_core.experiments.test_experiments import RUNS
@@ -95,7 +95,7 @@ def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Back
     described = EXPERIMENTS["barriers"]
     if described.case in {case.name for case in result.cases}:
         assert described.case in found.seconds
-    assert len(found.seconds) <= MOST_CASES < len(result.cases)
+    assert len(found.seconds) <= MAX_CASES < len(result.cases)
     assert f"{len(found.seconds)} of {len(result.cases)} cases were repeated under the profiler" in found.timeline.notes
 
 

@@ -6,7 +6,7 @@ from statistics import median
 from humanize import metric
 
 from parallel_core.formatting import percent
-from parallel_core.measurement.checks import LEAST_NOISE
+from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case
 
 __all__ = ["Added", "about_deepest", "explain"]
@@ -28,7 +28,7 @@ class Added:
     def bounds(self) -> tuple[float, float]:
         """The lowest and the highest of the rounds' shares, with the noise that a quiet machine has too."""
         shares = [one / everything for one, everything in zip(self.to_wait, self.to_waitall, strict=True)]
-        return min(shares) - LEAST_NOISE, max(shares) + LEAST_NOISE
+        return min(shares) - MIN_NOISE, max(shares) + MIN_NOISE
 
 
 def explain(added: Added, place: str, dispatch_fraction: float) -> str:

@@ -8,7 +8,7 @@ from humanize import metric
 
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.formatting import figure, percent
-from parallel_core.measurement.checks import LEAST_NOISE
+from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case
 
 __all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "explain", "floor_left"]
@@ -50,7 +50,7 @@ class Point:
     @property
     def noise(self) -> float:
         """A share of a time at this size below which a difference means nothing."""
-        return max(self.case.spread, LEAST_NOISE)
+        return max(self.case.spread, MIN_NOISE)
 
 
 def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:

@@ -46,7 +46,7 @@ from parallel_core.measurement.task_graph import crossings, work_seconds
 __all__ = ["Of", "explain", "run"]
 
 Of = Literal["mlp", "xy"]
-LEAST_DEVICES = 3
+MIN_DEVICES = 3
 XY_SIZE = 1000
 TITLES: Mapping[Of, str] = MappingProxyType({"mlp": "A training step of a two-layer MLP", "xy": "z = x · y + 2"})
 """What a picture is of."""
@@ -58,7 +58,7 @@ def run(backend: Backend, of: Of = "mlp", batch: int = 1024, rounds: int = 5) ->
     `batch` is the number of images in the MLP's step. Raises RequestError for fewer than three devices, which the MLP
     needs.
     """
-    if of == "mlp" and len(backend.devices) < LEAST_DEVICES:
+    if of == "mlp" and len(backend.devices) < MIN_DEVICES:
         raise RequestError("the graph of the MLP is of one device that keeps and two that compute (--devices 3)")
     program = xy(XY_SIZE) if of == "xy" else mlp(batch)
     (found,) = time_programs(backend, {"": program}, rounds).values()

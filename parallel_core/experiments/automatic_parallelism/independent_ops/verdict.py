@@ -1,6 +1,6 @@
 """What the numbers of the `independent-ops` experiment mean, in sentences that follow from them."""
 
-from parallel_core.measurement.checks import LEAST_NOISE, differ
+from parallel_core.measurement.checks import MIN_NOISE, differ
 from parallel_core.measurement.result import Case
 
 __all__ = ["about_chain", "about_cores", "about_threads", "about_workers", "explain"]
@@ -13,7 +13,7 @@ def explain(independent: Case, chain: Case, workers: int) -> str:
     """Say whether independent products ran in order, by so many workers."""
     ratio = chain.median / independent.median
     products = f"by {in_words(workers)}, independent products"
-    noise = max(independent.spread, chain.spread, LEAST_NOISE)
+    noise = max(independent.spread, chain.spread, MIN_NOISE)
     if not differ(independent, chain) and 1 / (1 - min(noise, 0.99)) > IN_ORDER:
         return (
             f"The noise ({noise:.0%}) leaves open whether independent products by {in_words(workers)} ran in order "

@@ -24,9 +24,9 @@ __all__ = ["NATIVE", "ONE_STREAM", "PLAIN_COPY", "enough_repeats", "measure_each
 NATIVE = "native"
 PLAIN_COPY = "plain copy"
 ONE_STREAM = "one TCP stream"
-LEAST_SECONDS = 0.002
+MIN_SECONDS = 0.002
 """A timing takes at least so long, so that the timer and a single disturbance weigh little in it."""
-MOST_REPEATS = 1000
+MAX_REPEATS = 1000
 
 Operation = Callable[[], tuple[Array, ...]]
 
@@ -64,7 +64,7 @@ def time_size(backend: Backend, algorithms: Sequence[str], size: int, rounds: in
 def enough_repeats(take: Callable[[], Timing]) -> int:
     """Choose how often to repeat an operation in one timing, by the fastest of a few runs; `take` times a run."""
     seconds = min(take()[1] for _ in range(4))
-    return min(MOST_REPEATS, ceil(LEAST_SECONDS / seconds))
+    return min(MAX_REPEATS, ceil(MIN_SECONDS / seconds))
 
 
 def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing:

@@ -52,7 +52,7 @@ from parallel_core.measurement.task_graph import Task
 
 __all__ = ["run"]
 
-LEAST_ROWS = 8
+MIN_ROWS = 8
 """Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
 
 
@@ -64,9 +64,9 @@ def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
     count = len(backend.devices)
     if count < 2:
         raise RequestError("the experiment 'batch-norm' divides a batch: it needs at least 2 devices (--devices 2)")
-    if rows < LEAST_ROWS:
-        raise RequestError(f"a variance over {rows} rows says little: choose at least {LEAST_ROWS} (--rows)")
-    swept = tuple(doublings(LEAST_ROWS, rows))
+    if rows < MIN_ROWS:
+        raise RequestError(f"a variance over {rows} rows says little: choose at least {MIN_ROWS} (--rows)")
+    swept = tuple(doublings(MIN_ROWS, rows))
     most = swept[-1]
     differences = {name: [difference(backend, WAYS[name], count * some) for some in swept] for name in WAYS}
     timed = {some: time_steps(backend, some, rounds) for some in swept}
@@ -76,8 +76,8 @@ def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
     )
 
     # Shards of unequal length: every row must weigh alike.
-    uneven = difference(backend, WAYS[SYNCHRONISED], count * LEAST_ROWS + count - 1)
-    error = largest_of([uneven, *differences[SYNCHRONISED], error_per_device(backend, count * LEAST_ROWS)])
+    uneven = difference(backend, WAYS[SYNCHRONISED], count * MIN_ROWS + count - 1)
+    error = largest_of([uneven, *differences[SYNCHRONISED], error_per_device(backend, count * MIN_ROWS)])
     per_device, synchronised = (timed[most][name] for name in (PER_DEVICE, SYNCHRONISED))
     return Result(
         experiment="batch-norm",

@@ -10,7 +10,7 @@ __all__ = ["CHANCE", "about_fixed", "about_rule", "best_rate", "explain", "noise
 
 CHANCE = 0.2
 """An accuracy below this is guessing among ten classes, or hardly better."""
-LEAST_NOISE = 0.01
+MIN_NOISE = 0.01
 
 Curve = Mapping[float, float]
 """Accuracies by learning rate."""
@@ -36,7 +36,7 @@ def noise_of(accuracies: Sequence[Sequence[float]], images: int) -> float:
         of_round = [fmean(column) - grand for column in zip(*learnt, strict=True)]
         left = [x - fmean(rounds) - shift for rounds in learnt for x, shift in zip(rounds, of_round, strict=True)]
         variance = sum(x**2 for x in left) / ((len(learnt) - 1) * (count - 1))
-    return max(LEAST_NOISE, 2 * (2 * variance / count) ** 0.5)
+    return max(MIN_NOISE, 2 * (2 * variance / count) ** 0.5)
 
 
 def explain(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backends.arrays import leaves
+from backends.arrays import tree_leaves
 
 if TYPE_CHECKING:
     from tests.backends.torch.cuda.made_up_cuda import Cuda, MadeUpStream
@@ -50,13 +50,13 @@ class Recording(TorchDispatchMode):
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **(kwargs or {}))
             taken = {_memory(x) for x in tensors((args, tuple((kwargs or {}).values())))}
-            made = [(place, x) for place, x in enumerate(leaves(result)) if _is_new(x, taken)]
+            made = [(place, x) for place, x in enumerate(tree_leaves(result)) if _is_new(x, taken)]
             for _, x in made:
                 if x.is_floating_point():
                     x.fill_(float("nan"))
 
         def again() -> None:
-            computed = list(leaves(func(*args, **(kwargs or {}))))
+            computed = list(tree_leaves(func(*args, **(kwargs or {}))))
             for place, x in made:
                 x.copy_(computed[place])
 
@@ -93,7 +93,7 @@ def recorded_here() -> MadeUpGraph | None:
 
 def tensors(value: Any) -> list[torch.Tensor]:
     """List the tensors in a value, however deep in tuples and lists."""
-    return [x for x in leaves(value) if isinstance(x, torch.Tensor)]
+    return [x for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
 
 
 def _is_new(x: Any, taken: set[int]) -> bool:

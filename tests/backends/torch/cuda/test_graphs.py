@@ -9,7 +9,7 @@ import pytest
 
 import backends
 from backends import Backend, ComputationError
-from backends.torch.cuda.graphs import ISSUED_AS_USUAL, MOST_CALLS
+from backends.torch.cuda.graphs import ISSUED_AS_USUAL, MAX_CALLS
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.loop import Settings, get_params, train
 
@@ -77,7 +77,7 @@ def test_what_is_called_differently_each_time_is_issued_as_usual(on_made_up_gpus
     backend, cuda = on_made_up_gpus("gpu:0", variants=REPLAY)
     (device,) = backend.devices
     p, g = (backend.asarray(np.float32([k]), device) for k in (1, 2))
-    for rate in (*range(MOST_CALLS), *[0.5] * 5, *[1] * 5):
+    for rate in (*range(MAX_CALLS), *[0.5] * 5, *[1] * 5):
         (updated,) = backend.to_numpy(backend.launch(backend.ops.sgd, (p,), (g,), rate))
         assert updated == 1 - 2 * rate
     # One of those that were first may still have a graph.

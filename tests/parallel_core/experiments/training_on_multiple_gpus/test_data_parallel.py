@@ -12,7 +12,7 @@ import pytest
 
 import backends
 from backends import Array, Backend, Device, Ops
-from backends.arrays import map_leaves
+from backends.arrays import tree_map
 from parallel_core.training import step as training_step
 from parallel_core.training.dataset import Dataset, load_fashion_mnist, synthetic
 from parallel_core.training.gradient_exchange import buckets_of, count_reduced_early
@@ -203,7 +203,7 @@ class OneOfTwo:
         return self.backend.split_and_load(x[: len(x) // 2], devices)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        double = partial(map_leaves, lambda x: x * 2)
+        double = partial(tree_map, lambda x: x * 2)
         return tuple(self.backend.launch(double, total) for total in self.backend.allreduce(xs))
 
 

@@ -361,7 +361,7 @@ def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:
     rounds = [[0.6, 0.62], [0.5, 0.56], [0.1, 0.7]]
     assert about_rates.noise_of(rounds, 2000) == pytest.approx(2 * (2 * 0.0004 / 2) ** 0.5)
     alike = [[0.6, 0.64], [0.5, 0.54], [0.1, 0.7]]
-    assert about_rates.noise_of(alike, 2000) == about_rates.LEAST_NOISE
+    assert about_rates.noise_of(alike, 2000) == about_rates.MIN_NOISE
     for too_few in ([[0.6], [0.7]], [[0.6], [0.1]]):
         assert about_rates.noise_of(too_few, 2000) == pytest.approx(2 * (0.5 / 2000) ** 0.5)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as draw
 
 import parallel_core
 from backends import Backend
-from backends.arrays import leaves
+from backends.arrays import tree_leaves
 from parallel_core import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     CUT,
@@ -56,7 +56,7 @@ def test_each_device_holds_its_part(backend: Backend) -> None:
 
     def held(name: str) -> list[int]:
         placed = strategies(2)[name].place(backend, initial)
-        return [sum(x.size for x in leaves(backend.to_numpy(own))) for own in placed]
+        return [sum(x.size for x in tree_leaves(backend.to_numpy(own))) for own in placed]
 
     assert held(DIVIDED_BATCH) == [sum(sizes)] * 3
     assert held(WHOLE) == [sum(sizes[:2]), sum(sizes[2:4]), sum(sizes[4:])]
