@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-__all__ = ["CUDA_BUILD", "DRIVER", "WHEELS", "Wheel", "wheel_of"]
+__all__ = ["DRIVER", "MXNET_CUDA_PACKAGE", "WHEELS", "Wheel", "wheel_of"]
 
-CUDA_BUILD = "mxnet-cu112"
+MXNET_CUDA_PACKAGE = "mxnet-cu112"
 """The distribution of MXNet's CUDA build; its CPU build is called `mxnet`."""
 
 DRIVER = "libcuda.so.1"

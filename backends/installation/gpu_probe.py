@@ -14,9 +14,9 @@ import numpy as np
 
 from backends.errors import BackendError, ComputationError
 
-__all__ = ["compute_capability", "judge", "main", "reason_against"]
+__all__ = ["compute_capability", "main", "reason_against", "reason_of_failure"]
 
-DEADLINE = 120.0
+MAX_PROBE_SECONDS = 120.0
 """Seconds; importing a framework with its CUDA libraries from a cold disk takes the most of it."""
 # cuda.h
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
@@ -34,13 +34,15 @@ def reason_against(framework: str, index: int) -> str:
         return ""
     command = [sys.executable, "-c", "from backends.installation.gpu_probe import main; main()", framework, str(index)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False, errors="replace")
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=MAX_PROBE_SECONDS, check=False, errors="replace"
+        )
     except subprocess.TimeoutExpired:
-        return f"a sum of two numbers took more than {DEADLINE:.0f} s there"
-    return judge(done.returncode, done.stderr, compute_capability(index))
+        return f"a sum of two numbers took more than {MAX_PROBE_SECONDS:.0f} s there"
+    return reason_of_failure(done.returncode, done.stderr, compute_capability(index))
 
 
-def judge(status: int, errors: str, capability: str | None) -> str:
+def reason_of_failure(status: int, errors: str, capability: str | None) -> str:
     """Say in words why a probe failed, nothing if it did not: from its exit status and what it wrote of errors.
 
     `capability` is the GPU's, where it is known.

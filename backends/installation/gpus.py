@@ -6,20 +6,20 @@ That it finds one does not mean that it can compute there: `gpu_probe` tells.
 import warnings
 from dataclasses import dataclass
 
-from backends.installation.known_failures import Explanation, InstallationError, explain
+from backends.installation.known_failures import Diagnosis, InstallationError, diagnose
 
-__all__ = ["Failure", "Gpu", "Gpus", "failure_of", "list_gpus"]
+__all__ = ["Gpu", "Gpus", "InstallationFailure", "failure_of", "list_gpus"]
 
 NO_GPU = ("Found no NVIDIA driver", "no CUDA-capable device is detected", "No CUDA GPUs are available")
 """What PyTorch's CUDA builds say where there is no GPU, which is no fault of theirs."""
 
 
 @dataclass(frozen=True)
-class Failure:
+class InstallationFailure:
     """What a framework said when it failed, in one line, and what that means where it is known."""
 
     reason: str
-    explanation: Explanation | None = None
+    diagnosis: Diagnosis | None = None
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Gpus:
 
     cuda: str = ""
     found: tuple[Gpu, ...] = ()
-    failure: Failure | None = None
-    page_locked: Failure | None = None
+    failure: InstallationFailure | None = None
+    page_locked: InstallationFailure | None = None
 
 
-def failure_of(framework: str, error: BaseException) -> Failure:
+def failure_of(framework: str, error: BaseException) -> InstallationFailure:
     """Put an error into one line, and explain it where it is known."""
     if isinstance(error, InstallationError):
-        return Failure(error.explanation.cause, error.explanation)
+        return InstallationFailure(error.diagnosis.cause, error.diagnosis)
     text = f"{type(error).__name__}: {error}"
-    return Failure(" ".join(text.split()), explain(framework, text))
+    return InstallationFailure(" ".join(text.split()), diagnose(framework, text))
 
 
 def list_gpus(framework: str) -> Gpus:
@@ -79,7 +79,7 @@ def _of_torch() -> Gpus:
     text = " ".join(" ".join(str(warning.message).split()) for warning in said)
     if not usable:
         silent = not text or any(phrase in text for phrase in NO_GPU)
-        return Gpus(built_for, failure=None if silent else Failure(text, explain("torch", text)))
+        return Gpus(built_for, failure=None if silent else InstallationFailure(text, diagnose("torch", text)))
     count = torch.cuda.device_count()
     found = []
     for index in range(count):

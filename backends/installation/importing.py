@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from backends.errors import BackendError
-from backends.installation.known_failures import InstallationError, explain, explain_absence, explain_environment
+from backends.installation.known_failures import InstallationError, diagnose, diagnose_absence, diagnose_environment
 from backends.protocol import FrameworkSettings
 
 __all__ = ["import_framework"]
@@ -38,7 +38,7 @@ def import_framework(
     before = {variable: os.environ.get(variable) for variable in settings}
     _apply(settings)
     try:
-        for wrong in explain_environment(name, os.environ):
+        for wrong in diagnose_environment(name, os.environ):
             raise InstallationError(wrong)
         prepare()
         # What a framework imports in the wrong way is no news to its users.
@@ -56,10 +56,10 @@ def _failure(name: str, error: Exception, requirement: str) -> BackendError:
     if isinstance(error, InstallationError):
         return error
     if isinstance(error, ModuleNotFoundError) and error.name == name:
-        return InstallationError(explain_absence(name))
+        return InstallationError(diagnose_absence(name))
     reason = f"{type(error).__name__}: {error}"
-    if explanation := explain(name, reason):
-        return InstallationError(explanation)
+    if diagnosis := diagnose(name, reason):
+        return InstallationError(diagnosis)
     return BackendError(f"{name} cannot be imported ({reason}): it needs {requirement}")
 
 

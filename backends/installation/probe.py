@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from backends.errors import BackendError
-from backends.installation.gpus import Failure, Gpus, failure_of, list_gpus
+from backends.installation.gpus import Gpus, InstallationFailure, failure_of, list_gpus
 from backends.registry import load
 
 __all__ = ["DEFAULT_ENGINE", "Probe", "main", "probe"]
@@ -32,7 +32,7 @@ class Probe:
     engine: str
     version: str = ""
     gpus: Gpus = field(default_factory=Gpus)
-    failure: Failure | None = None
+    failure: InstallationFailure | None = None
     imported: bool = True
 
 

@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 
 from parallel_core.command_line import options
-from parallel_core.doctor import Diagnosis, examine
+from parallel_core.doctor import Examination, examine
 from parallel_core.system import files
 from parallel_core.terminal.doctor import show_section, show_summary
 
@@ -38,7 +38,7 @@ def doctor(ctx: click.Context, deadline: float, json_path: Path | None) -> None:
         for section in examine(deadline):
             show_section(section, console)
             found.append(section)
-    diagnosis = Diagnosis(tuple(found))
+    diagnosis = Examination(tuple(found))
     show_summary(diagnosis, console)
     if json_path is not None:
         text = json.dumps(diagnosis.as_json(), indent=1, ensure_ascii=False) + "\n"

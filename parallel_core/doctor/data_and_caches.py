@@ -10,7 +10,7 @@ from pathlib import Path
 
 from humanize import naturalsize
 
-from parallel_core.doctor.finding import Explanation, Finding, Section
+from parallel_core.doctor.finding import Diagnosis, Finding, Section
 from parallel_core.training.dataset import (
     DEBIAN,
     VARIABLE,
@@ -33,13 +33,13 @@ def examine_data() -> Section:
     if directory is None:
         cause = "Fashion-MNIST is not on this machine: a training downloads it, or makes images up where it cannot"
         command = f"{shlex.quote(sys.executable)} -c {shlex.quote(DOWNLOAD)}"
-        finding = Finding("Fashion-MNIST", "absent", "not here", Explanation(cause, command), {"directory": None})
+        finding = Finding("Fashion-MNIST", "absent", "not here", Diagnosis(cause, command), {"directory": None})
         return Section("Data", (finding,))
     figures = {"directory": str(directory)}
     try:
         read_directory(directory)
     except DataError as error:
-        advice = Explanation(str(error), _mend(directory))
+        advice = Diagnosis(str(error), _mend(directory))
         return Section("Data", (Finding("Fashion-MNIST", "broken", f"{directory}", advice, figures),))
     text = f"real, from {directory}; all four checksums are right"
     return Section("Data", (Finding("Fashion-MNIST", "fine", text, None, figures),))
@@ -67,7 +67,7 @@ def _temporary(environment: Mapping[str, str]) -> Finding:
         return _folder("temporary files", Path(tempfile.gettempdir()), "TMPDIR")
     except FileNotFoundError as error:
         named = environment.get("TMPDIR", "/tmp")
-        advice = Explanation(
+        advice = Diagnosis(
             f"no folder for temporary files can be written to ({error.strerror})", f"sudo chmod 1777 {named}"
         )
         return Finding("temporary files", "broken", named, advice)
@@ -81,11 +81,11 @@ def _folder(name: str, folder: Path, variable: str) -> Finding:
             pass
     except OSError as error:
         cause = f"{existing} cannot be written to ({error.strerror}), and what is downloaded cannot be kept"
-        return Finding(name, "broken", str(folder), Explanation(cause, f'export {variable}="$(mktemp -d)"'), figures)
+        return Finding(name, "broken", str(folder), Diagnosis(cause, f'export {variable}="$(mktemp -d)"'), figures)
     free = shutil.disk_usage(existing).free
     text = f"{folder}, {naturalsize(free, binary=True)} free"
     if free < ENOUGH_BYTES:
         cause = f"the disk of {folder} is nearly full ({naturalsize(free, binary=True)} are free)"
         command = f"df -h {shlex.quote(str(existing))}"
-        return Finding(name, "doubtful", text, Explanation(cause, command), {**figures, "free_bytes": free})
+        return Finding(name, "doubtful", text, Diagnosis(cause, command), {**figures, "free_bytes": free})
     return Finding(name, "fine", text, None, {**figures, "free_bytes": free})

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from backends.installation.known_failures import Explanation
+from backends.installation.known_failures import Diagnosis
 
-__all__ = ["Explanation", "Finding", "Section", "State"]
+__all__ = ["Diagnosis", "Finding", "FindingState", "Section"]
 
-State = Literal["fine", "absent", "doubtful", "broken"]
+FindingState = Literal["fine", "absent", "doubtful", "broken"]
 """`absent` is optional and not here; `doubtful` works, though not as one would expect; `broken` is here and fails."""
 
 
@@ -17,9 +17,9 @@ class Finding:
     """One thing that was looked at. `advice` is there where something can be done; `figures` are for programs."""
 
     name: str
-    state: State
+    state: FindingState
     text: str
-    advice: Explanation | None = None
+    advice: Diagnosis | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -13,10 +13,10 @@ from importlib.metadata import distributions
 import msgspec
 
 import backends
-from backends.installation.gpus import Failure
-from backends.installation.known_failures import explain, explain_absence, explain_environment
+from backends.installation.gpus import InstallationFailure
+from backends.installation.known_failures import diagnose, diagnose_absence, diagnose_environment
 from backends.installation.probe import DEFAULT_ENGINE, Probe
-from parallel_core.doctor.finding import Explanation, Finding, Section
+from parallel_core.doctor.finding import Diagnosis, Finding, Section
 from parallel_core.formatting import listed
 from parallel_core.system.subprocesses import Outcome, supervise
 
@@ -49,7 +49,7 @@ def examine_frameworks(attempts: Sequence[Attempt]) -> Section:
     findings = [finding for attempt in attempts for finding in _of(attempt)]
     if not any(attempt.usable for attempt in attempts if attempt.name != ALONE):
         cause = "no framework can be used: NumPy is the synchronous reference, and has nothing to schedule"
-        advice = Explanation(cause, "pip install 'parallel-core[torch]'")
+        advice = Diagnosis(cause, "pip install 'parallel-core[torch]'")
         findings.append(Finding("frameworks", "broken", "none can be used", advice))
     return Section("Frameworks", tuple(findings))
 
@@ -57,7 +57,7 @@ def examine_frameworks(attempts: Sequence[Attempt]) -> Section:
 def _of(attempt: Attempt) -> Iterator[Finding]:
     name = attempt.name
     if not attempt.probes:
-        yield Finding(name, "absent", "not installed", explain_absence(name), {"distributions": [], "engines": []})
+        yield Finding(name, "absent", "not installed", diagnose_absence(name), {"distributions": [], "engines": []})
         return
     figures = {
         "distributions": [f"{one} {version}" for one, version in attempt.distributions],
@@ -66,7 +66,7 @@ def _of(attempt: Attempt) -> Iterator[Finding]:
     }
     if attempt.usable:
         yield Finding(name, "fine", _described(attempt), None, figures)
-    told: list[Failure] = []
+    told: list[InstallationFailure] = []
     for probe in attempt.probes:
         failure = probe.failure
         # An import that fails does so with every engine.
@@ -74,7 +74,7 @@ def _of(attempt: Attempt) -> Iterator[Finding]:
             continue
         told.append(failure)
         label = f"{name}, {probe.engine} engine" if attempt.usable else name
-        advice = failure.explanation or _unknown(probe, failure)
+        advice = failure.diagnosis or _unknown(probe, failure)
         yield Finding(
             label, "broken", _installed(attempt) + "cannot be used", advice, {**figures, "said": failure.reason}
         )
@@ -96,12 +96,12 @@ def _installed(attempt: Attempt) -> str:
     return "".join(f"{name} {version}, " for name, version in attempt.distributions)
 
 
-def _unknown(probe: Probe, failure: Failure) -> Explanation:
+def _unknown(probe: Probe, failure: InstallationFailure) -> Diagnosis:
     engine = None if probe.engine == DEFAULT_ENGINE else probe.engine
     loaded = f"import backends; backends.load({probe.framework!r}, engine={engine!r})"
     # Where it stands after a minute is said by Python itself.
     shown = f"import faulthandler; faulthandler.dump_traceback_later(60, exit=True); {loaded}"
-    return Explanation(
+    return Diagnosis(
         f"{failure.reason} (its cause is not known here; the command shows all that is said)",
         f"{shlex.quote(sys.executable)} -c {shlex.quote(shown)}",
     )
@@ -142,13 +142,13 @@ def _answer(name: str, engine: str, outcome: Outcome, deadline: float) -> Probe:
             return msgspec.json.decode(lines[-1], type=Probe)
         except msgspec.DecodeError:
             pass
-    known = explain(name, outcome.errors)
+    known = diagnose(name, outcome.errors)
     if known is None:
-        known = next(iter(explain_environment(name, os.environ)), None)
+        known = next(iter(diagnose_environment(name, os.environ)), None)
     reason = outcome.reason(deadline)
     if outcome.timed_out or outcome.status < 0:
         reason = f"the process that loaded it {reason}"
-    return Probe(name, engine, failure=Failure(known.cause if known else reason, known))
+    return Probe(name, engine, failure=InstallationFailure(known.cause if known else reason, known))
 
 
 def _distributions(name: str) -> tuple[tuple[str, str], ...]:

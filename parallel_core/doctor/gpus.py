@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from humanize import naturalsize
 
 from backends.installation.gpu_probe import reason_against
-from backends.installation.gpus import Failure, Gpu, Gpus
-from backends.installation.known_failures import CUDA_12_TORCH, explain
-from parallel_core.doctor.finding import Explanation, Finding, Section
+from backends.installation.gpus import Gpu, Gpus, InstallationFailure
+from backends.installation.known_failures import CUDA_12_TORCH, diagnose
+from parallel_core.doctor.finding import Diagnosis, Finding, Section
 from parallel_core.doctor.frameworks import Attempt
 
 __all__ = ["Card", "Cards", "ask_driver", "examine_gpus", "examine_transfers"]
@@ -32,7 +32,7 @@ class Cards:
     """All GPUs of the machine; `failure` is why the driver does not answer, None where there is none to ask."""
 
     found: tuple[Card, ...] = ()
-    failure: Explanation | None = None
+    failure: Diagnosis | None = None
 
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -85,7 +85,7 @@ def examine_transfers(attempts: Sequence[Attempt]) -> Section:
         return Section("Transfers", tuple(Finding(n, "absent", text) for n in ("page-locked memory", "peer access")))
     locked = Finding("page-locked memory", "fine", "host memory can be page-locked")
     if gpus.page_locked is not None:
-        advice = gpus.page_locked.explanation or _unknown("torch", gpus.page_locked)
+        advice = gpus.page_locked.diagnosis or _unknown("torch", gpus.page_locked)
         locked = Finding("page-locked memory", "broken", "host memory cannot be page-locked", advice)
     return Section("Transfers", (locked, _peers(gpus.found)))
 
@@ -96,7 +96,7 @@ def _of_framework(
     name = f"GPUs of {framework}"
     figures = {"cuda": gpus.cuda or None, "found": [gpu.index for gpu in gpus.found]}
     if gpus.failure is not None:
-        advice = gpus.failure.explanation or _unknown(framework, gpus.failure)
+        advice = gpus.failure.diagnosis or _unknown(framework, gpus.failure)
         yield Finding(name, "broken", "cannot be used", advice, figures)
     elif not gpus.cuda and cards:
         yield _without_cuda(framework, cards, figures)
@@ -106,7 +106,7 @@ def _of_framework(
         label = f"GPU {gpu.index} of {framework}"
         if reason := reason_against(framework, gpu.index):
             said = NO_KERNEL if NO_CODE in reason else reason
-            advice = explain(framework, said) or _unknown(framework, Failure(reason))
+            advice = diagnose(framework, said) or _unknown(framework, InstallationFailure(reason))
             yield Finding(label, "broken", "an addition on it fails", advice, figures)
         else:
             yield Finding(label, "fine", _described(gpu), None, figures)
@@ -117,21 +117,19 @@ def _without_cuda(framework: str, cards: Sequence[Card], figures: Mapping[str, o
     generations = [int(card.compute_capability.split(".")[0]) for card in cards if card.compute_capability]
     first, last = MXNET_CAPABILITIES
     if framework == "mxnet" and generations and not any(first <= one <= last for one in generations):
-        why = explain("mxnet", NO_KERNEL)
+        why = diagnose("mxnet", NO_KERNEL)
         return Finding(name, "absent", "MXNet 1.9.1 cannot use GPUs of this generation", why, figures)
     cause = f"this {framework} is a build for CPUs, and the machine has a GPU"
-    return Finding(name, "absent", "a build for CPUs", Explanation(cause, CUDA_BUILD[framework]), figures)
+    return Finding(name, "absent", "a build for CPUs", Diagnosis(cause, CUDA_BUILD[framework]), figures)
 
 
 def _hidden(name: str, framework: str, environment: Mapping[str, str], figures: Mapping[str, object]) -> Finding:
     if VISIBLE in environment:
-        advice = Explanation(
-            f"{VISIBLE}={environment[VISIBLE]} hides the GPUs from every framework", f"unset {VISIBLE}"
-        )
+        advice = Diagnosis(f"{VISIBLE}={environment[VISIBLE]} hides the GPUs from every framework", f"unset {VISIBLE}")
     else:
         shown = "torch.cuda.init()" if framework == "torch" else "mxnet.nd.ones(1, ctx=mxnet.gpu(0)).asnumpy()"
         cause = f"the driver knows GPUs, and {framework} finds none (the command shows what it says)"
-        advice = Explanation(cause, f'python -c "import {framework}; {shown}"')
+        advice = Diagnosis(cause, f'python -c "import {framework}; {shown}"')
     return Finding(name, "doubtful", "finds none", advice, figures)
 
 
@@ -145,7 +143,7 @@ def _peers(found: Sequence[Gpu]) -> Finding:
     if not apart:
         return Finding("peer access", "fine", "every GPU reaches every other's memory", None, figures)
     cause = f"{len(apart)} of {len(pairs)} ways between GPUs lead through the host's memory, and are slower"
-    return Finding("peer access", "doubtful", cause, Explanation(cause, "nvidia-smi topo -m"), figures)
+    return Finding("peer access", "doubtful", cause, Diagnosis(cause, "nvidia-smi topo -m"), figures)
 
 
 def _described(gpu: Gpu) -> str:
@@ -154,9 +152,9 @@ def _described(gpu: Gpu) -> str:
     return ", ".join(part for part in ("an addition on it works", gpu.name, memory, capability) if part)
 
 
-def _unknown(framework: str, failure: Failure) -> Explanation:
+def _unknown(framework: str, failure: InstallationFailure) -> Diagnosis:
     cause = f"{failure.reason} (its cause is not known here; it runs on the CPU)"
-    return Explanation(cause, f"parallel-core run parallel --backend {framework} --device-kind cpu")
+    return Diagnosis(cause, f"parallel-core run parallel --backend {framework} --device-kind cpu")
 
 
 SECONDS = 10.0
@@ -195,7 +193,7 @@ def ask_driver() -> Cards:
                 command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return Cards(failure=Explanation(f"nvidia-smi does not answer ({type(error).__name__})", "sudo reboot"))
+            return Cards(failure=Diagnosis(f"nvidia-smi does not answer ({type(error).__name__})", "sudo reboot"))
         said = f"{done.stdout} {done.stderr}"
         if "not a valid field" not in said:
             break
@@ -205,8 +203,8 @@ def ask_driver() -> Cards:
         return Cards()
     for phrase, cause, command_line in FAILURES:
         if phrase in said:
-            return Cards(failure=Explanation(cause, command_line))
-    return Cards(failure=Explanation(f"nvidia-smi fails: {' '.join(said.split())}", "nvidia-smi"))
+            return Cards(failure=Diagnosis(cause, command_line))
+    return Cards(failure=Diagnosis(f"nvidia-smi fails: {' '.join(said.split())}", "nvidia-smi"))
 
 
 def _card(line: str) -> Card:

@@ -7,7 +7,7 @@ import psutil
 from humanize import naturalsize
 
 from backends.host import available_cores, core_numbers
-from parallel_core.doctor.finding import Explanation, Finding
+from parallel_core.doctor.finding import Diagnosis, Finding
 
 __all__ = ["examine_cores", "examine_memory"]
 
@@ -31,13 +31,13 @@ def examine_cores() -> Finding:
             "CPU cores",
             "doubtful",
             f"{text}, for the time of {quota:g}",
-            Explanation(cause, f"taskset --cpu-list {few} parallel-core compare"),
+            Diagnosis(cause, f"taskset --cpu-list {few} parallel-core compare"),
             figures,
         )
     if own < FEWEST_CORES:
         cause = "two devices on one core take turns: nothing can be seen to run at the same time"
         command = f"taskset --cpu-list 0-{machine - 1} parallel-core doctor" if machine > own else "lscpu"
-        return Finding("CPU cores", "doubtful", text, Explanation(cause, command), figures)
+        return Finding("CPU cores", "doubtful", text, Diagnosis(cause, command), figures)
     return Finding("CPU cores", "fine", text, None, figures)
 
 

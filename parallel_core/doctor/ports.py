@@ -4,7 +4,7 @@ import errno
 import socket
 from collections.abc import Mapping
 
-from parallel_core.doctor.finding import Explanation, Finding, Section
+from parallel_core.doctor.finding import Diagnosis, Finding, Section
 
 __all__ = ["TORCHRUN", "examine_ports"]
 
@@ -19,7 +19,7 @@ def examine_ports(environment: Mapping[str, str], torchrun: int = TORCHRUN) -> S
     try:
         free = _bind(0)
     except OSError as error:
-        advice = Explanation(f"no socket can be bound at {LOOPBACK} ({error.strerror})", "sudo ip link set lo up")
+        advice = Diagnosis(f"no socket can be bound at {LOOPBACK} ({error.strerror})", "sudo ip link set lo up")
         return Section("Ports", (Finding("loopback", "broken", f"{LOOPBACK} cannot be used", advice),))
     findings = [Finding("loopback", "fine", f"{LOOPBACK} can be listened at"), _torchrun(torchrun, free)]
     if BARE in environment:
@@ -27,7 +27,7 @@ def examine_ports(environment: Mapping[str, str], torchrun: int = TORCHRUN) -> S
             f"MXNet's ps-lite takes {BARE}={environment[BARE]} for the port that each of its processes listens at, "
             "and two on one machine cannot"
         )
-        advice = Explanation(cause, f"unset {BARE}")
+        advice = Diagnosis(cause, f"unset {BARE}")
         findings.append(Finding(BARE, "doubtful", environment[BARE], advice, {"value": environment[BARE]}))
     return Section("Ports", tuple(findings))
 
@@ -40,7 +40,7 @@ def _torchrun(port: int, free: int) -> Finding:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
         cause = f"port {port} {why}, which torchrun takes unless it is given another"
         command = f"torchrun --master-port {free} --nproc-per-node 2 -m parallel_core run data-parallel --backend torch"
-        return Finding(name, "doubtful", f"{port} {why}", Explanation(cause, command), figures)
+        return Finding(name, "doubtful", f"{port} {why}", Diagnosis(cause, command), figures)
     return Finding(name, "fine", f"{port} is free", None, figures)
 
 

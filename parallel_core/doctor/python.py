@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 import parallel_core
-from parallel_core.doctor.finding import Explanation, Finding, Section, State
+from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section
 
 __all__ = ["examine_packages", "examine_python", "for_this_python"]
 
@@ -32,13 +32,13 @@ def examine_python() -> Section:
     return Section("Python", (interpreter, _environment(inside)))
 
 
-def for_this_python(explanation: Explanation) -> Explanation:
+def for_this_python(explanation: Diagnosis) -> Diagnosis:
     """Make a bare `pip` the one of this Python, where the shell would find another."""
     found = shutil.which("pip")
     if found is not None and Path(found).parent == Path(sys.executable).parent:
         return explanation
     own = f"{shlex.quote(sys.executable)} -m pip "
-    return Explanation(explanation.cause, PIP.sub(lambda match: match[1] + own, explanation.command))
+    return Diagnosis(explanation.cause, PIP.sub(lambda match: match[1] + own, explanation.command))
 
 
 def _environment(inside: bool) -> Finding:
@@ -75,7 +75,7 @@ def _wanted(requirement: Requirement, extra: str) -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
-def _compare(name: str, required: Sequence[Requirement], where_missing: State) -> Finding:
+def _compare(name: str, required: Sequence[Requirement], where_missing: FindingState) -> Finding:
     found = {one.name: _version(one.name) for one in required}
     missing = [one for one in required if found[one.name] is None]
     wrong = [one for one in required if (have := found[one.name]) and not one.specifier.contains(have, True)]
@@ -84,9 +84,9 @@ def _compare(name: str, required: Sequence[Requirement], where_missing: State) -
     told = [f"{one.name} is not installed" for one in missing]
     told += [f"{one.name} {found[one.name]} is not {one.specifier}" for one in wrong]
     needed = " ".join(shlex.quote(str(_bare(one))) for one in (*missing, *wrong))
-    advice = Explanation(f"{PACKAGE} requires other versions: {', '.join(told)}", f"pip install {needed}")
+    advice = Diagnosis(f"{PACKAGE} requires other versions: {', '.join(told)}", f"pip install {needed}")
     if not wrong:
-        advice = Explanation(", ".join(told), advice.command)
+        advice = Diagnosis(", ".join(told), advice.command)
     return Finding(name, "broken" if wrong else where_missing, ", ".join(told), advice, found)
 
 

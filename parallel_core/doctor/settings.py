@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from backends.host import available_cores
-from backends.installation.known_failures import explain_environment
-from parallel_core.doctor.finding import Explanation, Finding, Section
+from backends.installation.known_failures import diagnose_environment
+from parallel_core.doctor.finding import Diagnosis, Finding, Section
 from parallel_core.doctor.frameworks import Attempt
 
 __all__ = ["examine_settings"]
@@ -65,7 +65,7 @@ def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 def _mxnet(environment: Mapping[str, str], attempts: Sequence[Attempt]) -> Iterator[Finding]:
     installed = any(attempt.name == "mxnet" and attempt.probes for attempt in attempts)
-    wrong = explain_environment("mxnet", environment)
+    wrong = diagnose_environment("mxnet", environment)
     for explanation in wrong:
         # It ends or blocks any program that imports MXNet.
         name = explanation.cause.split("=")[0]
@@ -93,15 +93,13 @@ def _job(environment: Mapping[str, str]) -> Iterator[Finding]:
             f"{values} make this process one of a job, and `run` waits for the others: they belong there only "
             "while torchrun or `parallel-core launch` runs"
         )
-        yield Finding(found[0], "doubtful", values, Explanation(cause, f"unset {' '.join(found)}"), {"value": values})
+        yield Finding(found[0], "doubtful", values, Diagnosis(cause, f"unset {' '.join(found)}"), {"value": values})
     roles = sorted(name for name in environment if name.startswith(("DMLC_", "PS_")))
-    if roles and not explain_environment("mxnet", {"DMLC_ROLE": environment.get("DMLC_ROLE", "")}):
+    if roles and not diagnose_environment("mxnet", {"DMLC_ROLE": environment.get("DMLC_ROLE", "")}):
         values = " ".join(f"{name}={environment[name]}" for name in roles)
         cause = f"{values} make MXNet one process of a job: importing it may wait for the others, or fail"
-        yield Finding(roles[0], "doubtful", values, Explanation(cause, f"unset {' '.join(roles)}"), {"value": values})
+        yield Finding(roles[0], "doubtful", values, Diagnosis(cause, f"unset {' '.join(roles)}"), {"value": values})
 
 
 def _set(name: str, environment: Mapping[str, str], cause: str) -> Finding:
-    return Finding(
-        name, "doubtful", environment[name], Explanation(cause, f"unset {name}"), {"value": environment[name]}
-    )
+    return Finding(name, "doubtful", environment[name], Diagnosis(cause, f"unset {name}"), {"value": environment[name]})

@@ -6,14 +6,14 @@ import numpy as np
 
 from parallel_core.measurement.result import Case
 
-__all__ = ["MIN_NOISE", "differ", "impossible", "largest_of", "relative_error"]
+__all__ = ["MIN_NOISE", "differ_beyond_noise", "largest_of", "relative_error", "why_impossible"]
 
 
 MIN_NOISE = 0.05
 """A share of a time below which a difference is not called impossible, however quiet the machine seemed."""
 
 
-def impossible(together: Case, parts: Sequence[Case]) -> str | None:
+def why_impossible(together: Case, parts: Sequence[Case]) -> str | None:
     """Say why `together` cannot be true where it is faster than its slowest part by more than the noise; else None."""
     slowest = max(parts, key=lambda part: part.median)
     noise = max(slowest.spread, together.spread, MIN_NOISE)
@@ -25,7 +25,7 @@ def impossible(together: Case, parts: Sequence[Case]) -> str | None:
     return None
 
 
-def differ(one: Case, other: Case) -> bool:
+def differ_beyond_noise(one: Case, other: Case) -> bool:
     """Tell whether two cases' times differ by more than the noise."""
     fast, slow = sorted((one.median, other.median))
     return fast < slow * (1 - max(one.spread, other.spread, MIN_NOISE))

@@ -11,7 +11,7 @@ from parallel_core.system.subprocesses import Outcome
 
 __all__ = ["measure_elsewhere"]
 
-DEADLINE = 300.0
+MAX_RUN_SECONDS = 300.0
 """Seconds that the process may take."""
 REFUSED = 2
 """The exit status of a request that cannot be met."""
@@ -33,7 +33,7 @@ def measure_elsewhere(experiment: str, options: Mapping[str, str | int | Sequenc
             return Result.from_json(json.loads(outcome.output))
         except ValueError:
             pass
-    reason = outcome.reason(DEADLINE)
+    reason = outcome.reason(MAX_RUN_SECONDS)
     if outcome.status == REFUSED:
         raise RequestError(reason)
     raise MeasurementError(f"{experiment} in a process of its own: {reason}")
@@ -42,7 +42,7 @@ def measure_elsewhere(experiment: str, options: Mapping[str, str | int | Sequenc
 def ended(command: list[str]) -> Outcome:
     """Run a command until it ends, in this process's group: what kills the group or interrupts it ends both."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MAX_RUN_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return Outcome(-9, "", "", timed_out=True)
     return Outcome(done.returncode, done.stdout, done.stderr, timed_out=False)

@@ -15,7 +15,7 @@ __all__ = ["MACHINE_KEYS", "Case", "Result", "Timing", "describe_backend"]
 Timing: TypeAlias = tuple[float, float]
 """Seconds until control returned, and until all was done."""
 
-SCHEMA = 1
+RESULT_SCHEMA = 1
 BACKEND_KEYS = ("name", "version", "engine", "devices", "threads_per_device", "cores", "scheduler", "settings")
 MACHINE_KEYS = (
     "processor",
@@ -140,7 +140,7 @@ class Result:
         """Return the object that `--json` writes; numbers that are not finite become null."""
         return _finite(
             {
-                "schema": SCHEMA,
+                "schema": RESULT_SCHEMA,
                 "experiment": self.experiment,
                 "backend": dict(self.backend),
                 "parameters": dict(self.parameters),
@@ -167,8 +167,8 @@ class Result:
 
     @classmethod
     def _from_object(cls, read: Mapping[str, Any]) -> Self:
-        if read["schema"] != SCHEMA:
-            raise ValueError(f"a result of schema {read['schema']}, where {SCHEMA} is known")
+        if read["schema"] != RESULT_SCHEMA:
+            raise ValueError(f"a result of schema {read['schema']}, where {RESULT_SCHEMA} is known")
         missing = [name for name in BACKEND_KEYS if name not in read["backend"]]
         missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
         if missing:

@@ -11,14 +11,22 @@ from time import perf_counter
 from backends import Array, Backend
 from parallel_core.measurement.result import Case, Timing
 
-__all__ = ["Timing", "completion_times", "interleave", "kept", "measure", "repeatable", "uncollected"]
+__all__ = [
+    "Timing",
+    "completion_times",
+    "if_repeatable",
+    "interleave",
+    "measure",
+    "repeatable",
+    "without_garbage_collection",
+]
 
 
 _repeatable: ContextVar[bool] = ContextVar("repeatable", default=False)
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Switch Python's garbage collector off for a while, as `timeit` does.
 
     Ten thousand queued operations set it off, and it then walks over all that a framework's import has left: 80 ms.
@@ -42,7 +50,7 @@ def repeatable() -> Iterator[None]:
         _repeatable.reset(before)
 
 
-def kept(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
+def if_repeatable(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
     """Return what repeats a case where cases are to keep it; else None, so that its arrays can go."""
     return take if _repeatable.get() else None
 
@@ -76,7 +84,7 @@ def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: 
     The first `warmups` rounds are not counted; their times are kept apart.
     """
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
-    with uncollected():
+    with without_garbage_collection():
         for _, (name, take) in itertools.product(range(warmups + rounds), cases.items()):
             timings[name].append(take())
     return tuple(
@@ -85,7 +93,7 @@ def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: 
             seconds=tuple(done for _, done in taken[warmups:]),
             dispatch_seconds=tuple(sent for sent, _ in taken[warmups:]),
             warmup_seconds=tuple(done for _, done in taken[:warmups]),
-            again=kept(cases[name]),
+            again=if_repeatable(cases[name]),
         )
         for name, taken in timings.items()
     )

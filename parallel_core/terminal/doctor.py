@@ -5,7 +5,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from parallel_core.doctor import Diagnosis, Section
+from parallel_core.doctor import Examination, Section
 
 __all__ = ["show_section", "show_summary"]
 
@@ -28,7 +28,7 @@ def show_section(section: Section, console: Console) -> None:
     console.print(Padding(rows, (0, 0, 0, 2), expand=False))
 
 
-def show_summary(diagnosis: Diagnosis, console: Console) -> None:
+def show_summary(diagnosis: Examination, console: Console) -> None:
     """Print what to do, each cause with its command on a line of its own, and whether all that is installed works."""
     problems = diagnosis.problems
     if problems:

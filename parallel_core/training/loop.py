@@ -16,7 +16,7 @@ from parallel_core.training.dataset import Dataset
 from parallel_core.training.divergence import GradientsAreNotFiniteError, LossIsNotFiniteError, NotFiniteError
 from parallel_core.training.gradient_exchange import buckets_of
 from parallel_core.training.lenet import count_correct
-from parallel_core.training.progress import Epoch, Position, Stretch
+from parallel_core.training.progress import CompletedSteps, Epoch, Stretch
 from parallel_core.training.step import (
     PARAMETERS,
     devices_of,
@@ -28,21 +28,21 @@ from parallel_core.training.step import (
 )
 
 __all__ = [
+    "CompletedSteps",
     "Epoch",
     "GradientsAreNotFiniteError",
     "LossIsNotFiniteError",
     "NotFiniteError",
-    "Position",
     "Settings",
     "Stretch",
     "as_input",
     "batches",
+    "continue_training",
     "evaluate",
     "get_params",
     "guards",
     "ignore",
     "launch_gradients",
-    "positions",
     "split_batch",
     "sum_over_devices",
     "train",
@@ -55,7 +55,7 @@ __all__ = [
 EVALUATION_BATCH = 1000
 
 
-START = Position()
+START = CompletedSteps()
 
 
 def ignore(*_: object) -> None:
@@ -76,37 +76,37 @@ def train(
     `on_batch(epoch, images)` is called for every batch that is done. Raises NotFiniteError at the first batch whose
     loss on any device, or whose gradients, are NaN or infinite; `params` are then those before it.
     """
-    for position in positions(backend, params, data, settings, on_batch):
-        yield position.epochs[-1]
+    for progress in continue_training(backend, params, data, settings, on_batch):
+        yield progress.epochs[-1]
 
 
-def positions(
+def continue_training(
     backend: Backend,
     params: list[Array],
     data: Dataset,
     settings: Settings,
     on_batch: Callable[[int, int], object] = ignore,
-    start: Position = START,
+    start: CompletedSteps = START,
     every: int | None = None,
-) -> Iterator[Position]:
-    """Go on with a training from `start`, yielding each position at the end of an epoch: `train`, to be continued.
+) -> Iterator[CompletedSteps]:
+    """Go on with a training from `start`, yielding each progress at the end of an epoch: `train`, to be continued.
 
     `params` are those at `start`. With `every`, positions after so many steps of an epoch are yielded too. At each,
     all that was launched is done, and to go on from there later gives the same numbers.
     """
-    position = start
+    progress = start
     last = steps_of(data, settings)
-    while position.epoch <= settings.epochs:
-        while position.step < last:
-            stop = last if every is None else min(last, (position.step // every + 1) * every)
-            steps = slice(position.step, stop)
-            stretch = train_steps(backend, params, data, settings, position.epoch, steps, on_batch)
-            position = replace(position, begun=position.begun + stretch)
+    while progress.epoch <= settings.epochs:
+        while progress.step < last:
+            stop = last if every is None else min(last, (progress.step // every + 1) * every)
+            steps = slice(progress.step, stop)
+            stretch = train_steps(backend, params, data, settings, progress.epoch, steps, on_batch)
+            progress = replace(progress, begun=progress.begun + stretch)
             if stop < last:
-                yield position
-        epoch = replace(epoch_of(position.epoch, position.begun), accuracy=evaluate(backend, params, data))
-        position = Position((*position.epochs, epoch))
-        yield position
+                yield progress
+        epoch = replace(epoch_of(progress.epoch, progress.begun), accuracy=evaluate(backend, params, data))
+        progress = CompletedSteps((*progress.epochs, epoch))
+        yield progress
 
 
 def train_epoch(

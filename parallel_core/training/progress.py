@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-__all__ = ["Epoch", "Position", "Stretch"]
+__all__ = ["CompletedSteps", "Epoch", "Stretch"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Position:
+class CompletedSteps:
     """How far a training is: `epochs` are done, and of the next one what `begun` holds."""
 
     epochs: tuple[Epoch, ...] = ()

@@ -12,12 +12,22 @@ from backends import Backend
 from backends.registry import package_version
 from parallel_core.training.batches import Settings, shuffled
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.progress import Position
+from parallel_core.training.progress import CompletedSteps
 
-__all__ = ["FORMAT", "SCHEMA", "Checkpoint", "Generator", "State", "Written", "checkpoint_of", "generator_of", "names"]
+__all__ = [
+    "CHECKPOINT_FORMAT",
+    "CHECKPOINT_SCHEMA",
+    "Checkpoint",
+    "Generator",
+    "TrainingState",
+    "Written",
+    "checkpoint_of",
+    "generator_of",
+    "parameter_names",
+]
 
-FORMAT = "parallel-core checkpoint"
-SCHEMA = 1
+CHECKPOINT_FORMAT = "parallel-core checkpoint"
+CHECKPOINT_SCHEMA = 1
 
 
 class Generator(msgspec.Struct, frozen=True):
@@ -40,10 +50,10 @@ class Written(msgspec.Struct, frozen=True):
     python: str
 
 
-class State(msgspec.Struct, frozen=True):
+class TrainingState(msgspec.Struct, frozen=True):
     """All of a checkpoint but the arrays; in the file it is JSON.
 
-    `epoch`, from 1, is under way, and `step` steps of it are done: they are what `position` holds, and are there for
+    `epoch`, from 1, is under way, and `step` steps of it are done: they are what `progress` holds, and are there for
     readers. `data` is the CRC-32 of the training images and labels.
     """
 
@@ -52,7 +62,7 @@ class State(msgspec.Struct, frozen=True):
     settings: Settings
     epoch: int
     step: int
-    position: Position
+    progress: CompletedSteps = msgspec.field(name="position")
     generator: Generator
     data: int
     written: Written
@@ -62,27 +72,27 @@ class State(msgspec.Struct, frozen=True):
 class Checkpoint:
     """A training as it can be gone on with. The parameters are those of `lenet.shapes`, float32."""
 
-    state: State
+    state: TrainingState
     parameters: tuple[np.ndarray, ...]
 
 
-def names(parameters: int) -> tuple[str, ...]:
+def parameter_names(parameters: int) -> tuple[str, ...]:
     """Return the parameters' names: `1.weight`, `1.bias`, `2.weight`, …, layer by layer."""
     return tuple(f"{place // 2 + 1}.{('weight', 'bias')[place % 2]}" for place in range(parameters))
 
 
 def checkpoint_of(
-    backend: Backend, parameters: tuple[np.ndarray, ...], settings: Settings, data: Dataset, position: Position
+    backend: Backend, parameters: tuple[np.ndarray, ...], settings: Settings, data: Dataset, progress: CompletedSteps
 ) -> Checkpoint:
     """Make the checkpoint of a training; the parameters are one device's, all of whose steps are done."""
-    state = State(
-        format=FORMAT,
-        schema=SCHEMA,
+    state = TrainingState(
+        format=CHECKPOINT_FORMAT,
+        schema=CHECKPOINT_SCHEMA,
         settings=settings,
-        epoch=position.epoch,
-        step=position.step,
-        position=position,
-        generator=generator_of(settings, position.epoch, data),
+        epoch=progress.epoch,
+        step=progress.step,
+        progress=progress,
+        generator=generator_of(settings, progress.epoch, data),
         data=data.checksum,
         written=Written(
             # PyTorch's version is more than a text.

@@ -10,7 +10,13 @@ import msgspec
 import numpy as np
 
 from parallel_core.errors import MeasurementError
-from parallel_core.training.checkpoints.checkpoint import FORMAT, SCHEMA, Checkpoint, State, names
+from parallel_core.training.checkpoints.checkpoint import (
+    CHECKPOINT_FORMAT,
+    CHECKPOINT_SCHEMA,
+    Checkpoint,
+    TrainingState,
+    parameter_names,
+)
 from parallel_core.training.lenet import shapes
 
 __all__ = ["STATE", "CheckpointError", "from_bytes", "to_bytes"]
@@ -53,13 +59,13 @@ def from_bytes(content: bytes, source: str) -> Checkpoint:
             text = read_array(archive, STATE)
             state = read_state(text.tobytes(), source)
             wanted = shapes(state.settings.width)
-            arrays = tuple(read_array(archive, name) for name in names(len(wanted)))
+            arrays = tuple(read_array(archive, name) for name in parameter_names(len(wanted)))
     except CheckpointError:
         raise
     except UNREADABLE as error:
         reason = str(error).strip("'\"") or type(error).__name__
         refuse(source, f"is no whole checkpoint ({reason})")
-    for name, array, shape in zip(names(len(wanted)), arrays, wanted, strict=True):
+    for name, array, shape in zip(parameter_names(len(wanted)), arrays, wanted, strict=True):
         if array.dtype != np.float32 or array.shape != shape:
             refuse(source, f"has {name} as {array.dtype} {array.shape}, not float32 {shape}")
         if not np.isfinite(array).all():
@@ -76,17 +82,21 @@ def read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     return np.asarray(np.load(io.BytesIO(archive.read(entry)), allow_pickle=False))
 
 
-def read_state(text: bytes, source: str) -> State:
+def read_state(text: bytes, source: str) -> TrainingState:
     """Read the state and check that it agrees with itself."""
     head = msgspec.json.decode(text)
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
+    if not isinstance(head, dict) or head.get("format") != CHECKPOINT_FORMAT:
         refuse(source, "is not a checkpoint of parallel-core")
-    if head.get("schema") != SCHEMA:
-        refuse(source, f"has schema {head.get('schema')}, and this version reads {SCHEMA}: update parallel-core", "")
-    state = msgspec.convert(head, State)
-    position = state.position
-    numbers = [epoch.number for epoch in position.epochs]
-    if (state.epoch, state.step) != (position.epoch, position.step) or numbers != list(range(1, position.epoch)):
+    if head.get("schema") != CHECKPOINT_SCHEMA:
+        refuse(
+            source,
+            f"has schema {head.get('schema')}, and this version reads {CHECKPOINT_SCHEMA}: update parallel-core",
+            "",
+        )
+    state = msgspec.convert(head, TrainingState)
+    progress = state.progress
+    numbers = [epoch.number for epoch in progress.epochs]
+    if (state.epoch, state.step) != (progress.epoch, progress.step) or numbers != list(range(1, progress.epoch)):
         raise ValueError(f"its epochs and steps contradict each other at epoch {state.epoch}, step {state.step}")
     if not state.settings.width >= 1 or state.settings.batch_size < 1:
         raise ValueError(f"its settings cannot be: {state.settings}")
@@ -105,7 +115,7 @@ STATE = "training"
 def to_bytes(checkpoint: Checkpoint) -> bytes:
     """Return the file's content."""
     text = msgspec.json.format(msgspec.json.encode(checkpoint.state), indent=1)
-    arrays = dict(zip(names(len(checkpoint.parameters)), checkpoint.parameters, strict=True))
+    arrays = dict(zip(parameter_names(len(checkpoint.parameters)), checkpoint.parameters, strict=True))
     stream = io.BytesIO()
     # savez takes its arrays by name, and no name here is that of another argument.
     np.savez(stream, **{STATE: np.frombuffer(text, np.uint8), **arrays})

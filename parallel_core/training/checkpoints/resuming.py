@@ -32,7 +32,7 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
         before, now = getattr(state.settings, name), getattr(settings, name)
         if before != now:
             raise RequestError(f"the checkpoint was trained with {option} {_told(before)}, and not {_told(now)}")
-    begun = len(state.position.epochs) + bool(state.step)
+    begun = len(state.progress.epochs) + bool(state.step)
     if settings.epochs < begun:
         raise RequestError(f"the checkpoint is in epoch {begun}: --epochs {settings.epochs} lies behind it")
     if state.data != data.checksum:
@@ -43,7 +43,7 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
             "trained with: install that one"
         )
     steps = steps_of(data, settings)
-    lengths = [len(epoch.losses) for epoch in state.position.epochs]
+    lengths = [len(epoch.losses) for epoch in state.progress.epochs]
     if state.step >= steps or any(length != steps for length in lengths):
         raise CheckpointError(f"the checkpoint's epochs do not have {steps} steps: remove it and start afresh")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.installation.known_failures import Explanation, explain, explain_absence, explain_environment
+from backends.installation.known_failures import Diagnosis, diagnose, diagnose_absence, diagnose_environment
 from tests.conftest import RunPython
 
 NUMPY = "pip install 'numpy<1.24'"
@@ -67,7 +67,7 @@ def test_what_mxnet_cannot_be_imported_with_is_said(
 
 
 FIRST_OPERATOR = """
-from backends.cuda_libraries import load_cuda_libraries
+from backends.installation.cuda_libraries import load_cuda_libraries
 load_cuda_libraries()
 import mxnet
 mxnet.nd.ones(1)
@@ -79,7 +79,7 @@ def test_a_misspelt_engine_is_recognised(require: Callable[[str], None], run_pyt
     # Our own backend sets this variable itself: it is other programs that fail.
     done = run_python(FIRST_OPERATOR, check=False, MXNET_ENGINE_TYPE="NaivEngine", PYTHONWARNINGS="ignore")
     assert done.returncode != 0
-    assert explain("mxnet", done.stderr) == Explanation(
+    assert diagnose("mxnet", done.stderr) == Diagnosis(
         "MXNET_ENGINE_TYPE=NaivEngine is none of MXNet's engines "
         "(ThreadedEnginePerDevice, ThreadedEngine, NaiveEngine)",
         "unset MXNET_ENGINE_TYPE",
@@ -118,7 +118,7 @@ def test_a_role_without_its_other_variables_is_recognised(
 def test_variables_are_told_before_they_do_harm(
     framework: str, environment: dict[str, str], commands: list[str]
 ) -> None:
-    assert [wrong.command for wrong in explain_environment(framework, environment)] == commands
+    assert [wrong.command for wrong in diagnose_environment(framework, environment)] == commands
 
 
 # What was said elsewhere: by a CUDA build without its libraries, and by GPUs and drivers that cannot be had here.
@@ -159,7 +159,7 @@ TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined s
     ],
 )
 def test_recorded_symptoms_are_recognised(framework: str, text: str, cause: str, command: str) -> None:
-    found = explain(framework, text)
+    found = diagnose(framework, text)
     assert found is not None
     assert cause in found.cause
     assert command in found.command
@@ -167,10 +167,10 @@ def test_recorded_symptoms_are_recognised(framework: str, text: str, cause: str,
 
 @given(st.text())
 def test_what_is_not_known_is_not_explained(text: str) -> None:
-    assert explain("mxnet", text) is None
-    assert explain("torch", text) is None
-    assert explain("mxnet", NO_FILE.format("libgone.so.3")) is None
-    assert explain("numpy", NO_KERNEL) is None
+    assert diagnose("mxnet", text) is None
+    assert diagnose("torch", text) is None
+    assert diagnose("mxnet", NO_FILE.format("libgone.so.3")) is None
+    assert diagnose("numpy", NO_KERNEL) is None
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
 def test_what_is_not_installed_is_said_as_this_python_can_have_it(
     framework: str, python: tuple[int, ...], cause: str, command: str
 ) -> None:
-    assert explain_absence(framework, python) == Explanation(cause, command)
+    assert diagnose_absence(framework, python) == Diagnosis(cause, command)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from backends.installation.gpus import Failure, Gpu, Gpus, list_gpus
+from backends.installation.gpus import Gpu, Gpus, InstallationFailure, list_gpus
 from backends.installation.known_failures import CUDA_12_TORCH
 from backends.installation.probe import Probe
 from parallel_core.doctor import gpus as graphics
@@ -91,8 +91,8 @@ def test_a_driver_that_is_too_old_is_explained(monkeypatch: pytest.MonkeyPatch) 
     fake_torch(monkeypatch, 0, warning=TOO_OLD)
     failure = list_gpus("torch").failure
     assert failure is not None
-    assert failure.explanation is not None
-    assert failure.explanation.command.endswith("/whl/cu118")
+    assert failure.diagnosis is not None
+    assert failure.diagnosis.command.endswith("/whl/cu118")
 
 
 @pytest.mark.parametrize("warning", ["", "CUDA initialization: Found no NVIDIA driver on your system."])
@@ -167,7 +167,7 @@ def test_hidden_gpus_are_found_out() -> None:
 
 
 def test_a_framework_s_failure_is_broken() -> None:
-    finding = examined(Cards((CARD,)), "torch", Gpus("CUDA 13.0", failure=Failure("something new")))[-1]
+    finding = examined(Cards((CARD,)), "torch", Gpus("CUDA 13.0", failure=InstallationFailure("something new")))[-1]
     assert finding.state == "broken"
     assert finding.advice is not None
     assert "something new" in finding.advice.cause

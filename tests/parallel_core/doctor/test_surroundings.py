@@ -13,7 +13,7 @@ from parallel_core.doctor import host as processors
 from parallel_core.doctor import python as packages
 from parallel_core.doctor import python as this_python
 from parallel_core.doctor.comparison import examine_comparing
-from parallel_core.doctor.finding import Explanation, Finding, Section
+from parallel_core.doctor.finding import Diagnosis, Finding, Section
 from parallel_core.doctor.frameworks import Attempt
 from parallel_core.doctor.ports import examine_ports
 from parallel_core.doctor.settings import examine_settings
@@ -128,13 +128,13 @@ def test_commands_are_for_this_python_where_the_shell_s_pip_is_another_s(
     monkeypatch.setattr(this_python.sys, "executable", str(own))
     monkeypatch.setenv("PATH", "")
     given_command = "pip uninstall --yes mxnet && pip install numpy"
-    told = this_python.for_this_python(Explanation("a cause", given_command))
+    told = this_python.for_this_python(Diagnosis("a cause", given_command))
     assert told.command == f"'{own}' -m pip uninstall --yes mxnet && '{own}' -m pip install numpy"
     # A pip beside the Python that runs is its own.
     (tmp_path / "pip").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert this_python.for_this_python(Explanation("a cause", given_command)).command == given_command
-    other = Explanation("a cause", "elsewhere/bin/pip install numpy")
+    assert this_python.for_this_python(Diagnosis("a cause", given_command)).command == given_command
+    other = Diagnosis("a cause", "elsewhere/bin/pip install numpy")
     monkeypatch.setenv("PATH", "")
     assert this_python.for_this_python(other) == other
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from parallel_core.doctor.comparison import examine_comparing
 from parallel_core.doctor.data_and_caches import examine_caches, examine_data
-from parallel_core.doctor.finding import Finding, Section, State
+from parallel_core.doctor.finding import Finding, FindingState, Section
 from parallel_core.doctor.frameworks import examine_frameworks, try_all
 from parallel_core.doctor.gpus import ask_driver, examine_gpus, examine_transfers
 from parallel_core.doctor.host import examine_cores, examine_memory
@@ -35,14 +35,14 @@ from parallel_core.doctor.ports import examine_ports
 from parallel_core.doctor.python import examine_packages, examine_python, for_this_python
 from parallel_core.doctor.settings import examine_settings
 
-__all__ = ["SCHEMA", "Diagnosis", "examine"]
+__all__ = ["DOCTOR_SCHEMA", "Examination", "examine"]
 
-SCHEMA = 1
-URGENCY: tuple[State, ...] = ("broken", "doubtful", "absent")
+DOCTOR_SCHEMA = 1
+URGENCY: tuple[FindingState, ...] = ("broken", "doubtful", "absent")
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Examination:
     """All that was found."""
 
     sections: tuple[Section, ...]
@@ -66,7 +66,7 @@ class Diagnosis:
     def as_json(self) -> dict[str, Any]:
         """Return the object that this module describes."""
         return {
-            "schema": SCHEMA,
+            "schema": DOCTOR_SCHEMA,
             "parallel_core": version("parallel-core"),
             "utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "works": self.works,
