@@ -45,7 +45,7 @@ class Gpus:
     """
 
     cuda: str = ""
-    found: tuple[Gpu, ...] = ()
+    devices: tuple[Gpu, ...] = ()
     failure: InstallationFailure | None = None
     page_locked: InstallationFailure | None = None
 

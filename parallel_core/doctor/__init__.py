@@ -1,4 +1,4 @@
-"""What is here, what is wrong with it, why, and the command that mends it."""
+"""What is installed on this machine, what is wrong with it, why, and the command that mends it."""
 
 from parallel_core.doctor.examination import Examination, examine
 from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from parallel_core.doctor import Diagnosis, Examination, Finding, Section
 from parallel_core.terminal.doctor import show_section, show_summary
-from tests.parallel_core.doctor.made_up import HIDDEN, MakeStub, make_plug_in
+from tests.parallel_core.doctor.stub_frameworks import HIDDEN, MakeStub, make_plug_in
 
 LONG = "pip install " + " ".join(f"'package-{number}==1.0'" for number in range(20))
 SECTIONS = (
@@ -37,7 +37,7 @@ def program(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_the_worst_is_told_first_and_the_same_advice_once() -> None:
+def test_the_worst_comes_first_and_each_diagnosis_once() -> None:
     assert [finding.name for _, finding in Examination(SECTIONS).problems] == ["four", "three", "two"]
 
 
@@ -60,10 +60,10 @@ def test_a_person_reads_marks_with_words_and_pastes_commands() -> None:
 
 
 def test_programs_read_the_documented_keys() -> None:
-    told = json.loads(json.dumps(Examination(SECTIONS).as_json()))
-    assert list(told) == ["schema", "parallel_core", "utc", "works", "sections", "problems"]
-    assert (told["schema"], told["works"]) == (1, False)
-    assert told["sections"][1]["findings"][1] == {
+    report = json.loads(json.dumps(Examination(SECTIONS).as_json()))
+    assert list(report) == ["schema", "parallel_core", "utc", "works", "sections", "problems"]
+    assert (report["schema"], report["works"]) == (1, False)
+    assert report["sections"][1]["findings"][1] == {
         "name": "four",
         "state": "broken",
         "text": "cut",
@@ -71,7 +71,7 @@ def test_programs_read_the_documented_keys() -> None:
         "command": LONG,
         "figures": {"cut": 3},
     }
-    assert told["problems"][1] == {
+    assert report["problems"][1] == {
         "section": "Second",
         "name": "three",
         "state": "doubtful",
@@ -84,8 +84,8 @@ def test_without_a_framework_the_status_is_1_and_the_json_stands_alone(make_stub
     make_stub("sitecustomize", HIDDEN.format(names=["mxnet", "torch"]))
     done = program("--json", "-")
     assert done.returncode == 1
-    told = json.loads(done.stdout)
-    problems = {problem["name"]: problem for problem in told["problems"]}
+    report = json.loads(done.stdout)
+    problems = {problem["name"]: problem for problem in report["problems"]}
     assert problems["frameworks"]["state"] == "broken"
     assert problems["torch"]["command"].endswith("pip install 'parallel-core[torch]'")
     assert "What to do" in done.stderr
