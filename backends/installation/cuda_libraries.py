@@ -1,7 +1,7 @@
-"""Load the CUDA 11 libraries for MXNet's CUDA build: out of their wheels, or where there are none from the system.
+"""Load the CUDA 11 libraries for MXNet's CUDA build: from their wheels, or from the system if there are none.
 
-MXNet's library names what it needs (`libcudart.so.11.0`) and leaves it to the system's loader to find it, which looks
-into no wheel. A library of that name which is in the process already is taken as it is.
+MXNet's library names what it needs (`libcudart.so.11.0`) and leaves it to the system's loader to find it, which does
+not look into wheels. It takes a library of that name that is already in the process.
 """
 
 import ctypes
@@ -25,11 +25,11 @@ INSTALL = f"pip install 'parallel-core[{MXNET_CUDA_PACKAGE}]'"
 
 
 def load_cuda_libraries() -> None:
-    """Load what MXNet's CUDA build is linked against; do nothing where that build is not installed.
+    """Load what MXNet's CUDA build is linked against; do nothing if that build is not installed.
 
-    A library comes out of its wheel where that is installed, and from the system's loader elsewhere. Raises
-    InstallationError for a missing driver, for libraries that are missing, damaged or overwritten by those of another
-    CUDA, and where MXNet's CPU build is installed too.
+    A library comes from its wheel if that is installed, and else from the system's loader. Raises InstallationError if
+    the driver is missing, if libraries are missing, damaged or overwritten by those of another CUDA, and if MXNet's
+    CPU build is installed too.
     """
     if _installed_distribution(MXNET_CUDA_PACKAGE) is None:
         return
@@ -41,13 +41,13 @@ def load_cuda_libraries() -> None:
     for wheel in WHEELS:
         for soname in wheel.sonames:
             try:
-                # For whoever asks for its name, and nobody else: its functions must not stand in for another CUDA's.
+                # Local: its functions must not replace those of another CUDA.
                 ctypes.CDLL(_path(wheel, soname) or soname, ctypes.RTLD_LOCAL)
             except OSError as error:
-                found = ABSENT.search(str(error))
-                if found is None:
+                missing = ABSENT.search(str(error))
+                if missing is None:
                     raise _failure(f"{soname} cannot be loaded ({error})", _reinstall(wheel)) from error
-                absent.append(found[1])
+                absent.append(missing[1])
     if absent and (diagnosis := diagnose_missing_libraries(list(dict.fromkeys(absent)))):
         raise InstallationError(diagnosis)
 
@@ -61,7 +61,7 @@ def _load_driver() -> None:
 
 
 def _path(wheel: Wheel, soname: str) -> str | None:
-    """Find a library in its wheel, untouched since it was installed; None where the wheel is not, or lacks it."""
+    """Find a library in its wheel, unchanged since it was installed; None if the wheel is not installed or lacks it."""
     installed = _installed_distribution(wheel.name)
     for file in (installed and installed.files) or ():
         if file.name == soname:

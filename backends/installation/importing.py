@@ -1,4 +1,7 @@
-"""Environment variables that a framework reads once, when it is imported: set before, or refused after."""
+"""Import a framework under the environment variables that it reads once, when it is imported.
+
+They are set before; if it is already imported with others, it is refused.
+"""
 
 import importlib
 import os
@@ -22,16 +25,16 @@ def import_framework(
 ) -> ModuleType:
     """Import a framework under the environment it needs.
 
-    `settings` are the variables that it reads at import. `requirement` says what it needs to import at all. `prepare`
-    is called just before, under these settings. Raises BackendError where the framework is absent, broken, or already
-    imported with other settings; InstallationError where it is known what to do.
+    `settings` are the variables that it reads at import. `requirement` names what it needs, for the error message.
+    `prepare` is called just before, under these settings. Raises BackendError if the framework is absent, broken, or
+    already imported with other settings; InstallationError if it is known what to do.
     """
     if sys.modules.get(name) is not None:
-        found = _imported_with.get(name, os.environ)
+        current = _imported_with.get(name, os.environ)
         for variable, wanted in settings.items():
-            if found.get(variable) != wanted:
+            if current.get(variable) != wanted:
                 raise BackendError(
-                    f"{name} is already imported with {variable}={found.get(variable) or 'unset'}, and this backend "
+                    f"{name} is already imported with {variable}={current.get(variable) or 'unset'}, and this backend "
                     f"needs {wanted or 'unset'}: start a fresh process, and load the backend before importing {name}"
                 )
         return sys.modules[name]
@@ -41,7 +44,7 @@ def import_framework(
         for wrong in diagnose_environment(name, os.environ):
             raise InstallationError(wrong)
         prepare()
-        # What a framework imports in the wrong way is no news to its users.
+        # A framework's own deprecated imports do not concern its users.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             module = importlib.import_module(name)

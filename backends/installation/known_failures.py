@@ -1,4 +1,4 @@
-"""Why a framework cannot be imported or used as it is installed, told from what it says itself, and what mends it."""
+"""Known failures of an installation: a pattern of a framework's message, the cause, and the command that mends it."""
 
 import re
 import sys
@@ -47,14 +47,14 @@ class Diagnosis:
 
 
 class InstallationError(BackendError):
-    """A framework cannot be used as it is installed, and it is known what to do."""
+    """A framework cannot be used as it is installed, and the diagnosis says what to do."""
 
     def __init__(self, diagnosis: Diagnosis) -> None:
         super().__init__(str(diagnosis))
         self.diagnosis = diagnosis
 
 
-# Of each framework: a pattern of what it says, and what that means.
+# For each framework: a pattern of its message, and the diagnosis.
 MXNET = (
     (
         r"'numpy' has no attribute 'bool'|np\.bool\b",
@@ -133,7 +133,7 @@ SYMPTOMS = {"mxnet": MXNET, "torch": TORCH}
 
 
 def diagnose(framework: str, text: str) -> Diagnosis | None:
-    """Recognise a framework's failure by the text of its error or warning; None for one that is not known."""
+    """Recognise a framework's failure by the text of its error or warning; None if it is not known."""
     for pattern, diagnosis in SYMPTOMS.get(framework, ()):
         if re.search(pattern, text):
             return diagnosis
@@ -147,7 +147,7 @@ def diagnose(framework: str, text: str) -> Diagnosis | None:
 
 
 def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[:3]) -> Diagnosis:
-    """Say how a framework is installed that is not; `python` is the version of Python."""
+    """Return how to install a framework that is not installed; `python` is the version of Python."""
     if framework == "mxnet" and python >= FIRST_PYTHON_WITHOUT_MXNET:
         version = ".".join(map(str, python[:2]))
         return Diagnosis(f"mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not {version}", CPU_ENVIRONMENT)
@@ -155,19 +155,19 @@ def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[
 
 
 def diagnose_environment(framework: str, environment: Mapping[str, str]) -> tuple[Diagnosis, ...]:
-    """List what is wrong with environment variables: importing the framework would block, or fail later."""
+    """List the environment variables with which importing the framework would block, or fail later."""
     if framework != "mxnet":
         return ()
-    found = []
+    wrong = []
     if (role := environment.get("DMLC_ROLE")) in SERVING:
-        found.append(Diagnosis(f"DMLC_ROLE={role} makes `import mxnet` serve other processes for good", UNSET_ROLE))
+        wrong.append(Diagnosis(f"DMLC_ROLE={role} makes `import mxnet` serve other processes for good", UNSET_ROLE))
     if (engine := environment.get("MXNET_ENGINE_TYPE", MXNET_ENGINES[0])) not in MXNET_ENGINES:
-        found.append(_unknown_engine(engine))
-    return tuple(found)
+        wrong.append(_unknown_engine(engine))
+    return tuple(wrong)
 
 
 def diagnose_missing_libraries(sonames: Sequence[str]) -> Diagnosis | None:
-    """Say which wheels hold libraries that MXNet's CUDA build lacks; None for libraries of none of them."""
+    """Name the wheels that hold libraries that MXNet's CUDA build lacks; None if no wheel holds any of them."""
     needed = [f"{soname} ({wheel.requirement})" for soname in sonames if (wheel := wheel_of(soname))]
     if not needed:
         return None
@@ -176,8 +176,8 @@ def diagnose_missing_libraries(sonames: Sequence[str]) -> Diagnosis | None:
     )
 
 
-def diagnose_driver(reason: str = "it is nowhere") -> Diagnosis:
-    """Say what to do where the NVIDIA driver's library cannot be loaded."""
+def diagnose_driver(reason: str = "not found") -> Diagnosis:
+    """Return what to do if the NVIDIA driver's library cannot be loaded."""
     return Diagnosis(
         f"the NVIDIA driver is not installed ({DRIVER}: {reason}), and {MXNET_CUDA_PACKAGE} needs it: install the "
         "driver, or use MXNet's CPU build in another environment",

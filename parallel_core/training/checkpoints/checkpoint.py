@@ -1,4 +1,4 @@
-"""A checkpoint as a value: the parameters in NumPy, where the training is, and what it must be gone on with."""
+"""A checkpoint as a value: the parameters in NumPy, the progress, and what is needed to continue the training."""
 
 import json
 import platform
@@ -31,7 +31,7 @@ CHECKPOINT_SCHEMA = 1
 
 
 class Generator(msgspec.Struct, frozen=True):
-    """NumPy's generator after it drew the order of the epoch under way, and the CRC-32 of that order as int64.
+    """NumPy's generator after it drew the order of the current epoch, and the CRC-32 of that order as int64.
 
     `state` is that of the bit generator, in JSON: its numbers have 128 bits.
     """
@@ -41,7 +41,7 @@ class Generator(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Who wrote a checkpoint: backend, its version, and those of parallel-core, NumPy and Python."""
+    """The backend that wrote a checkpoint, and the versions of all that took part."""
 
     backend: str
     version: str
@@ -53,8 +53,8 @@ class Written(msgspec.Struct, frozen=True):
 class TrainingState(msgspec.Struct, frozen=True):
     """All of a checkpoint but the arrays; in the file it is JSON.
 
-    `epoch`, from 1, is under way, and `step` steps of it are done: they are what `progress` holds, and are there for
-    readers. `data` is the CRC-32 of the training images and labels.
+    `epoch`, from 1, is the current one, and `step` steps of it are done: both repeat `progress`, for readers. `data` is
+    the CRC-32 of the training images and labels.
     """
 
     format: str
@@ -70,7 +70,7 @@ class TrainingState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A training as it can be gone on with. The parameters are those of `lenet.shapes`, float32."""
+    """A training that can be continued. The parameters have the shapes of `lenet.shapes`, float32."""
 
     state: TrainingState
     parameters: tuple[np.ndarray, ...]
@@ -107,6 +107,6 @@ def checkpoint_of(
 
 
 def generator_of(settings: Settings, epoch: int, data: Dataset) -> Generator:
-    """Draw an epoch's order and say what drew it."""
+    """Draw an epoch's order and return the generator that drew it."""
     order, generator = shuffled(settings.seed, epoch, len(data.train_labels))
     return Generator(json.dumps(generator.bit_generator.state, sort_keys=True), crc32(order.astype("<i8").tobytes()))
