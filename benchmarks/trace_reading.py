@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import click
 
-from parallel_core.measurement.timing import uncollected
+from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.trace_analysis.figures import figures
 from parallel_core.trace_analysis.trace_files import read_timeline
 
@@ -92,7 +92,7 @@ def main(events: int, file: Path | None) -> None:
 def show(path: Path) -> None:
     """Read a trace, compute its figures and print what that cost."""
     start = time.perf_counter()
-    with uncollected():
+    with without_garbage_collection():
         timeline = read_timeline(path)
         read = time.perf_counter()
         figures(timeline)

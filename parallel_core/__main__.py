@@ -1,4 +1,4 @@
-"""`parallel-core` and `python -m parallel_core`: run the command line; every error is one line and an exit status."""
+"""`parallel-core` and `python -m parallel_core`: run the command line; an error becomes one line and an exit status."""
 
 import io
 import os
@@ -21,7 +21,7 @@ def main() -> None:
     """Run the command line with this process's arguments, and exit: 0, 1 for a failed run, 2 for a bad request."""
     end_soon_on_interrupt()
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that has no “×” shows a question mark; that is no reason to lose a result.
+        # A terminal without “×” shows a question mark, and no result is lost.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
@@ -30,17 +30,17 @@ def main() -> None:
         error.show()
         status = 2
     except (click.Abort, KeyboardInterrupt):
-        leave_at_once()
+        exit_interrupted()
     except Exception as error:
-        message, status = told(error)
+        message, status = message_and_status(error)
         if in_a_job():
             leave(error, message, status)
-        complain(message)
+        print_error(message)
     sys.exit(status)
 
 
-def told(error: Exception) -> tuple[str, int]:
-    """Return what to say of an error, in one line, and the exit status; raises an error that nobody expected."""
+def message_and_status(error: Exception) -> tuple[str, int]:
+    """Return an error's message, in one line, and the exit status; raises the error again if it is a bug."""
     match error:
         case click.ClickException():
             message, status = error.format_message(), 2
@@ -49,7 +49,7 @@ def told(error: Exception) -> tuple[str, int]:
         case BackendError() | RequestError():
             message, status = str(error), 2
         case _ if in_a_job():
-            # Whoever shuts down the usual way would first wait for the other ranks.
+            # Raising it would first wait for the other ranks.
             traceback.print_exception(error)
             message, status = f"{type(error).__name__}: {error}", 1
         case _:
@@ -57,14 +57,14 @@ def told(error: Exception) -> tuple[str, int]:
     return " ".join(message.split()), status
 
 
-def complain(message: str) -> None:
-    """Say what is wrong, in one line."""
+def print_error(message: str) -> None:
+    """Print what is wrong on standard error."""
     click.echo(f"parallel-core: {message}", err=True)
 
 
-def leave_at_once() -> NoReturn:
-    """Leave without waiting for the frameworks, whose queues may take minutes to drain."""
-    complain("interrupted")
+def exit_interrupted() -> NoReturn:
+    """Exit without waiting for the frameworks, whose queues may take minutes to drain."""
+    print_error("interrupted")
     sys.stdout.flush()
     os._exit(INTERRUPTED)
 

@@ -1,4 +1,4 @@
-"""How numbers are written, in the terminal and in the report alike."""
+"""How numbers, lists and byte sizes are written, in the terminal and in the report alike, and how sizes are read."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,21 @@ from typing import Any, Literal
 
 __all__ = ["engine_in_words", "figure", "listed", "parse_size", "parse_sizes", "percent", "quantity", "write_size"]
 
+BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
+DECIMAL = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
+BYTES = {unit.lower(): factor for unit, factor in (BINARY | DECIMAL | {"B": 1, "": 1}).items()}
+SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)\s*")
+RANGE_FACTOR = 4
+"""The factor from one size of a range to the next."""
+
 
 def figure(value: float) -> str:
-    """Write a number in three digits, a large one in full."""
+    """Write a number with three digits, a large one in full."""
     return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")
 
 
 def percent(share: float, sign: Literal["", "+"] = "") -> str:
-    """Write a share in whole percent, with its sign always or only where it is negative; 0% never has a minus."""
+    """Write a share in whole percent, with its sign always ("+") or only if it is negative; 0% never has a minus."""
     # Adding zero turns a negative zero, which rounding may give, into a plain one.
     return f"{round(share, 2) + 0.0:{sign}.0%}".replace("-", "−")
 
@@ -25,14 +32,17 @@ def listed(names: Sequence[str]) -> str:
 
 
 def engine_in_words(backend: Mapping[str, Any]) -> str:
-    """Write the engine of a result's backend, with what is not its default: `async engine with bulk-on`."""
+    """Write the engine of a result's backend, with the variants that are not its default: `async engine with bulk-on`.
+
+    `backend` is the object under that key of a result's JSON.
+    """
     variants = backend.get("variants", ())
     return f"{backend['engine']} engine" + (f" with {listed(variants)}" if variants else "")
 
 
 def quantity(name: str, value: float) -> str:
-    """Write a metric in the unit that its name tells."""
-    # The others are also used where NumPy is all there is.
+    """Write a metric in the unit that its name implies."""
+    # The other functions are also used by environments that have nothing but NumPy.
     from humanize import metric, naturalsize
 
     if name == "seconds" or name.endswith("_seconds") or name.startswith("seconds_"):
@@ -42,28 +52,12 @@ def quantity(name: str, value: float) -> str:
     return figure(value)
 
 
-BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
-
-
-DECIMAL = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
-
-
-BYTES = {unit.lower(): factor for unit, factor in (BINARY | DECIMAL | {"B": 1, "": 1}).items()}
-
-
-WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)\s*")
-
-
-STEP = 4
-"""The factor from one size of a range to the next."""
-
-
 def parse_size(text: str) -> int:
-    """Read a size in bytes, with a unit or without; raises ValueError for anything else than a whole number ≥ 1."""
-    found = WRITTEN.fullmatch(text)
-    if found is None or found[2].lower() not in BYTES:
+    """Read a size in bytes, with a unit or without; raises ValueError if it is not a whole number ≥ 1."""
+    match = SIZE.fullmatch(text)
+    if match is None or match[2].lower() not in BYTES:
         raise ValueError(f"{text!r} is not a size in bytes (4096, 4KiB, 1.5MiB, 100MB, 1GiB)")
-    size = Fraction(found[1]) * BYTES[found[2].lower()]
+    size = Fraction(match[1]) * BYTES[match[2].lower()]
     if size.denominator != 1 or size < 1:
         raise ValueError(f"{text!r} is not a whole number of bytes, at least one")
     return int(size)
@@ -82,12 +76,12 @@ def parse_sizes(text: str) -> tuple[int, ...]:
             raise ValueError(f"the range {part.strip()!r} ends below its beginning")
         while size <= end:
             sizes.append(size)
-            size *= STEP
+            size *= RANGE_FACTOR
     return tuple(sizes)
 
 
 def write_size(size: int) -> str:
-    """Write a size so that `parse_size` reads the same one: in the largest unit of which it is a whole number.
+    """Write a size so that `parse_size` reads the same one: a whole number of the largest possible unit.
 
     Binary units come first: 4194304 is `4 MiB`, 100000000 is `100 MB`, 1001 is `1001 B`.
     """

@@ -1,7 +1,7 @@
-"""Load the CUDA 11 libraries for MXNet's CUDA build: out of their wheels, or where there are none from the system.
+"""Load the CUDA 11 libraries for MXNet's CUDA build: from their wheels, or from the system if there are none.
 
-MXNet's library names what it needs (`libcudart.so.11.0`) and leaves it to the system's loader to find it, which looks
-into no wheel. A library of that name which is in the process already is taken as it is.
+MXNet's library names what it needs (`libcudart.so.11.0`) and leaves it to the system's loader to find it, which does
+not look into wheels. It takes a library of that name that is already in the process.
 """
 
 import ctypes
@@ -9,55 +9,60 @@ import re
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
-from backends.installation.cuda_wheels import CUDA_BUILD, DRIVER, WHEELS, Wheel
-from backends.installation.known_failures import Explanation, InstallationError, explain_driver, explain_missing
+from backends.installation.cuda_wheels import DRIVER, MXNET_CUDA_PACKAGE, WHEELS, Wheel
+from backends.installation.known_failures import (
+    Diagnosis,
+    InstallationError,
+    diagnose_driver,
+    diagnose_missing_libraries,
+)
 
 __all__ = ["load_cuda_libraries"]
 
-CPU_BUILD = "mxnet"
+MXNET_CPU_PACKAGE = "mxnet"
 ABSENT = re.compile(r"(\S+): cannot open shared object file: No such file")
-INSTALL = f"pip install 'parallel-core[{CUDA_BUILD}]'"
+INSTALL = f"pip install 'parallel-core[{MXNET_CUDA_PACKAGE}]'"
 
 
 def load_cuda_libraries() -> None:
-    """Load what MXNet's CUDA build is linked against; do nothing where that build is not installed.
+    """Load what MXNet's CUDA build is linked against; do nothing if that build is not installed.
 
-    A library comes out of its wheel where that is installed, and from the system's loader elsewhere. Raises
-    InstallationError for a missing driver, for libraries that are missing, damaged or overwritten by those of another
-    CUDA, and where MXNet's CPU build is installed too.
+    A library comes from its wheel if that is installed, and else from the system's loader. Raises InstallationError if
+    the driver is missing, if libraries are missing, damaged or overwritten by those of another CUDA, and if MXNet's
+    CPU build is installed too.
     """
-    if _installed(CUDA_BUILD) is None:
+    if _installed_distribution(MXNET_CUDA_PACKAGE) is None:
         return
-    if _installed(CPU_BUILD):
-        cause = f"{CPU_BUILD} and {CUDA_BUILD} are both installed, and overwrite each other's files"
-        raise _failure(cause, f"pip uninstall --yes {CPU_BUILD} {CUDA_BUILD} && {INSTALL}")
+    if _installed_distribution(MXNET_CPU_PACKAGE):
+        cause = f"{MXNET_CPU_PACKAGE} and {MXNET_CUDA_PACKAGE} are both installed, and overwrite each other's files"
+        raise _failure(cause, f"pip uninstall --yes {MXNET_CPU_PACKAGE} {MXNET_CUDA_PACKAGE} && {INSTALL}")
     _load_driver()
     absent = []
     for wheel in WHEELS:
         for soname in wheel.sonames:
             try:
-                # For whoever asks for its name, and nobody else: its functions must not stand in for another CUDA's.
+                # Local: its functions must not replace those of another CUDA.
                 ctypes.CDLL(_path(wheel, soname) or soname, ctypes.RTLD_LOCAL)
             except OSError as error:
-                found = ABSENT.search(str(error))
-                if found is None:
+                missing = ABSENT.search(str(error))
+                if missing is None:
                     raise _failure(f"{soname} cannot be loaded ({error})", _reinstall(wheel)) from error
-                absent.append(found[1])
-    if absent and (explanation := explain_missing(list(dict.fromkeys(absent)))):
-        raise InstallationError(explanation)
+                absent.append(missing[1])
+    if absent and (diagnosis := diagnose_missing_libraries(list(dict.fromkeys(absent)))):
+        raise InstallationError(diagnosis)
 
 
 def _load_driver() -> None:
     try:
         ctypes.CDLL(DRIVER, ctypes.RTLD_LOCAL)
     except OSError as error:
-        explanation = explain_driver() if ABSENT.search(str(error)) else explain_driver(str(error))
-        raise InstallationError(explanation) from error
+        diagnosis = diagnose_driver() if ABSENT.search(str(error)) else diagnose_driver(str(error))
+        raise InstallationError(diagnosis) from error
 
 
 def _path(wheel: Wheel, soname: str) -> str | None:
-    """Find a library in its wheel, untouched since it was installed; None where the wheel is not, or lacks it."""
-    installed = _installed(wheel.name)
+    """Find a library in its wheel, unchanged since it was installed; None if the wheel is not installed or lacks it."""
+    installed = _installed_distribution(wheel.name)
     for file in (installed and installed.files) or ():
         if file.name == soname:
             path = Path(str(file.locate()))
@@ -75,8 +80,8 @@ def _overwritten(wheel: Wheel, file: str) -> InstallationError:
         return _failure(f"{file} is not as {wheel.name} installed it", _reinstall(wheel))
     names = " ".join(others)
     return _failure(
-        f"{file} of {wheel.name} was overwritten by {names}: {CUDA_BUILD} and a CUDA build of another framework need "
-        f"an environment each",
+        f"{file} of {wheel.name} was overwritten by {names}: {MXNET_CUDA_PACKAGE} and a CUDA build of another "
+        "framework need an environment each",
         f"pip uninstall --yes {names} && {_reinstall(wheel)}",
     )
 
@@ -86,10 +91,10 @@ def _reinstall(wheel: Wheel) -> str:
 
 
 def _failure(cause: str, command: str) -> InstallationError:
-    return InstallationError(Explanation(cause, command))
+    return InstallationError(Diagnosis(cause, command))
 
 
-def _installed(name: str) -> Distribution | None:
+def _installed_distribution(name: str) -> Distribution | None:
     try:
         return distribution(name)
     except PackageNotFoundError:

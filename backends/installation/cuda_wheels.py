@@ -2,17 +2,17 @@
 
 from typing import NamedTuple
 
-__all__ = ["CUDA_BUILD", "DRIVER", "WHEELS", "Wheel", "wheel_of"]
+__all__ = ["DRIVER", "MXNET_CUDA_PACKAGE", "WHEELS", "Wheel", "wheel_of"]
 
-CUDA_BUILD = "mxnet-cu112"
+MXNET_CUDA_PACKAGE = "mxnet-cu112"
 """The distribution of MXNet's CUDA build; its CPU build is called `mxnet`."""
 
 DRIVER = "libcuda.so.1"
-"""The NVIDIA driver's part in every process. No wheel holds it."""
+"""The NVIDIA driver's library. No wheel holds it."""
 
 
 class Wheel(NamedTuple):
-    """A distribution and the libraries that MXNet needs of it; `requirement` is the extra's."""
+    """A distribution and the libraries in it that MXNet needs."""
 
     name: str
     version: str
@@ -20,11 +20,11 @@ class Wheel(NamedTuple):
 
     @property
     def requirement(self) -> str:
-        """The distribution with its version, as pip takes it."""
+        """The distribution with its version, as in the extra of setup.cfg."""
         return self.name + self.version
 
 
-# In the order of loading: each needs at most what stands before it.
+# In the order of loading: each needs only those before it.
 WHEELS = (
     Wheel("nvidia-cuda-runtime-cu11", "==11.8.89", ("libcudart.so.11.0",)),
     Wheel("nvidia-cuda-nvrtc-cu11", "==11.8.89", ("libnvrtc.so.11.2",)),
@@ -40,5 +40,5 @@ WHEELS = (
 
 
 def wheel_of(soname: str) -> Wheel | None:
-    """Return the wheel that holds a library; None for a library of none of them."""
+    """Return the wheel that holds a library; None if none does."""
     return next((wheel for wheel in WHEELS if soname in wheel.sonames), None)

@@ -1,7 +1,7 @@
-"""Find out whether a framework can compute on a GPU, by computing there: in a process that may die of it.
+"""Find out whether a framework can compute on a GPU, by computing there, in a process that may die of it.
 
-A framework's binary holds machine code for some GPUs only, and that it finds a GPU does not mean that it holds code for
-it: MXNet 1.9.1 has none for compute capability 9.0 and later, and fails at the first operator.
+A framework's binary holds machine code for some GPUs only, and it may find a GPU without holding code for it: MXNet
+1.9.1 has none for compute capability 9.0 and later, and fails at the first operator.
 """
 
 import ctypes
@@ -14,10 +14,10 @@ import numpy as np
 
 from backends.errors import BackendError, ComputationError
 
-__all__ = ["compute_capability", "judge", "main", "reason_against"]
+__all__ = ["compute_capability", "main", "reason_against", "reason_of_failure"]
 
-DEADLINE = 120.0
-"""Seconds; importing a framework with its CUDA libraries from a cold disk takes the most of it."""
+MAX_PROBE_SECONDS = 120.0
+"""Importing a framework with its CUDA libraries from a cold disk takes most of it."""
 # cuda.h
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 
@@ -26,24 +26,26 @@ _probing = False
 
 @cache
 def reason_against(framework: str, index: int) -> str:
-    """Say why a framework cannot compute on a GPU, nothing if it can; starts a process, once for each GPU.
+    """Return why a framework cannot compute on a GPU, empty if it can; starts a process, once for each GPU.
 
-    In a probe itself nothing is ever said against a GPU.
+    Within such a process it is always empty.
     """
     if _probing:
         return ""
     command = [sys.executable, "-c", "from backends.installation.gpu_probe import main; main()", framework, str(index)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False, errors="replace")
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=MAX_PROBE_SECONDS, check=False, errors="replace"
+        )
     except subprocess.TimeoutExpired:
-        return f"a sum of two numbers took more than {DEADLINE:.0f} s there"
-    return judge(done.returncode, done.stderr, compute_capability(index))
+        return f"a sum of two numbers took more than {MAX_PROBE_SECONDS:.0f} s there"
+    return reason_of_failure(done.returncode, done.stderr, compute_capability(index))
 
 
-def judge(status: int, errors: str, capability: str | None) -> str:
-    """Say in words why a probe failed, nothing if it did not: from its exit status and what it wrote of errors.
+def reason_of_failure(status: int, errors: str, capability: str | None) -> str:
+    """Return why a probe failed, empty if it did not, from its exit status and its standard error.
 
-    `capability` is the GPU's, where it is known.
+    `capability` is the GPU's compute capability, None if it is not known.
     """
     if status == 0:
         return ""
@@ -54,12 +56,12 @@ def judge(status: int, errors: str, capability: str | None) -> str:
         reason = missing
     else:
         reason = lines[-1] if lines else f"exit status {status}"
-    told = f"its compute capability is {capability}: " if capability else ""
-    return told + ("its binary holds no code for this GPU" if _says_no_code(reason) else reason)
+    prefix = f"its compute capability is {capability}: " if capability else ""
+    return prefix + ("its binary holds no code for this GPU" if _says_no_code(reason) else reason)
 
 
 def compute_capability(index: int) -> str | None:
-    """Return a GPU's compute capability, such as `9.0`, from NVIDIA's driver; None where that does not tell."""
+    """Return a GPU's compute capability, such as `9.0`, from NVIDIA's driver; None if the driver does not tell."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -78,11 +80,11 @@ def compute_capability(index: int) -> str | None:
 
 
 def main() -> None:
-    """Add two numbers with a framework on a GPU, this process's arguments; exit with the reason where that fails."""
+    """Add two numbers with a framework on a GPU, both named by the arguments; exit with the reason if that fails."""
     global _probing
     _probing = True
     framework, index = sys.argv[1:]
-    # Whoever chooses devices imports this module.
+    # The registry imports the devices, which import this module.
     from backends.registry import load
 
     try:

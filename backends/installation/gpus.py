@@ -1,30 +1,30 @@
-"""Which GPUs a framework finds: asked of the framework itself, once it is imported.
+"""The GPUs that a framework lists, once it is imported.
 
-That it finds one does not mean that it can compute there: `gpu_probe` tells.
+It may be unable to compute on them: see `gpu_probe`.
 """
 
 import warnings
 from dataclasses import dataclass
 
-from backends.installation.known_failures import Explanation, InstallationError, explain
+from backends.installation.known_failures import Diagnosis, InstallationError, diagnose
 
-__all__ = ["Failure", "Gpu", "Gpus", "failure_of", "list_gpus"]
+__all__ = ["Gpu", "Gpus", "InstallationFailure", "failure_of", "list_gpus"]
 
 NO_GPU = ("Found no NVIDIA driver", "no CUDA-capable device is detected", "No CUDA GPUs are available")
-"""What PyTorch's CUDA builds say where there is no GPU, which is no fault of theirs."""
+"""Messages of PyTorch's CUDA builds on a machine without a GPU, which are no failure."""
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What a framework said when it failed, in one line, and what that means where it is known."""
+class InstallationFailure:
+    """The message of a framework that failed, in one line, and its diagnosis if the failure is known."""
 
     reason: str
-    explanation: Explanation | None = None
+    diagnosis: Diagnosis | None = None
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as a framework sees it; None for what the framework does not tell.
+    """One GPU as a framework lists it; None for what the framework does not tell.
 
     `peers` are the GPUs whose memory it can reach without the host.
     """
@@ -40,22 +40,22 @@ class Gpu:
 class Gpus:
     """The GPUs of a framework. `cuda` is what it was built for, empty for a CPU build.
 
-    `failure` is why it can use none; `page_locked` is why host memory cannot be page-locked, None where it can or
-    nobody tried.
+    `failure` is why it can use none; `page_locked` is why host memory cannot be page-locked, None if it can or nobody
+    tried.
     """
 
     cuda: str = ""
-    found: tuple[Gpu, ...] = ()
-    failure: Failure | None = None
-    page_locked: Failure | None = None
+    devices: tuple[Gpu, ...] = ()
+    failure: InstallationFailure | None = None
+    page_locked: InstallationFailure | None = None
 
 
-def failure_of(framework: str, error: BaseException) -> Failure:
-    """Put an error into one line, and explain it where it is known."""
+def failure_of(framework: str, error: BaseException) -> InstallationFailure:
+    """Put an error into one line, with its diagnosis if it is known."""
     if isinstance(error, InstallationError):
-        return Failure(error.explanation.cause, error.explanation)
+        return InstallationFailure(error.diagnosis.cause, error.diagnosis)
     text = f"{type(error).__name__}: {error}"
-    return Failure(" ".join(text.split()), explain(framework, text))
+    return InstallationFailure(" ".join(text.split()), diagnose(framework, text))
 
 
 def list_gpus(framework: str) -> Gpus:
@@ -73,18 +73,18 @@ def _of_torch() -> Gpus:
     if torch.version.cuda is None:
         return Gpus()
     built_for = f"CUDA {torch.version.cuda}"
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
         usable = torch.cuda.is_available()
-    text = " ".join(" ".join(str(warning.message).split()) for warning in said)
+    text = " ".join(" ".join(str(warning.message).split()) for warning in messages)
     if not usable:
         silent = not text or any(phrase in text for phrase in NO_GPU)
-        return Gpus(built_for, failure=None if silent else Failure(text, explain("torch", text)))
+        return Gpus(built_for, failure=None if silent else InstallationFailure(text, diagnose("torch", text)))
     count = torch.cuda.device_count()
-    found = []
+    devices = []
     for index in range(count):
         properties = torch.cuda.get_device_properties(index)
-        found.append(
+        devices.append(
             Gpu(
                 index,
                 properties.name,
@@ -96,8 +96,8 @@ def _of_torch() -> Gpus:
     try:
         torch.empty(1024, pin_memory=True)
     except RuntimeError as error:
-        return Gpus(built_for, tuple(found), page_locked=failure_of("torch", error))
-    return Gpus(built_for, tuple(found))
+        return Gpus(built_for, tuple(devices), page_locked=failure_of("torch", error))
+    return Gpus(built_for, tuple(devices))
 
 
 def _of_mxnet() -> Gpus:

@@ -1,4 +1,7 @@
-"""Environment variables that a framework reads once, when it is imported: set before, or refused after."""
+"""Import a framework under the environment variables that it reads once, when it is imported.
+
+They are set before; if it is already imported with others, it is refused.
+"""
 
 import importlib
 import os
@@ -8,7 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from backends.errors import BackendError
-from backends.installation.known_failures import InstallationError, explain, explain_absence, explain_environment
+from backends.installation.known_failures import InstallationError, diagnose, diagnose_absence, diagnose_environment
 from backends.protocol import FrameworkSettings
 
 __all__ = ["import_framework"]
@@ -22,26 +25,26 @@ def import_framework(
 ) -> ModuleType:
     """Import a framework under the environment it needs.
 
-    `settings` are the variables that it reads at import. `requirement` says what it needs to import at all. `prepare`
-    is called just before, under these settings. Raises BackendError where the framework is absent, broken, or already
-    imported with other settings; InstallationError where it is known what to do.
+    `settings` are the variables that it reads at import. `requirement` names what it needs, for the error message.
+    `prepare` is called just before, under these settings. Raises BackendError if the framework is absent, broken, or
+    already imported with other settings; InstallationError if it is known what to do.
     """
     if sys.modules.get(name) is not None:
-        found = _imported_with.get(name, os.environ)
+        current = _imported_with.get(name, os.environ)
         for variable, wanted in settings.items():
-            if found.get(variable) != wanted:
+            if current.get(variable) != wanted:
                 raise BackendError(
-                    f"{name} is already imported with {variable}={found.get(variable) or 'unset'}, and this backend "
+                    f"{name} is already imported with {variable}={current.get(variable) or 'unset'}, and this backend "
                     f"needs {wanted or 'unset'}: start a fresh process, and load the backend before importing {name}"
                 )
         return sys.modules[name]
     before = {variable: os.environ.get(variable) for variable in settings}
     _apply(settings)
     try:
-        for wrong in explain_environment(name, os.environ):
+        for wrong in diagnose_environment(name, os.environ):
             raise InstallationError(wrong)
         prepare()
-        # What a framework imports in the wrong way is no news to its users.
+        # A framework's own deprecated imports do not concern its users.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             module = importlib.import_module(name)
@@ -56,10 +59,10 @@ def _failure(name: str, error: Exception, requirement: str) -> BackendError:
     if isinstance(error, InstallationError):
         return error
     if isinstance(error, ModuleNotFoundError) and error.name == name:
-        return InstallationError(explain_absence(name))
+        return InstallationError(diagnose_absence(name))
     reason = f"{type(error).__name__}: {error}"
-    if explanation := explain(name, reason):
-        return InstallationError(explanation)
+    if diagnosis := diagnose(name, reason):
+        return InstallationError(diagnosis)
     return BackendError(f"{name} cannot be imported ({reason}): it needs {requirement}")
 
 

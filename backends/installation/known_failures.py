@@ -1,4 +1,4 @@
-"""Why a framework cannot be imported or used as it is installed, told from what it says itself, and what mends it."""
+"""Known failures of an installation: a pattern of a framework's message, the cause, and the command that mends it."""
 
 import re
 import sys
@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from backends.errors import BackendError
-from backends.installation.cuda_wheels import CUDA_BUILD, DRIVER, wheel_of
+from backends.installation.cuda_wheels import DRIVER, MXNET_CUDA_PACKAGE, wheel_of
 
 __all__ = [
     "CUDA_12_TORCH",
-    "Explanation",
+    "Diagnosis",
     "InstallationError",
-    "explain",
-    "explain_absence",
-    "explain_driver",
-    "explain_environment",
-    "explain_missing",
+    "diagnose",
+    "diagnose_absence",
+    "diagnose_driver",
+    "diagnose_environment",
+    "diagnose_missing_libraries",
 ]
 
-ENGINES = ("ThreadedEnginePerDevice", "ThreadedEngine", "NaiveEngine")
+MXNET_ENGINES = ("ThreadedEnginePerDevice", "ThreadedEngine", "NaiveEngine")
 """What MXNET_ENGINE_TYPE may be (MXNet, "Environment Variables")."""
 
 SERVING = ("server", "scheduler")
@@ -36,7 +36,7 @@ MXNET_ON_CPU = "parallel-core run parallel --backend mxnet --device-kind cpu"
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Diagnosis:
     """A cause in one sentence, without a full stop, and the exact command that mends it."""
 
     cause: str
@@ -47,30 +47,30 @@ class Explanation:
 
 
 class InstallationError(BackendError):
-    """A framework cannot be used as it is installed, and it is known what to do."""
+    """A framework cannot be used as it is installed, and the diagnosis says what to do."""
 
-    def __init__(self, explanation: Explanation) -> None:
-        super().__init__(str(explanation))
-        self.explanation = explanation
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(str(diagnosis))
+        self.diagnosis = diagnosis
 
 
-# Of each framework: a pattern of what it says, and what that means.
+# For each framework: a pattern of its message, and the diagnosis.
 MXNET = (
     (
         r"'numpy' has no attribute 'bool'|np\.bool\b",
-        Explanation("MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed", "pip install 'numpy<1.24'"),
+        Diagnosis("MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed", "pip install 'numpy<1.24'"),
     ),
     (
         r"\bPZERO\b",
-        Explanation("MXNet 1.9.1 uses np.PZERO, which NumPy 2 removed", "pip install 'numpy<1.24'"),
+        Diagnosis("MXNet 1.9.1 uses np.PZERO, which NumPy 2 removed", "pip install 'numpy<1.24'"),
     ),
     (
         r"No module named 'distutils",
-        Explanation("MXNet 1.9.1 uses distutils, which Python 3.12 removed: it needs Python 3.11", CPU_ENVIRONMENT),
+        Diagnosis("MXNet 1.9.1 uses distutils, which Python 3.12 removed: it needs Python 3.11", CPU_ENVIRONMENT),
     ),
     (
         r"no kernel image is available",
-        Explanation(
+        Diagnosis(
             "MXNet 1.9.1 holds machine code for GPUs of compute capability 5.0 to 8.6, and nothing that other GPUs "
             "could translate: it runs on this machine's CPU only",
             MXNET_ON_CPU,
@@ -78,7 +78,7 @@ MXNET = (
     ),
     (
         r"driver version is insufficient|driver on your system is too old",
-        Explanation(
+        Diagnosis(
             "the NVIDIA driver is older than CUDA 11, which MXNet's build for CUDA 11.2 needs: update the driver, "
             "or stay on the CPU",
             MXNET_ON_CPU,
@@ -86,35 +86,35 @@ MXNET = (
     ),
     (
         r"undefined symbol: nccl",
-        Explanation(
+        Diagnosis(
             "the NCCL that is loaded is not the one of CUDA 11: the wheels of CUDA 11, 12 and 13 overwrite each other",
             "pip install --force-reinstall --no-deps nvidia-nccl-cu11==2.21.5",
         ),
     ),
     (
         r"find\(\"(DMLC|PS)_",
-        Explanation("some, not all, variables of MXNet's key-value store were left in the environment", UNSET_ROLE),
+        Diagnosis("some, not all, variables of MXNet's key-value store were left in the environment", UNSET_ROLE),
     ),
 )
 TORCH = (
     (
         r"driver on your system is too old \(found version 11\d{3}\)",
-        Explanation("this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 11", CUDA_11_TORCH),
+        Diagnosis("this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 11", CUDA_11_TORCH),
     ),
     (
         r"driver on your system is too old \(found version 12\d{3}\)",
-        Explanation("this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 12", CUDA_12_TORCH),
+        Diagnosis("this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 12", CUDA_12_TORCH),
     ),
     (
         r"driver on your system is too old|driver version is insufficient",
-        Explanation(
+        Diagnosis(
             "this PyTorch is built for a newer CUDA than the NVIDIA driver's: update the driver, or stay on the CPU",
             "parallel-core run parallel --backend torch --device-kind cpu",
         ),
     ),
     (
         r"no kernel image is available",
-        Explanation(
+        Diagnosis(
             "this PyTorch holds no machine code for this GPU; its builds for CUDA 12.6 hold that of compute "
             "capability 5.0 to 9.0",
             CUDA_12_TORCH,
@@ -122,7 +122,7 @@ TORCH = (
     ),
     (
         r"undefined symbol: nccl",
-        Explanation(
+        Diagnosis(
             "the NCCL that is loaded is not PyTorch's own: the wheels of CUDA 11, 12 and 13 overwrite each other, so "
             "mxnet-cu112 and a CUDA build of PyTorch need an environment each",
             TORCH_ENVIRONMENT,
@@ -132,58 +132,60 @@ TORCH = (
 SYMPTOMS = {"mxnet": MXNET, "torch": TORCH}
 
 
-def explain(framework: str, text: str) -> Explanation | None:
-    """Recognise a framework's failure by the text of its error or warning; None for one that is not known."""
-    for pattern, explanation in SYMPTOMS.get(framework, ()):
+def diagnose(framework: str, text: str) -> Diagnosis | None:
+    """Recognise a framework's failure by the text of its error or warning; None if it is not known."""
+    for pattern, diagnosis in SYMPTOMS.get(framework, ()):
         if re.search(pattern, text):
-            return explanation
+            return diagnosis
     if framework != "mxnet":
         return None
     if engine := re.search(r"Cannot find Engine (.*)", text):
         return _unknown_engine(engine[1].strip())
     if missing := re.search(r"(lib[\w.+-]+\.so[\d.]*): cannot open shared object file", text):
-        return explain_driver() if missing[1] == DRIVER else explain_missing([missing[1]])
+        return diagnose_driver() if missing[1] == DRIVER else diagnose_missing_libraries([missing[1]])
     return None
 
 
-def explain_absence(framework: str, python: tuple[int, ...] = sys.version_info[:3]) -> Explanation:
-    """Say how a framework is installed that is not; `python` is the version of Python."""
+def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[:3]) -> Diagnosis:
+    """Return how to install a framework that is not installed; `python` is the version of Python."""
     if framework == "mxnet" and python >= FIRST_PYTHON_WITHOUT_MXNET:
         version = ".".join(map(str, python[:2]))
-        return Explanation(f"mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not {version}", CPU_ENVIRONMENT)
-    return Explanation(f"{framework} is not installed", f"pip install 'parallel-core[{framework}]'")
+        return Diagnosis(f"mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not {version}", CPU_ENVIRONMENT)
+    return Diagnosis(f"{framework} is not installed", f"pip install 'parallel-core[{framework}]'")
 
 
-def explain_environment(framework: str, environment: Mapping[str, str]) -> tuple[Explanation, ...]:
-    """List what is wrong with environment variables: importing the framework would block, or fail later."""
+def diagnose_environment(framework: str, environment: Mapping[str, str]) -> tuple[Diagnosis, ...]:
+    """List the environment variables with which importing the framework would block, or fail later."""
     if framework != "mxnet":
         return ()
-    found = []
+    wrong = []
     if (role := environment.get("DMLC_ROLE")) in SERVING:
-        found.append(Explanation(f"DMLC_ROLE={role} makes `import mxnet` serve other processes for good", UNSET_ROLE))
-    if (engine := environment.get("MXNET_ENGINE_TYPE", ENGINES[0])) not in ENGINES:
-        found.append(_unknown_engine(engine))
-    return tuple(found)
+        wrong.append(Diagnosis(f"DMLC_ROLE={role} makes `import mxnet` serve other processes for good", UNSET_ROLE))
+    if (engine := environment.get("MXNET_ENGINE_TYPE", MXNET_ENGINES[0])) not in MXNET_ENGINES:
+        wrong.append(_unknown_engine(engine))
+    return tuple(wrong)
 
 
-def explain_missing(sonames: Sequence[str]) -> Explanation | None:
-    """Say which wheels hold libraries that MXNet's CUDA build lacks; None for libraries of none of them."""
+def diagnose_missing_libraries(sonames: Sequence[str]) -> Diagnosis | None:
+    """Name the wheels that hold libraries that MXNet's CUDA build lacks; None if no wheel holds any of them."""
     needed = [f"{soname} ({wheel.requirement})" for soname in sonames if (wheel := wheel_of(soname))]
     if not needed:
         return None
-    return Explanation(f"{CUDA_BUILD} needs {', '.join(needed)}", f"pip install 'parallel-core[{CUDA_BUILD}]'")
+    return Diagnosis(
+        f"{MXNET_CUDA_PACKAGE} needs {', '.join(needed)}", f"pip install 'parallel-core[{MXNET_CUDA_PACKAGE}]'"
+    )
 
 
-def explain_driver(reason: str = "it is nowhere") -> Explanation:
-    """Say what to do where the NVIDIA driver's library cannot be loaded."""
-    return Explanation(
-        f"the NVIDIA driver is not installed ({DRIVER}: {reason}), and {CUDA_BUILD} needs it: install the driver, or "
-        f"use MXNet's CPU build in another environment",
+def diagnose_driver(reason: str = "not found") -> Diagnosis:
+    """Return what to do if the NVIDIA driver's library cannot be loaded."""
+    return Diagnosis(
+        f"the NVIDIA driver is not installed ({DRIVER}: {reason}), and {MXNET_CUDA_PACKAGE} needs it: install the "
+        "driver, or use MXNet's CPU build in another environment",
         CPU_ENVIRONMENT,
     )
 
 
-def _unknown_engine(name: str) -> Explanation:
-    return Explanation(
-        f"MXNET_ENGINE_TYPE={name} is none of MXNet's engines ({', '.join(ENGINES)})", "unset MXNET_ENGINE_TYPE"
+def _unknown_engine(name: str) -> Diagnosis:
+    return Diagnosis(
+        f"MXNET_ENGINE_TYPE={name} is none of MXNet's engines ({', '.join(MXNET_ENGINES)})", "unset MXNET_ENGINE_TYPE"
     )

@@ -1,7 +1,7 @@
 """Try a framework in a process of its own: `python -m backends.installation.probe mxnet async` prints one line of JSON.
 
-Importing a framework may abort, block, or change how many threads another one takes. Whoever wants to know whether it
-works asks such a process, and gives it a deadline.
+Importing a framework may abort, block, or change how many threads another one takes. Such a process, under a deadline,
+finds out whether it works.
 """
 
 import os
@@ -12,34 +12,34 @@ import msgspec
 import numpy as np
 
 from backends.errors import BackendError
-from backends.installation.gpus import Failure, Gpus, failure_of, list_gpus
+from backends.installation.gpus import Gpus, InstallationFailure, failure_of, list_gpus
 from backends.registry import load
 
 __all__ = ["DEFAULT_ENGINE", "Probe", "main", "probe"]
 
 DEFAULT_ENGINE = "default"
-"""Stands for the engine that a backend itself takes first."""
+"""Stands for a backend's own default engine."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What became of loading a framework with one engine and of one small product; `failure` is None where it works.
+    """The outcome of loading a framework with one engine and of one small product; `failure` is None if it works.
 
-    `imported` is whether the framework's import, which is the same for every engine, was done.
+    `imported` is whether the framework's import, which is the same for every engine, succeeded.
     """
 
     framework: str
     engine: str
     version: str = ""
     gpus: Gpus = field(default_factory=Gpus)
-    failure: Failure | None = None
+    failure: InstallationFailure | None = None
     imported: bool = True
 
 
 def probe(framework: str, engine: str) -> Probe:
     """Load a backend on one CPU device, multiply two small matrices on it, and list the GPUs that it finds.
 
-    Imports the framework into this process. `engine` is `async`, `sync` or DEFAULT_ENGINE. Raises nothing.
+    Imports the framework into this process. `engine` is `async`, `sync` or DEFAULT_ENGINE. Never raises.
     """
     x = np.array([[1, 2], [3, 4]], dtype=np.float32)
     try:
@@ -47,7 +47,7 @@ def probe(framework: str, engine: str) -> Probe:
         loaded = backend.asarray(x, backend.devices[0])
         product = backend.to_numpy(backend.launch(backend.ops.matmul, loaded, loaded))
         if not np.array_equal(product, x @ x):
-            raise BackendError(f"it multiplied two small matrices, and got {product.tolist()}")
+            raise BackendError(f"the product of two small matrices is wrong: {product.tolist()}")
         return Probe(framework, backend.engine, str(backend.version), list_gpus(framework))
     except Exception as error:
         return Probe(framework, engine, failure=failure_of(framework, error), imported=framework in sys.modules)
@@ -56,10 +56,10 @@ def probe(framework: str, engine: str) -> Probe:
 def main() -> None:
     """Print the probe that the arguments name, framework and engine, as the last line of standard output."""
     line = msgspec.json.encode(probe(*sys.argv[1:]))
-    # What frameworks print while they are imported is not ended with a line break for certain.
+    # What frameworks print while they are imported may lack a line break at its end.
     sys.stdout.buffer.write(b"\n" + line + b"\n")
     sys.stdout.flush()
-    # How a framework takes its leave is not the question, and may take long.
+    # A framework's shutdown is not probed, and may take long.
     os._exit(0)
 
 

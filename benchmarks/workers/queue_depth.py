@@ -12,7 +12,7 @@ from backends.host import on_cores
 from benchmarks.workers.answer import answer, compose
 from parallel_core.experiments.products import normal_matrix
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import uncollected
+from parallel_core.measurement.timing import without_garbage_collection
 
 SIDE = 1000
 MARGIN = 1.5
@@ -35,7 +35,7 @@ def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
     matrix = normal_matrix(loaded, SIDE, device)
     cases, problems = [], []
     # The issuing thread has the other device's core to itself, as it would where cores are left over.
-    with uncollected(), on_cores(set(loaded.cores[1])):
+    with without_garbage_collection(), on_cores(set(loaded.cores[1])):
         product = median(time_product(loaded, matrix) for _ in range(5))
         each, _, _ = issue(loaded, one, matrix, 1000, 4)
         for depth in depths:

@@ -7,7 +7,7 @@ import numpy as np
 
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import uncollected
+from parallel_core.measurement.timing import without_garbage_collection
 
 __all__ = ["drawn", "problem", "repetitions", "time_calls"]
 
@@ -35,7 +35,7 @@ def repetitions(size: int) -> int:
 def time_calls(size: int, name: str, call: Callable[[], object]) -> Case:
     """Time a call that returns when all is done; a tenth of the calls before them, two at least, warm up."""
     count = repetitions(size)
-    with uncollected():
+    with without_garbage_collection():
         for _ in range(max(2, count // 10)):
             call()
         seconds = []

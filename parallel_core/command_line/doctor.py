@@ -1,4 +1,4 @@
-"""`parallel-core doctor`: what is here, what is wrong, its cause and the command that mends it."""
+"""`parallel-core doctor`: what is installed, what is wrong with it, why, and the command that mends it."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 
 from parallel_core.command_line import options
-from parallel_core.doctor import Diagnosis, examine
+from parallel_core.doctor import Examination, examine
 from parallel_core.system import files
 from parallel_core.terminal.doctor import show_section, show_summary
 
@@ -25,22 +25,22 @@ __all__ = ["doctor"]
 @options.json_file
 @click.pass_context
 def doctor(ctx: click.Context, deadline: float, json_path: Path | None) -> None:
-    """Tell what is here, what is wrong with it, why, and the command that mends it.
+    """Show what is installed, what is wrong with it, why, and the command that mends it.
 
-    The exit status is 0 where all that is installed works, and 1 where something does not or no framework can be used.
+    The exit status is 0 if all that is installed works, and 1 if something does not or no framework can be used.
     """
     if json_path is not None:
         files.check_writable(json_path)
-    # Standard output belongs to the JSON where it goes there.
+    # If the JSON goes to standard output, nothing else does.
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
-    found = []
+    sections = []
     with console.status("trying the frameworks"):
         for section in examine(deadline):
             show_section(section, console)
-            found.append(section)
-    diagnosis = Diagnosis(tuple(found))
-    show_summary(diagnosis, console)
+            sections.append(section)
+    examination = Examination(tuple(sections))
+    show_summary(examination, console)
     if json_path is not None:
-        text = json.dumps(diagnosis.as_json(), indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(examination.as_json(), indent=1, ensure_ascii=False) + "\n"
         files.write_whole(json_path, lambda stream: stream.write(text.encode()))
-    ctx.exit(0 if diagnosis.works else 1)
+    ctx.exit(0 if examination.works else 1)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from parallel_core.command_line import options
-from parallel_core.measurement.timing import uncollected
+from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.plots import check_drawing
 from parallel_core.plots.timeline import write_picture_file
 from parallel_core.system import files
@@ -40,7 +40,7 @@ def trace(file: Path, picture: Path | None, json_path: Path | None) -> None:
         files.check_writable(picture)
     if json_path is not None:
         files.check_writable(json_path)
-    with uncollected():
+    with without_garbage_collection():
         timeline = read_timeline(file)
         found = figures(timeline)
     # Standard output belongs to the JSON where it goes there.

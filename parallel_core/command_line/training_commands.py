@@ -131,13 +131,13 @@ def run_data_parallel(
     images = min(len(data.train_labels), batch_size * (limit or len(data.train_labels)))
     with progress_of(backend, epochs, images) as progress:
         if checkpoints and checkpoints.resumed:
-            progress.go_on_from(checkpoints.resumed.state.position)
+            progress.go_on_from(checkpoints.resumed.state.progress)
         result = experiments.run_data_parallel(
             backend, data, settings, progress.on_batch, progress.on_epoch, checkpoints
         )
     if not isinstance(backend, GroupedBackend):
         return result
-    before = checkpoints.resumed.state.position.losses if checkpoints and checkpoints.resumed else ()
+    before = checkpoints.resumed.state.progress.losses if checkpoints and checkpoints.resumed else ()
     return with_scaling(result, backend, data, settings, len(result.series["loss"]) - len(before))
 
 

@@ -1,6 +1,6 @@
-"""What is here, what is wrong with it, why, and the command that mends it."""
+"""What is installed on this machine, what is wrong with it, why, and the command that mends it."""
 
-from parallel_core.doctor.diagnosis import Diagnosis, examine
-from parallel_core.doctor.finding import Explanation, Finding, Section, State
+from parallel_core.doctor.examination import Examination, examine
+from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section
 
-__all__ = ["Diagnosis", "Explanation", "Finding", "Section", "State", "examine"]
+__all__ = ["Diagnosis", "Examination", "Finding", "FindingState", "Section", "examine"]

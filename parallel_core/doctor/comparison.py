@@ -4,40 +4,42 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from parallel_core.doctor.finding import Explanation, Finding, Section
+from parallel_core.doctor.finding import Diagnosis, Finding, Section
 from parallel_core.doctor.frameworks import Attempt
 from parallel_core.formatting import listed
 
-__all__ = ["COMPARED", "examine_comparing"]
+__all__ = ["examine_comparing"]
 
-COMPARED = ("mxnet", "torch")
-"""What `compare` takes where no backend is named."""
+COMPARED_BACKENDS = ("mxnet", "torch")
+"""The backends that `compare` takes by default."""
 
 
 def examine_comparing(attempts: Sequence[Attempt], folder: Path) -> Section:
-    """Tell which frameworks and engines could be compared, and whether `folder` can take the results."""
-    return Section("compare", (_cells(attempts), _folder(folder)))
+    """Report which frameworks and engines could be compared, and whether the results can be written to `folder`."""
+    return Section("compare", (_examine_cells(attempts), _examine_results_folder(folder)))
 
 
-def _cells(attempts: Sequence[Attempt]) -> Finding:
-    engines = {one.name: [probe.engine for probe in one.usable] for one in attempts if one.name in COMPARED}
-    usable = {name: found for name, found in engines.items() if found}
-    figures = {"cells": usable}
-    text = "; ".join(f"{name} ({listed(found)})" for name, found in usable.items())
-    left_out = [name for name in COMPARED if name not in usable]
-    if not usable:
+def _examine_cells(attempts: Sequence[Attempt]) -> Finding:
+    engines = {
+        attempt.name: [probe.engine for probe in attempt.usable]
+        for attempt in attempts
+        if attempt.name in COMPARED_BACKENDS and attempt.usable
+    }
+    figures = {"cells": engines}
+    if not engines:
         return Finding("cells", "absent", "neither framework can be used: nothing to compare", None, figures)
-    if left_out:
-        cause = f"{listed(left_out)} cannot be used here, and the comparison would leave it out"
-        command = f"parallel-core compare --backends {','.join(usable)}"
-        return Finding("cells", "absent", f"{text} only", Explanation(cause, command), figures)
-    return Finding("cells", "fine", text, None, figures)
+    text = "; ".join(f"{name} ({listed(usable)})" for name, usable in engines.items())
+    left_out = [name for name in COMPARED_BACKENDS if name not in engines]
+    if not left_out:
+        return Finding("cells", "fine", text, None, figures)
+    cause = f"{listed(left_out)} cannot be used here, and the comparison would leave it out"
+    command = f"parallel-core compare --backends {','.join(engines)}"
+    return Finding("cells", "absent", f"{text} only", Diagnosis(cause, command), figures)
 
 
-def _folder(folder: Path) -> Finding:
+def _examine_results_folder(folder: Path) -> Finding:
     if os.access(folder, os.W_OK):
-        return Finding("results", "fine", f"{folder} takes them")
+        return Finding("results", "fine", f"{folder} is writable")
     cause = f"{folder}, the current folder, cannot be written to, and results are kept there"
-    return Finding(
-        "results", "doubtful", str(folder), Explanation(cause, 'parallel-core compare --out "$HOME/comparison"')
-    )
+    diagnosis = Diagnosis(cause, 'parallel-core compare --out "$HOME/comparison"')
+    return Finding("results", "doubtful", str(folder), diagnosis)

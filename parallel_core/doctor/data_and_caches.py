@@ -1,4 +1,4 @@
-"""Where data are read from, and whether what is downloaded or written in between can be kept."""
+"""Where data are read from, and whether downloads and temporary files can be written."""
 
 import os
 import shlex
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from humanize import naturalsize
 
-from parallel_core.doctor.finding import Explanation, Finding, Section
+from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section
 from parallel_core.training.dataset import (
     DEBIAN,
     VARIABLE,
@@ -28,33 +28,30 @@ ENOUGH_BYTES = 200 * 2**20
 
 
 def examine_data() -> Section:
-    """Tell where Fashion-MNIST is and check its content against its checksums; nothing is downloaded."""
+    """Report where Fashion-MNIST is and whether its checksums are right; nothing is downloaded."""
     directory = find_fashion_mnist()
+    state: FindingState = "fine"
+    text, diagnosis = f"real, from {directory}; all four checksums are right", None
     if directory is None:
-        cause = "Fashion-MNIST is not on this machine: a training downloads it, or makes images up where it cannot"
-        command = f"{shlex.quote(sys.executable)} -c {shlex.quote(DOWNLOAD)}"
-        finding = Finding("Fashion-MNIST", "absent", "not here", Explanation(cause, command), {"directory": None})
-        return Section("Data", (finding,))
-    figures = {"directory": str(directory)}
-    try:
-        read_directory(directory)
-    except DataError as error:
-        advice = Explanation(str(error), _mend(directory))
-        return Section("Data", (Finding("Fashion-MNIST", "broken", f"{directory}", advice, figures),))
-    text = f"real, from {directory}; all four checksums are right"
-    return Section("Data", (Finding("Fashion-MNIST", "fine", text, None, figures),))
+        cause = "Fashion-MNIST is not on this machine: a training downloads it, or uses synthetic images if it cannot"
+        diagnosis = Diagnosis(cause, f"{shlex.quote(sys.executable)} -c {shlex.quote(DOWNLOAD)}")
+        state, text = "absent", "not here"
+    else:
+        try:
+            read_directory(directory)
+        except DataError as error:
+            state, text, diagnosis = "broken", f"{directory}", Diagnosis(str(error), _mend_data(directory))
+    figures = {"directory": directory and str(directory)}
+    return Section("Data", (Finding("Fashion-MNIST", state, text, diagnosis, figures),))
 
 
 def examine_caches(environment: Mapping[str, str]) -> Section:
-    """Tell whether the user's cache and the folder for temporary files can be written to."""
-    findings = (
-        _folder("cache", cache_directory(), "XDG_CACHE_HOME"),
-        _temporary(environment),
-    )
-    return Section("Caches", findings)
+    """Report whether the user's cache and the folder for temporary files can be written to."""
+    cache = _examine_folder("cache", cache_directory(), "XDG_CACHE_HOME")
+    return Section("Caches", (cache, _examine_temporary_files(environment)))
 
 
-def _mend(directory: Path) -> str:
+def _mend_data(directory: Path) -> str:
     if os.environ.get(VARIABLE) == str(directory):
         return f"unset {VARIABLE}"
     if directory == DEBIAN:
@@ -62,30 +59,27 @@ def _mend(directory: Path) -> str:
     return f"rm -r {shlex.quote(str(directory))}"
 
 
-def _temporary(environment: Mapping[str, str]) -> Finding:
+def _examine_temporary_files(environment: Mapping[str, str]) -> Finding:
     try:
-        return _folder("temporary files", Path(tempfile.gettempdir()), "TMPDIR")
+        return _examine_folder("temporary files", Path(tempfile.gettempdir()), "TMPDIR")
     except FileNotFoundError as error:
         named = environment.get("TMPDIR", "/tmp")
-        advice = Explanation(
-            f"no folder for temporary files can be written to ({error.strerror})", f"sudo chmod 1777 {named}"
-        )
-        return Finding("temporary files", "broken", named, advice)
+        cause = f"no folder for temporary files can be written to ({error.strerror})"
+        return Finding("temporary files", "broken", named, Diagnosis(cause, f"sudo chmod 1777 {named}"))
 
 
-def _folder(name: str, folder: Path, variable: str) -> Finding:
+def _examine_folder(name: str, folder: Path, variable: str) -> Finding:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    figures = {"directory": str(folder)}
+    figures: dict[str, str | int] = {"directory": str(folder)}
     try:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        cause = f"{existing} cannot be written to ({error.strerror}), and what is downloaded cannot be kept"
-        return Finding(name, "broken", str(folder), Explanation(cause, f'export {variable}="$(mktemp -d)"'), figures)
-    free = shutil.disk_usage(existing).free
-    text = f"{folder}, {naturalsize(free, binary=True)} free"
-    if free < ENOUGH_BYTES:
-        cause = f"the disk of {folder} is nearly full ({naturalsize(free, binary=True)} are free)"
-        command = f"df -h {shlex.quote(str(existing))}"
-        return Finding(name, "doubtful", text, Explanation(cause, command), {**figures, "free_bytes": free})
-    return Finding(name, "fine", text, None, {**figures, "free_bytes": free})
+        cause = f"{existing} cannot be written to ({error.strerror}), and downloads cannot be kept"
+        return Finding(name, "broken", str(folder), Diagnosis(cause, f'export {variable}="$(mktemp -d)"'), figures)
+    figures["free_bytes"] = free = shutil.disk_usage(existing).free
+    size = naturalsize(free, binary=True)
+    if free >= ENOUGH_BYTES:
+        return Finding(name, "fine", f"{folder}, {size} free", None, figures)
+    diagnosis = Diagnosis(f"the disk of {folder} is nearly full ({size} free)", f"df -h {shlex.quote(str(existing))}")
+    return Finding(name, "doubtful", f"{folder}, {size} free", diagnosis, figures)

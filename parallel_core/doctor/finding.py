@@ -1,26 +1,36 @@
-"""What the doctor finds: one thing that was looked at, its state, and where it is not well what mends it."""
+"""A finding: one thing that the doctor looked at, its state, and a diagnosis if something can be done about it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from backends.installation.known_failures import Explanation
+from backends.installation.known_failures import Diagnosis
 
-__all__ = ["Explanation", "Finding", "Section", "State"]
+__all__ = ["Diagnosis", "Finding", "FindingState", "Section", "harmful_variable"]
 
-State = Literal["fine", "absent", "doubtful", "broken"]
+FindingState = Literal["fine", "absent", "doubtful", "broken"]
 """`absent` is optional and not here; `doubtful` works, though not as one would expect; `broken` is here and fails."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. `advice` is there where something can be done; `figures` are for programs."""
+    """One thing that was looked at; `figures` are for programs."""
 
     name: str
-    state: State
+    state: FindingState
     text: str
-    advice: Explanation | None = None
+    diagnosis: Diagnosis | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def cause_and_command(self) -> dict[str, str | None]:
+        """The diagnosis as keys of the JSON; both are null if there is none."""
+        return {"cause": None, "command": None} if self.diagnosis is None else asdict(self.diagnosis)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that stands in a section's `findings`."""
+        head = {"name": self.name, "state": self.state, "text": self.text}
+        return {**head, **self.cause_and_command, "figures": dict(self.figures)}
 
 
 @dataclass(frozen=True)
@@ -29,3 +39,8 @@ class Section:
 
     name: str
     findings: tuple[Finding, ...]
+
+
+def harmful_variable(name: str, value: str, cause: str) -> Finding:
+    """Return the finding of an environment variable that is better not set."""
+    return Finding(name, "doubtful", value, Diagnosis(cause, f"unset {name}"), {"value": value})

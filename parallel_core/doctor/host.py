@@ -7,42 +7,37 @@ import psutil
 from humanize import naturalsize
 
 from backends.host import available_cores, core_numbers
-from parallel_core.doctor.finding import Explanation, Finding
+from parallel_core.doctor.finding import Diagnosis, Finding
 
 __all__ = ["examine_cores", "examine_memory"]
 
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 """Where a container sees its own limits (Linux, "Control Group v2")."""
-FEWEST_CORES = 2
+MIN_CORES = 2
 
 
 def examine_cores() -> Finding:
-    """Tell the cores of the machine, those of this process, and the share of their time that a container may use."""
+    """Report the cores of the machine, those of this process, and the share of their time that a container may use."""
     machine, own, quota = os.cpu_count() or 1, available_cores(), _quota()
     figures = {"machine": machine, "available": own, "core_numbers": core_numbers(), "quota": quota}
     text = f"{own} of {machine} may be used" if own < machine else f"{own}"
     if quota is not None and quota < own:
-        few = ",".join(map(str, core_numbers()[: max(1, int(quota))]))
+        cores = ",".join(map(str, core_numbers()[: max(1, int(quota))]))
         cause = (
-            f"a container's quota is the time of {quota:g} cores, and {own} are in use: they are stopped for a while "
-            "whenever it is used up, in the middle of a measurement"
+            f"a container's quota is the time of {quota:g} cores, and {own} are in use: the kernel stops them whenever "
+            "the quota is used up, in the middle of a measurement"
         )
-        return Finding(
-            "CPU cores",
-            "doubtful",
-            f"{text}, for the time of {quota:g}",
-            Explanation(cause, f"taskset --cpu-list {few} parallel-core compare"),
-            figures,
-        )
-    if own < FEWEST_CORES:
+        diagnosis = Diagnosis(cause, f"taskset --cpu-list {cores} parallel-core compare")
+        return Finding("CPU cores", "doubtful", f"{text}, for the time of {quota:g}", diagnosis, figures)
+    if own < MIN_CORES:
         cause = "two devices on one core take turns: nothing can be seen to run at the same time"
         command = f"taskset --cpu-list 0-{machine - 1} parallel-core doctor" if machine > own else "lscpu"
-        return Finding("CPU cores", "doubtful", text, Explanation(cause, command), figures)
+        return Finding("CPU cores", "doubtful", text, Diagnosis(cause, command), figures)
     return Finding("CPU cores", "fine", text, None, figures)
 
 
 def examine_memory() -> Finding:
-    """Tell the memory of the machine, or of the container, and how much of it is free."""
+    """Report the memory of the machine, or of the container, and how much of it is free."""
     memory = psutil.virtual_memory()
     limit = min(memory.total, _memory_limit() or memory.total)
     figures = {"total_bytes": limit, "available_bytes": min(memory.available, limit)}

@@ -1,4 +1,7 @@
-"""Which Python runs, and the commands that mean this one."""
+"""Which Python runs, whether the packages it has are those that parallel-core requires, and the `pip` that is its own.
+
+What is required is read from parallel-core's metadata, which is made from setup.cfg.
+"""
 
 import platform
 import re
@@ -6,94 +9,87 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 import parallel_core
-from parallel_core.doctor.finding import Explanation, Finding, Section, State
+from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section
 
 __all__ = ["examine_packages", "examine_python", "for_this_python"]
 
-
-PIP = re.compile(r"(^|&& )pip ")
+BARE_PIP = re.compile(r"(^|&& )pip ")
+PACKAGE = "parallel-core"
+PLOTTING = "plot"
+"""The one extra that is neither a framework nor for developers only."""
 
 
 def examine_python() -> Section:
-    """Tell the version of Python, its executable and its virtual environment."""
-    version = platform.python_version()
-    # Conda's environments have a Python of their own, and say so by this folder.
+    """Report the version of Python, its executable and its virtual environment."""
+    # Conda's environments have a Python of their own, which this folder shows.
     inside = sys.prefix != sys.base_prefix or (Path(sys.prefix) / "conda-meta").is_dir()
-    figures = {"version": version, "executable": sys.executable, "environment": sys.prefix if inside else None}
-    interpreter = Finding(
-        "interpreter", "fine", f"{platform.python_implementation()} {version}: {sys.executable}", None, figures
+    figures = {
+        "version": platform.python_version(),
+        "executable": sys.executable,
+        "environment": sys.prefix if inside else None,
+    }
+    text = f"{platform.python_implementation()} {platform.python_version()}: {sys.executable}"
+    shared = "none: its packages are shared by all programs of this Python"
+    return Section(
+        "Python",
+        (
+            Finding("interpreter", "fine", text, None, figures),
+            Finding("environment", "fine", sys.prefix if inside else shared),
+        ),
     )
-    return Section("Python", (interpreter, _environment(inside)))
 
 
-def for_this_python(explanation: Explanation) -> Explanation:
-    """Make a bare `pip` the one of this Python, where the shell would find another."""
-    found = shutil.which("pip")
-    if found is not None and Path(found).parent == Path(sys.executable).parent:
-        return explanation
+def for_this_python(diagnosis: Diagnosis) -> Diagnosis:
+    """Replace a bare `pip` by the one of this Python, if the shell would find another."""
+    pip = shutil.which("pip")
+    if pip is not None and Path(pip).parent == Path(sys.executable).parent:
+        return diagnosis
     own = f"{shlex.quote(sys.executable)} -m pip "
-    return Explanation(explanation.cause, PIP.sub(lambda match: match[1] + own, explanation.command))
-
-
-def _environment(inside: bool) -> Finding:
-    if inside:
-        return Finding("environment", "fine", sys.prefix)
-    return Finding("environment", "fine", "none: its packages are shared by all programs of this Python")
-
-
-PACKAGE = "parallel-core"
-
-
-PLOTTING = "plot"
-"""The one extra that is no framework, and is not for developers only."""
+    return replace(diagnosis, command=BARE_PIP.sub(lambda match: match[1] + own, diagnosis.command))
 
 
 def examine_packages() -> Section:
-    """Hold what is installed against what parallel-core's metadata, made from setup.cfg, requires."""
+    """Compare the installed packages with those that parallel-core requires."""
     folder, own_version = str(Path(parallel_core.__file__).parent), version(PACKAGE)
-    figures = {"version": own_version, "path": folder}
     required = [Requirement(line) for line in requires(PACKAGE) or ()]
-    base = [one for one in required if _wanted(one, "")]
-    plotting = [one for one in required if _wanted(one, PLOTTING) and one not in base]
+    base = [one for one in required if _applies(one, "")]
+    plotting = [one for one in required if _applies(one, PLOTTING) and one not in base]
     return Section(
         PACKAGE,
         (
-            Finding(PACKAGE, "fine", f"{own_version} in {folder}", None, figures),
+            Finding(PACKAGE, "fine", f"{own_version} in {folder}", None, {"version": own_version, "path": folder}),
             _compare("required packages", base, "broken"),
             _compare("plotting packages", plotting, "absent"),
         ),
     )
 
 
-def _wanted(requirement: Requirement, extra: str) -> bool:
+def _applies(requirement: Requirement, extra: str) -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
-def _compare(name: str, required: Sequence[Requirement], where_missing: State) -> Finding:
-    found = {one.name: _version(one.name) for one in required}
-    missing = [one for one in required if found[one.name] is None]
-    wrong = [one for one in required if (have := found[one.name]) and not one.specifier.contains(have, True)]
+def _compare(name: str, required: Sequence[Requirement], state_if_missing: FindingState) -> Finding:
+    installed = {one.name: _version(one.name) for one in required}
+    missing = [one for one in required if installed[one.name] is None]
+    wrong = [one for one in required if (have := installed[one.name]) and not one.specifier.contains(have, True)]
     if not missing and not wrong:
-        return Finding(name, "fine", f"{len(found)}, in versions that can be used", None, found)
-    told = [f"{one.name} is not installed" for one in missing]
-    told += [f"{one.name} {found[one.name]} is not {one.specifier}" for one in wrong]
-    needed = " ".join(shlex.quote(str(_bare(one))) for one in (*missing, *wrong))
-    advice = Explanation(f"{PACKAGE} requires other versions: {', '.join(told)}", f"pip install {needed}")
-    if not wrong:
-        advice = Explanation(", ".join(told), advice.command)
-    return Finding(name, "broken" if wrong else where_missing, ", ".join(told), advice, found)
-
-
-def _bare(requirement: Requirement) -> Requirement:
-    bare = Requirement(str(requirement))
-    bare.marker = None
-    return bare
+        return Finding(name, "fine", f"{len(installed)}, in versions that can be used", None, installed)
+    text = ", ".join(
+        [f"{one.name} is not installed" for one in missing]
+        + [f"{one.name} {installed[one.name]} is not {one.specifier}" for one in wrong]
+    )
+    # Without its marker.
+    needed = " ".join(shlex.quote(str(one).partition(";")[0].strip()) for one in (*missing, *wrong))
+    cause = f"{PACKAGE} requires other versions: {text}" if wrong else text
+    diagnosis = Diagnosis(cause, f"pip install {needed}")
+    return Finding(name, "broken" if wrong else state_if_missing, text, diagnosis, installed)
 
 
 def _version(name: str) -> str | None:

@@ -3,38 +3,31 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from backends.host import available_cores
-from backends.installation.known_failures import explain_environment
-from parallel_core.doctor.finding import Explanation, Finding, Section
+from backends.installation.known_failures import diagnose_environment
+from parallel_core.doctor.finding import Diagnosis, Finding, Section, harmful_variable
 from parallel_core.doctor.frameworks import Attempt
 
 __all__ = ["examine_settings"]
 
-OWN = {
+SET_BY_US = {
     "MXNET_ENGINE_TYPE": "which engine MXNet takes",
     "MXNET_CPU_WORKER_NTHREADS": "how many workers serve a device's queue",
     "MXNET_CPU_TEMP_COPY": "how many pieces of scratch memory all devices share",
     "MXNET_EXEC_BULK_EXEC_TRAIN": "whether a backward pass is one operator",
 }
-"""What parallel-core sets itself before it imports MXNet: other programs alone are changed by what is set here."""
+"""parallel-core sets these itself before it imports MXNet: a value in the environment changes other programs only."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PLACES = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
-JOB = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
+JOB = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 
 def examine_settings(environment: Mapping[str, str], attempts: Sequence[Attempt]) -> Section:
-    """Tell of every variable that is set what it does, and of those that do harm how to be rid of them."""
+    """Report what every variable that is set does, and how to unset those that do harm."""
     findings = [*_threads(environment), *_mxnet(environment, attempts), *_job(environment)]
     if environment.get(BLOCKING, "0") != "0":
         cause = f"with {BLOCKING} every kernel is waited for: programs on a GPU lose all asynchrony"
-        findings.append(_set(BLOCKING, environment, cause))
+        findings.append(harmful_variable(BLOCKING, environment[BLOCKING], cause))
     return Section("Settings", tuple(findings))
 
 
@@ -44,64 +37,56 @@ def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
         if value is None:
             continue
         if all(part.strip().isdigit() and int(part) > 0 for part in value.split(",")):
-            text = f"{value}: so many threads for each operator of other programs; parallel-core sets its own number"
+            text = f"{value}: the threads of each operator in other programs; parallel-core sets its own number"
             yield Finding(name, "fine", text, None, {"value": value})
         else:
-            yield _set(
-                name, environment, f"{name}={value} is no number of threads, and every program chooses for itself"
-            )
+            cause = f"{name}={value} is not a number of threads, and every program chooses for itself"
+            yield harmful_variable(name, value, cause)
     if "OMP_NUM_THREADS" not in environment:
-        cores = available_cores()
         text = (
-            f"unset: by itself MXNet would take half of the {cores} cores for each operator, PyTorch all; "
+            f"unset: by default MXNet would take half of the {available_cores()} cores for each operator, PyTorch all; "
             "parallel-core sets its own number"
         )
         yield Finding("OMP_NUM_THREADS", "fine", text, None, {"value": None})
     for name in PLACES:
         if name in environment:
             cause = f"{name}={environment[name]} binds threads to cores, and may bind those of two devices to the same"
-            yield _set(name, environment, cause)
+            yield harmful_variable(name, environment[name], cause)
 
 
 def _mxnet(environment: Mapping[str, str], attempts: Sequence[Attempt]) -> Iterator[Finding]:
     installed = any(attempt.name == "mxnet" and attempt.probes for attempt in attempts)
-    wrong = explain_environment("mxnet", environment)
-    for explanation in wrong:
-        # It ends or blocks any program that imports MXNet.
-        name = explanation.cause.split("=")[0]
-        text = f"{environment[name]}: no program can use MXNet with it"
-        yield Finding(name, "broken" if installed else "doubtful", text, explanation, {"value": environment[name]})
-    told = {explanation.cause.split("=")[0] for explanation in wrong}
-    for name in sorted(environment):
-        if not name.startswith("MXNET_") or name in told:
-            continue
+    fatal = {diagnosis.cause.split("=")[0]: diagnosis for diagnosis in diagnose_environment("mxnet", environment)}
+    for name, diagnosis in fatal.items():
         value = environment[name]
-        if name in OWN:
-            text = f"{value}: {OWN[name]}, in other programs; parallel-core sets its own"
+        text = f"{value}: no program can use MXNet with it"
+        yield Finding(name, "broken" if installed else "doubtful", text, diagnosis, {"value": value})
+    for name in sorted(environment):
+        value = environment[name]
+        if name in fatal or not name.startswith("MXNET_"):
+            continue
+        if name in SET_BY_US:
+            text = f"{value}: {SET_BY_US[name]}, in other programs; parallel-core sets its own"
             yield Finding(name, "fine", text, None, {"value": value})
         else:
-            yield _set(
-                name, environment, f"MXNet reads {name} when it is imported, and what it measures here may change"
-            )
+            cause = f"MXNet reads {name} when it is imported, and measurements here may change"
+            yield harmful_variable(name, value, cause)
 
 
 def _job(environment: Mapping[str, str]) -> Iterator[Finding]:
-    if any(name in environment for name in ("RANK", "WORLD_SIZE")):
-        found = [name for name in JOB if name in environment]
-        values = " ".join(f"{name}={environment[name]}" for name in found)
-        cause = (
-            f"{values} make this process one of a job, and `run` waits for the others: they belong there only "
-            "while torchrun or `parallel-core launch` runs"
+    if environment.keys() & {"RANK", "WORLD_SIZE"}:
+        effect = (
+            "make this process one of a job, and `run` waits for the others: they belong there only while torchrun or "
+            "`parallel-core launch` runs"
         )
-        yield Finding(found[0], "doubtful", values, Explanation(cause, f"unset {' '.join(found)}"), {"value": values})
+        yield _job_variables([name for name in JOB if name in environment], environment, effect)
     roles = sorted(name for name in environment if name.startswith(("DMLC_", "PS_")))
-    if roles and not explain_environment("mxnet", {"DMLC_ROLE": environment.get("DMLC_ROLE", "")}):
-        values = " ".join(f"{name}={environment[name]}" for name in roles)
-        cause = f"{values} make MXNet one process of a job: importing it may wait for the others, or fail"
-        yield Finding(roles[0], "doubtful", values, Explanation(cause, f"unset {' '.join(roles)}"), {"value": values})
+    if roles and not diagnose_environment("mxnet", {"DMLC_ROLE": environment.get("DMLC_ROLE", "")}):
+        effect = "make MXNet one process of a job: importing it may wait for the others, or fail"
+        yield _job_variables(roles, environment, effect)
 
 
-def _set(name: str, environment: Mapping[str, str], cause: str) -> Finding:
-    return Finding(
-        name, "doubtful", environment[name], Explanation(cause, f"unset {name}"), {"value": environment[name]}
-    )
+def _job_variables(names: Sequence[str], environment: Mapping[str, str], effect: str) -> Finding:
+    values = " ".join(f"{name}={environment[name]}" for name in names)
+    diagnosis = Diagnosis(f"{values} {effect}", f"unset {' '.join(names)}")
+    return Finding(names[0], "doubtful", values, diagnosis, {"value": values})

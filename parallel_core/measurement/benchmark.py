@@ -1,4 +1,4 @@
-"""The book's context manager that times a block, with both times instead of one."""
+"""The book's context manager that times a block, with two times instead of one."""
 
 from time import perf_counter
 from types import TracebackType
@@ -15,7 +15,7 @@ __all__ = ["Benchmark"]
 class Benchmark:
     """Time a block and print when control returned, and when all that was launched was done.
 
-    The book's context manager of this name reports whichever of the two its author happened to wait for.
+    The book's context manager of this name reports only one of the two, depending on what the block waits for.
 
     >>> with Benchmark("products", backend):
     ...     backend.launch(backend.ops.matmul, x, x)

@@ -11,7 +11,7 @@ from parallel_core.system.subprocesses import Outcome
 
 __all__ = ["measure_elsewhere"]
 
-DEADLINE = 300.0
+MAX_RUN_SECONDS = 300.0
 """Seconds that the process may take."""
 REFUSED = 2
 """The exit status of a request that cannot be met."""
@@ -20,29 +20,31 @@ REFUSED = 2
 def measure_elsewhere(experiment: str, options: Mapping[str, str | int | Sequence[str]]) -> Result:
     """Run `parallel-core run EXPERIMENT --OPTION VALUE …` in a fresh process and return its result.
 
-    An option with a sequence of values is given once for each of them.
-    Raises RequestError where it is refused (a framework that is not installed, say) and MeasurementError where it
-    fails, both with its own reason. An invalid result is returned with its problems.
+    An option with a sequence of values is given once for each of them. Raises RequestError if the process refuses the
+    request (a framework that is not installed, say) and MeasurementError if it fails, both with the process's reason.
+    An invalid result is returned with its problems.
     """
-    given = [(name, [value] if isinstance(value, str | int) else value) for name, value in options.items()]
-    words = [word for name, values in given for value in values for word in (f"--{name}", str(value))]
+    words: list[str] = []
+    for name, values in options.items():
+        for value in [values] if isinstance(values, str | int) else values:
+            words += [f"--{name}", str(value)]
     # -P: the current folder may hold another checkout than the one that is installed.
-    outcome = ended([sys.executable, "-P", "-m", "parallel_core", "run", experiment, *words, "--json", "-"])
+    outcome = run_to_end([sys.executable, "-P", "-m", "parallel_core", "run", experiment, *words, "--json", "-"])
     if outcome.status in (0, 1) and not outcome.timed_out:
         try:
             return Result.from_json(json.loads(outcome.output))
         except ValueError:
             pass
-    reason = outcome.reason(DEADLINE)
+    reason = outcome.reason(MAX_RUN_SECONDS)
     if outcome.status == REFUSED:
         raise RequestError(reason)
     raise MeasurementError(f"{experiment} in a process of its own: {reason}")
 
 
-def ended(command: list[str]) -> Outcome:
-    """Run a command until it ends, in this process's group: what kills the group or interrupts it ends both."""
+def run_to_end(command: list[str]) -> Outcome:
+    """Run a command until it ends, in this process's group, so that a signal to the group ends both."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MAX_RUN_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return Outcome(-9, "", "", timed_out=True)
     return Outcome(done.returncode, done.stdout, done.stderr, timed_out=False)

@@ -1,11 +1,11 @@
-"""Write down what a backend is asked to do: a backend around a backend that records every operation as a task.
+"""Record what a program asks of a backend: a backend around a backend that keeps every operation as a task.
 
 >>> recording = Recording(backend, one_by_one=True)
 >>> train_step(recording, …)
 >>> longest_path(recording.tasks)
 
-What an operation depends on is read off the values that it is given. With `one_by_one` each operation is waited for
-before the next one starts, so its seconds are its own, on every framework and engine.
+The values that an operation is given show what it depends on. With `one_by_one` each operation is waited for before the
+next one starts, so its seconds are its own, on every framework and engine.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +23,12 @@ from parallel_core.measurement.task_graph import Kind, Task
 
 __all__ = ["Recorded", "Recording", "labelled"]
 
-Path: TypeAlias = tuple[int, ...]
+ItemPath: TypeAlias = tuple[int, ...]
 """Where an item stands in a task's result: `(1, 0)` is that of `result[1][0]`."""
 
 
 def labelled(name: str, value: Array) -> Array:
-    """Name the task that made a recorded value, which is returned; nothing happens to the values of other backends.
+    """Name the task that made a recorded value, and return the value; those of other backends stay as they are.
 
     >>> hidden = labelled("layer 1", backend.launch(layer, parameters, x))
     """
@@ -47,7 +47,7 @@ class Recorded:
     tasks: list[Task] = field(repr=False)
     """All tasks of its recording."""
     task: int
-    path: Path
+    path: ItemPath
 
     __iter__ = None
 
@@ -60,8 +60,8 @@ class Recording:
     """A backend that passes every verb on to another one and keeps a task for each operation.
 
     All values must come from this recording; functions are launched as they are. An operation comes after the tasks
-    that made what it is given. One that consumes a value (`allreduce`, `copy_to` with `out`, a launch of `ops.sgd`
-    or `ops.sgd_while_finite`) comes after all that read it, too. What a launched function consumes inside is not seen.
+    that made its arguments. One that consumes a value (`allreduce`, `copy_to` with `out`, a launch of `ops.sgd` or
+    `ops.sgd_while_finite`) also comes after all that read it. What a launched function consumes inside is not recorded.
 
     An allreduce is one task, on the device of its first value. `wait`, `waitall` and `to_numpy` are not tasks.
     """
@@ -75,17 +75,17 @@ class Recording:
         self.ops: Ops = backend.ops
         self._one_by_one = one_by_one
         self._tasks: list[Task] = []
-        # For each task, who reads which item of its result.
-        self._readers: list[list[tuple[Path, int]]] = []
-        # Whose bytes are still to be counted: a value that is still a promise has no size.
+        # For each task, the items of its result that are read, and the tasks that read them.
+        self._readers: list[list[tuple[ItemPath, int]]] = []
+        # Tasks whose bytes are still to be counted: a value that is not computed yet has no size.
         self._uncounted: dict[int, tuple[Array, int]] = {}
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """What was recorded, in the order of the program. Waits for values whose bytes must be counted.
+        """The recorded tasks, in the order of the program. Waits for values whose bytes must be counted.
 
-        The bytes that move between devices are a value's size for a copy to another device, and for an allreduce of n
-        values of S bytes 2(n − 1)·S: what both a star and a ring move.
+        A copy to another device moves its value's bytes; an allreduce of n values of S bytes moves 2(n − 1)·S, as both
+        a star and a ring do.
         """
         for place, (value, factor) in self._uncounted.items():
             size = sum(array.nbytes for array in tree_leaves(self.backend.to_numpy(value)))
@@ -96,7 +96,7 @@ class Recording:
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         read = _recorded(args)
         if not read:
-            raise ValueError("launch needs a value of this recording among its arguments: it says the device")
+            raise ValueError("launch needs a value of this recording among its arguments, which determines the device")
         device = read[0].device
         consumed = _recorded(args[: self._consumes(_unwrapped(fn))])
         task, result = self._do(
@@ -126,7 +126,7 @@ class Recording:
         seconds, shards = self._timed(partial(self.backend.split_and_load, x, devices))
 
         def loaded(shard: Array, device: Device) -> Array:
-            # One call loads them all: each has an equal share of its time.
+            # One call loads all shards: each has an equal share of its time.
             task = Task("split_and_load", str(device), "load", seconds=seconds / len(devices))
             return self._wrapped(shard, device, self._append(task))
 
@@ -151,7 +151,7 @@ class Recording:
         return self.backend.to_numpy(_plain(x))
 
     def _consumes(self, fn: Callable[..., Array]) -> int:
-        # How many of its first arguments.
+        # The number of first arguments that the function consumes.
         return 1 if fn == self.ops.sgd else 2 if fn == self.ops.sgd_while_finite else 0
 
     def _do(
@@ -185,13 +185,13 @@ class Recording:
         self._readers.append([])
         return len(self._tasks) - 1
 
-    def _wrapped(self, value: Array, device: Device, task: int, path: Path = ()) -> Array:
+    def _wrapped(self, value: Array, device: Device, task: int, path: ItemPath = ()) -> Array:
         if isinstance(value, tuple | list):
             return tuple(self._wrapped(item, device, task, (*path, place)) for place, item in enumerate(value))
         return Recorded(value, device, self._tasks, task, path)
 
     def _conflicting_readers(self, value: Recorded) -> Iterator[int]:
-        # Those who read the same item, or what it is in, or an item of it.
+        # The tasks that read the same item, an item of it, or one that contains it.
         for path, reader in self._readers[value.task]:
             if all(mine == theirs for mine, theirs in zip(value.path, path, strict=False)):
                 yield reader
@@ -210,8 +210,8 @@ def _plain_leaf(leaf: Any) -> Any:
         return leaf.value
     if leaf is None or callable(leaf) or isinstance(leaf, int | float | str):
         return leaf
-    # Its dependencies would be missing without a word.
-    raise ValueError(f"a recording takes values of its own only, not a {type(leaf).__name__} made elsewhere")
+    # Its dependencies would be missing, and nobody would notice.
+    raise ValueError(f"a recording takes only its own values, not a {type(leaf).__name__} from elsewhere")
 
 
 def _unwrapped(fn: Any) -> Any:

@@ -15,7 +15,7 @@ __all__ = ["MACHINE_KEYS", "Case", "Result", "Timing", "describe_backend"]
 Timing: TypeAlias = tuple[float, float]
 """Seconds until control returned, and until all was done."""
 
-SCHEMA = 1
+RESULT_SCHEMA = 1
 BACKEND_KEYS = ("name", "version", "engine", "devices", "threads_per_device", "cores", "scheduler", "settings")
 MACHINE_KEYS = (
     "processor",
@@ -35,11 +35,11 @@ class Case:
     """One thing that was timed, several times.
 
     `seconds` are times until all was done, `dispatch_seconds` until control returned to Python. `warmup_seconds` are
-    of the first repetitions, which are not counted. `parts` names the cases whose work is all contained in this one:
-    it cannot be faster than the slowest of them. `repeats` is how often it was done within one timing, where doing it
-    once is too short to be timed; all seconds are of once. `again`, where `measurement.repeatable` keeps it, repeats
-    the case one more time, in the process that timed it, and returns the timing; where only a `share` of a case is
-    repeated, the timing is of that share.
+    those of the first repetitions, which are not counted. `parts` names the cases whose work is contained in this one:
+    it cannot be faster than the slowest of them. `repeats` is how often it was done within one timing, if doing it
+    once is too short to be timed; all seconds are of doing it once. `again`, which is kept within
+    `timing.repeatable`, repeats the case in the process that timed it, and returns the timing; if it repeats only a
+    `share` of the case, the timing is of that share.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Case:
 
     @property
     def again_seconds(self) -> float:
-        """How long `again` takes, by what was timed, with all its repeats."""
+        """How long `again` takes with all its repeats, estimated from the median."""
         return self.median * self.share * self.repeats
 
     @property
@@ -85,7 +85,7 @@ class Case:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Read what `as_json` returned; raises ValueError for times that are missing or cannot be."""
+        """Read what `as_json` returned; raises ValueError for times that are missing or impossible."""
         case = cls(
             str(read["name"]),
             _floats(read["seconds"]),
@@ -96,7 +96,7 @@ class Case:
             share=float(read.get("share", 1)),
         )
         if not case.seconds or not all(0 < seconds < math.inf for seconds in (*case.seconds, *case.dispatch_seconds)):
-            raise ValueError(f"case {case.name!r} has no times, or times that cannot be")
+            raise ValueError(f"case {case.name!r} has no times, or impossible ones")
         if case.repeats < 1 or not 0 < case.share <= 1:
             raise ValueError(f"case {case.name!r} was done {case.repeats} times, and {case.share} of it again")
         return case
@@ -113,17 +113,17 @@ class Result:
     metrics: Mapping[str, float]
     checks: Mapping[str, float]
     explanation: str
-    """What the numbers mean for this framework and engine: a sentence that follows from them."""
+    """What the numbers mean for this framework and engine, in a sentence."""
     notes: tuple[str, ...] = ()
     """More sentences, one for each question that the experiment asks."""
     problems: tuple[str, ...] = ()
-    """Why the result is invalid: a check that failed, a time that cannot be. Empty for a valid one."""
+    """Why the result is invalid: a check that failed, an impossible time. Empty if it is valid."""
     data: str | None = None
-    """Where the training data came from; it begins with `synthetic` where they are made up."""
+    """Where the training data came from; it begins with `synthetic` if they are synthetic."""
     series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Values over steps or epochs: losses, accuracies."""
     tasks: tuple[Task, ...] = ()
-    """The operations that were recorded, where the experiment is about their graph."""
+    """The operations that were recorded, if the experiment is about their graph."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
 
     def _ipython_display_(self) -> None:
@@ -140,7 +140,7 @@ class Result:
         """Return the object that `--json` writes; numbers that are not finite become null."""
         return _finite(
             {
-                "schema": SCHEMA,
+                "schema": RESULT_SCHEMA,
                 "experiment": self.experiment,
                 "backend": dict(self.backend),
                 "parameters": dict(self.parameters),
@@ -163,12 +163,12 @@ class Result:
         try:
             return cls._from_object(read)
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"this is no result: {error}") from error
+            raise ValueError(f"not a result: {error}") from error
 
     @classmethod
     def _from_object(cls, read: Mapping[str, Any]) -> Self:
-        if read["schema"] != SCHEMA:
-            raise ValueError(f"a result of schema {read['schema']}, where {SCHEMA} is known")
+        if read["schema"] != RESULT_SCHEMA:
+            raise ValueError(f"a result of schema {read['schema']}, not {RESULT_SCHEMA}")
         missing = [name for name in BACKEND_KEYS if name not in read["backend"]]
         missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
         if missing:

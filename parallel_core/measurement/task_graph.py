@@ -1,8 +1,9 @@
-"""Tasks and what each must wait for: how fast any schedule of them could be.
+"""A graph of tasks, each with the tasks that it depends on, and bounds on how fast any schedule of them could be.
 
-Two bounds hold for every schedule. A chain of tasks that need each other takes as long as all of it (the critical
-path), and n devices cannot do more than n devices' work at once (work / n). Graham 1969 (Bounds on Multiprocessing
-Timing Anomalies) shows that a schedule that leaves no device idle without need takes at most the sum of the two.
+Two bounds hold for every schedule. A chain of dependent tasks takes as long as the sum of its tasks (the longest one is
+the critical path), and n devices cannot do more than n devices' work at once (work / n). Graham 1969 (Bounds on
+Multiprocessing Timing Anomalies) shows that a schedule that never leaves a device idle while a task is ready takes at
+most the sum of the two.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,16 +25,15 @@ __all__ = [
     "work_seconds",
 ]
 
-
 Kind = Literal["compute", "copy", "allreduce", "load"]
 
 
 @dataclass(frozen=True)
 class Task:
-    """One operation: where it runs and what it waits for.
+    """One operation: the device it runs on and the tasks it waits for.
 
-    `after` are the positions of tasks that stand earlier in the same sequence. `seconds` is its duration alone, 0 where
-    nobody measured it. `bytes` is what it moves between devices.
+    `after` are the positions of those tasks, which stand earlier in the same sequence. `seconds` is its duration alone,
+    0 if it was not measured. `bytes` is what it moves between devices.
     """
 
     name: str
@@ -62,17 +62,17 @@ def longest_path(tasks: Sequence[Task]) -> tuple[int, ...]:
 
 
 def longest_path_seconds(tasks: Sequence[Task]) -> float:
-    """Return the duration of the critical path: the least with any number of devices."""
+    """Return the duration of the critical path: the minimum with any number of devices."""
     return sum(tasks[place].seconds for place in longest_path(tasks))
 
 
 def work_seconds(tasks: Sequence[Task]) -> float:
-    """Return the duration of all tasks one after the other: the least with one device."""
+    """Return the duration of all tasks one after the other: the minimum with one device."""
     return sum(task.seconds for task in tasks)
 
 
 def work_by_device(tasks: Sequence[Task]) -> dict[str, float]:
-    """Return each device's work in seconds: none can be done sooner where tasks stay where they were placed."""
+    """Return each device's work in seconds: no device can be done sooner if no task moves to another one."""
     work: dict[str, float] = {}
     for task in tasks:
         work[task.device] = work.get(task.device, 0.0) + task.seconds
@@ -80,7 +80,7 @@ def work_by_device(tasks: Sequence[Task]) -> dict[str, float]:
 
 
 def crossings(tasks: Sequence[Task]) -> int:
-    """Count the dependencies between tasks of different devices: there one device waits for another."""
+    """Count the dependencies between tasks of different devices, at which one device waits for another."""
     return sum(tasks[earlier].device != task.device for task in tasks for earlier in task.after)
 
 
@@ -93,18 +93,18 @@ def levels(tasks: Sequence[Task]) -> tuple[int, ...]:
 
 
 def without_loads(tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Leave out what only brings inputs to the devices; the others keep their order and are renumbered."""
-    kept = [place for place, task in enumerate(tasks) if task.kind != "load"]
-    number = {place: count for count, place in enumerate(kept)}
+    """Leave out tasks that only load inputs; the others keep their order and are renumbered."""
+    remaining = [place for place, task in enumerate(tasks) if task.kind != "load"]
+    number = {place: count for count, place in enumerate(remaining)}
 
     def renumbered(task: Task) -> Iterator[int]:
         return (number[earlier] for earlier in task.after if earlier in number)
 
-    return tuple(replace(tasks[place], after=tuple(renumbered(tasks[place]))) for place in kept)
+    return tuple(replace(tasks[place], after=tuple(renumbered(tasks[place]))) for place in remaining)
 
 
 def without_implied(tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Leave out every dependency that follows from others: what must be done before each task stays the same."""
+    """Leave out every dependency that follows from others; each task still waits for the same tasks."""
     before: list[set[int]] = []
     reduced = []
     for task in tasks:
@@ -122,16 +122,16 @@ class Bounds:
     work_per_device: float
     """All work, divided by the number of devices that can work at once."""
     busiest_device: float
-    """The computing that was placed on one device, divided by its workers: no other device can take it over."""
+    """The largest amount of computing that was placed on one device, divided by its workers."""
 
     @property
     def seconds(self) -> float:
-        """The largest of them."""
+        """The largest of the three."""
         return max(self.critical_path, self.work_per_device, self.busiest_device)
 
     @property
     def name(self) -> str:
-        """What the largest one is."""
+        """What the largest bound is, in words."""
         if self.seconds == self.critical_path:
             return "its longest chain of dependent operations"
         if self.seconds == self.busiest_device:
@@ -142,7 +142,7 @@ class Bounds:
 def bounds_of(tasks: Sequence[Task], places: int, workers: int = 1) -> Bounds:
     """Return the bounds of tasks of which `places` can run at once, and `workers` on one device.
 
-    GPUs copy beside their work, so copies are none there.
+    A GPU copies and computes at the same time, so its copies do not count as work.
     """
     computing = [task for task in tasks if task.kind == "compute"]
     work = [task for task in tasks if task.kind == "compute" or not task.device.startswith("gpu")]

@@ -1,4 +1,4 @@
-"""Timing as the experiments need it: dispatch and completion apart, rounds interleaved, medians with their spread."""
+"""Timing for experiments: dispatch and completion apart, rounds interleaved, the garbage collector switched off."""
 
 import gc
 import itertools
@@ -11,17 +11,25 @@ from time import perf_counter
 from backends import Array, Backend
 from parallel_core.measurement.result import Case, Timing
 
-__all__ = ["Timing", "completion_times", "interleave", "kept", "measure", "repeatable", "uncollected"]
+__all__ = [
+    "Timing",
+    "completion_times",
+    "if_repeatable",
+    "interleave",
+    "measure",
+    "repeatable",
+    "without_garbage_collection",
+]
 
 
 _repeatable: ContextVar[bool] = ContextVar("repeatable", default=False)
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Switch Python's garbage collector off for a while, as `timeit` does.
+def without_garbage_collection() -> Iterator[None]:
+    """Switch Python's garbage collector off within a `with` block, as `timeit` does.
 
-    Ten thousand queued operations set it off, and it then walks over all that a framework's import has left: 80 ms.
+    Ten thousand queued operations set it off, and it then visits all objects of a framework's import: 80 ms.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -34,7 +42,7 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """Meanwhile, let cases keep what repeats them (`Case.again`), and with it all arrays that it works on."""
+    """Within a `with` block, let cases keep what repeats them (`Case.again`), and with it all arrays it works on."""
     before = _repeatable.set(True)
     try:
         yield
@@ -42,20 +50,20 @@ def repeatable() -> Iterator[None]:
         _repeatable.reset(before)
 
 
-def kept(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
-    """Return what repeats a case where cases are to keep it; else None, so that its arrays can go."""
+def if_repeatable(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
+    """Return what repeats a case within `repeatable`; else None, so that its arrays can be freed."""
     return take if _repeatable.get() else None
 
 
 def measure(backend: Backend, fn: Callable[[], object]) -> Timing:
-    """Run `fn` once on idle devices and return its timing. What `fn` returns is kept until all is done."""
+    """Run `fn` once on idle devices and return its timing. The result of `fn` is kept until all is done."""
     backend.waitall()
     start = perf_counter()
-    kept = fn()
+    result = fn()
     dispatched = perf_counter()
     backend.waitall()
     done = perf_counter()
-    del kept
+    del result
     return dispatched - start, done - start
 
 
@@ -71,12 +79,12 @@ def completion_times(backend: Backend, values: Sequence[Array]) -> list[float]:
 
 
 def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: int = 1) -> tuple[Case, ...]:
-    """Take every case's timing in turn (A B C, A B C, …), so that a drift of the machine falls on all alike.
+    """Take every case's timing in turn (A B C, A B C, …), so that a drift of the machine affects all alike.
 
-    The first `warmups` rounds are not counted; their times are kept apart.
+    The first `warmups` rounds are not counted: their times are the cases' `warmup_seconds`.
     """
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
-    with uncollected():
+    with without_garbage_collection():
         for _, (name, take) in itertools.product(range(warmups + rounds), cases.items()):
             timings[name].append(take())
     return tuple(
@@ -85,7 +93,7 @@ def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: 
             seconds=tuple(done for _, done in taken[warmups:]),
             dispatch_seconds=tuple(sent for sent, _ in taken[warmups:]),
             warmup_seconds=tuple(done for _, done in taken[:warmups]),
-            again=kept(cases[name]),
+            again=if_repeatable(cases[name]),
         )
         for name, taken in timings.items()
     )

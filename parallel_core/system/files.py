@@ -1,4 +1,4 @@
-"""Result files: written whole or not at all, and found unwritable before the run rather than after it."""
+"""Result files: written whole or not at all, and checked to be writable before the run."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ STANDARD_OUTPUT = Path("-")
 
 
 def check_writable(path: Path) -> None:
-    """Raise RequestError where `write_whole` could not write to this path; nothing is left behind."""
+    """Raise RequestError if `write_whole` could not write to this path; nothing is left behind."""
     if path == STANDARD_OUTPUT:
         return
     target = path.resolve()
@@ -51,7 +51,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         with os.fdopen(descriptor, "wb") as stream:
             write(stream)
             stream.flush()
-            # After a crash of the machine, too, the name must not stand for an empty file.
+            # Otherwise a crash of the machine could leave an empty file of this name.
             os.fsync(stream.fileno())
         # mkstemp makes private files; a result is as readable as any other new file.
         mask = os.umask(0)
@@ -65,10 +65,10 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what `write_whole` left beside a path where its process was killed. Nobody may be writing there now."""
+    """Remove what a killed `write_whole` left beside a path. No other process may be writing there."""
     target = path.resolve()
-    for left in target.parent.glob(f".{target.name}.*"):
-        left.unlink(missing_ok=True)
+    for unfinished in target.parent.glob(f".{target.name}.*"):
+        unfinished.unlink(missing_ok=True)
 
 
 def _is_special(target: Path) -> bool:

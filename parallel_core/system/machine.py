@@ -1,4 +1,4 @@
-"""The machine and the process that a result was measured on, and how much memory the process takes."""
+"""The machine and the process that a result was measured on, and the memory that the process takes."""
 
 import ctypes
 import datetime
@@ -17,7 +17,7 @@ __all__ = ["describe_machine", "peak_memory_growth"]
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return what a reader needs to compare results: processor, cores, memory in bytes, system, versions, time."""
+    """Return what a reader needs to compare results: processor, cores, memory in bytes, system, versions, UTC time."""
     return {
         "processor": _processor(),
         "cores": available_cores(),
@@ -32,7 +32,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def peak_memory_growth(fn: Callable[[], object]) -> int | None:
-    """Run `fn` and return by how many bytes the resident memory rose at its highest; None where no kernel tells.
+    """Run `fn` and return by how many bytes the peak resident memory exceeds that before; None without Linux's /proc.
 
     `fn` must wait for what it launches.
     """
@@ -49,7 +49,7 @@ def peak_memory_growth(fn: Callable[[], object]) -> int | None:
 
 
 def _return_free_memory() -> None:
-    # glibc keeps freed blocks: a second measurement would find them there and call its own memory free of charge.
+    # glibc keeps freed blocks: a second measurement would reuse them, and its memory would look free of charge.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

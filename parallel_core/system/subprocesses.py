@@ -1,7 +1,7 @@
-"""Run a command in a process group of its own, under a deadline, and leave nothing of its group behind.
+"""Run a command in a process group of its own, under a deadline, and leave no process of the group behind.
 
-A framework may start processes that outlive it; the whole group is killed when the command has ended, when its deadline
-has passed, and when the caller is cancelled.
+A framework may start processes that outlive it, so the whole group is killed: when the command has ended, when its
+deadline has passed, and when the caller is cancelled.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ class Outcome:
     timed_out: bool
 
     def reason(self, deadline: float) -> str:
-        """Say in one line why the command failed."""
+        """Return in one line why the command failed."""
         lines = [line for line in self.errors.splitlines() if line.strip()]
-        said = lines[-1].removeprefix("parallel-core: ") if lines else ""
+        last_line = lines[-1].removeprefix("parallel-core: ") if lines else ""
         if self.timed_out:
             return f"gave no result within {deadline:g} s and was killed"
         if self.status < 0:
-            return f"was killed by {signal_name(-self.status)}" + (f"; it said last: {said}" if said else "")
-        return said or f"ended with status {self.status} and without a word"
+            return f"was killed by {signal_name(-self.status)}" + (f"; its last line: {last_line}" if last_line else "")
+        return last_line or f"ended with status {self.status} and no message"
 
 
 def signal_name(number: int) -> str:
-    """Return a signal's name; not every number has one."""
+    """Return a signal's name, or its number if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -47,8 +47,8 @@ def signal_name(number: int) -> str:
 
 
 async def supervise(command: Sequence[str], deadline: float, cores: set[int]) -> Outcome:
-    """Run a command on some cores for at most `deadline` seconds; raises OSError where it cannot be started."""
-    # Files and not pipes: a pipe that a surviving grandchild holds open would keep everyone waiting for its end.
+    """Run a command on some cores for at most `deadline` seconds; raises OSError if it cannot be started."""
+    # Files, not pipes: a surviving grandchild may hold a pipe open, and its end would never come.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         # The new process inherits the calling thread's cores.
         with on_cores(cores):

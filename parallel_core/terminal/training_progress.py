@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from parallel_core.training.loop import Epoch, Position
+from parallel_core.training.loop import CompletedSteps, Epoch
 
 __all__ = ["TrainingProgress", "epoch_line", "training_progress"]
 
@@ -27,10 +27,10 @@ class TrainingProgress:
         self._progress, self._epochs = progress, epochs
         self._task = progress.add_task("epoch 1", total=epochs * images)
 
-    def go_on_from(self, position: Position) -> None:
+    def go_on_from(self, progress: CompletedSteps) -> None:
         """Advance by what a checkpoint says is done."""
-        done = sum(epoch.images for epoch in position.epochs) + position.begun.images
-        self._progress.update(self._task, completed=done, description=f"epoch {position.epoch} of {self._epochs}")
+        done = sum(epoch.images for epoch in progress.epochs) + progress.begun.images
+        self._progress.update(self._task, completed=done, description=f"epoch {progress.epoch} of {self._epochs}")
 
     def on_batch(self, epoch: int, images: int) -> None:
         """Advance by a batch's images."""

@@ -13,7 +13,7 @@ from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.timing import uncollected
+from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.plots import can_draw
 from parallel_core.trace_analysis.trace_files import read_timeline
 
@@ -54,7 +54,7 @@ def profile(backend: Backend, result: Result) -> Profile:
     wait_unseen = backend.waitall
     with TemporaryDirectory(prefix="parallel-core-") as folder:
         path = Path(folder) / "trace.json"
-        with uncollected(), run_profiler(backend, path) as mark:
+        with without_garbage_collection(), run_profiler(backend, path) as mark:
             for case in cases:
                 assert case.again is not None
                 # A thread's first events cost a profiler more than the rest.

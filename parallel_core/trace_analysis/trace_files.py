@@ -11,7 +11,7 @@ from backends.profiling.chrome_trace import perfetto
 from backends.profiling.chrome_trace.perfetto import write_timeline
 from backends.profiling.chrome_trace.slices import Trace, read_trace
 from parallel_core.errors import RequestError
-from parallel_core.measurement.timing import uncollected
+from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.files import write_whole
 
 __all__ = ["read_timeline", "write_trace_file"]
@@ -23,7 +23,7 @@ def read_timeline(path: Path) -> Timeline:
     Raises RequestError where the file cannot be read, or is nobody's of these.
     """
     # A million slices set the garbage collector off again and again, for a third of the time, and none is garbage.
-    with uncollected():
+    with without_garbage_collection():
         return _read(path)
 
 

@@ -1,4 +1,4 @@
-"""What is trained on, and how: the settings of a training, and an epoch's batches in the order that they fix."""
+"""The settings of a training, and an epoch's batches in the order that the settings fix."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ EVERY_STEP = slice(None)
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; the book's values."""
+    """How to train; the defaults are the book's."""
 
     epochs: int = 10
     batch_size: int = 256
     learning_rate: float = 0.2
     limit: int | None = None
-    """Batches an epoch; None for all."""
+    """Batches per epoch; None for all."""
     seed: int = 0
     exchange: Exchange = "after"
     """When gradients are exchanged: after the backward pass, or bucket by bucket during it."""
@@ -51,5 +51,5 @@ def shuffled(seed: int, epoch: int, images: int) -> tuple[np.ndarray, np.random.
 
 
 def as_input(images: np.ndarray) -> np.ndarray:
-    """Turn grey levels, uint8 (n, 28, 28), into what the network takes: float32 (n, 1, 28, 28) from 0 to 1."""
+    """Convert grey levels, uint8 (n, 28, 28), to the network's input: float32 (n, 1, 28, 28) from 0 to 1."""
     return images[:, None].astype(np.float32) / np.float32(255)

@@ -1,6 +1,6 @@
-"""Fashion-MNIST from wherever it is: a directory that was named, the cache, Debian's package, or the network.
+"""Fashion-MNIST from a directory that the user names, the cache, Debian's package, or the network.
 
-Where it is nowhere, a synthetic set of the same shape stands in, and its `source` says so. Xiao, Rasul and Vollgraf,
+If none of them has it, a synthetic set of the same shape stands in, and its `source` says so. Xiao, Rasul and Vollgraf,
 "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning Algorithms", 2017.
 """
 
@@ -42,7 +42,7 @@ FILES: Mapping[str, str] = MappingProxyType(
         "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
     }
 )
-"""The four files and the SHA-256 of their content unpacked: packers differ, and Debian's packed them anew."""
+"""The four files and the SHA-256 of their unpacked content: Debian has packed them anew."""
 
 PACKED_MD5: Mapping[str, str] = MappingProxyType(
     {
@@ -52,11 +52,11 @@ PACKED_MD5: Mapping[str, str] = MappingProxyType(
         "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
     }
 )
-"""What the authors publish for the packed files at their origin."""
+"""The checksums that the authors publish for the packed files at their origin."""
 
 
 class DataError(RequestError):
-    """Data that were named cannot be used: a directory or file that is missing, unreadable, truncated or altered."""
+    """The data in a directory cannot be used: the directory or a file is missing, unreadable, truncated or altered."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Dataset:
     """Images, uint8 (n, 28, 28), and their labels, int32 (n,) from 0 to 9."""
 
     source: str
-    """Where the data came from; it begins with `synthetic` where they are made up."""
+    """Where the data came from; it begins with `synthetic` if they are synthetic."""
     train_images: np.ndarray
     train_labels: np.ndarray
     test_images: np.ndarray
@@ -77,14 +77,14 @@ class Dataset:
 
 
 def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
-    """Load from `data_dir`, $PARALLEL_CORE_DATA, the user's cache, Debian's package, a download; else make some up.
+    """Load from `data_dir`, $PARALLEL_CORE_DATA, the user's cache, Debian's package or a download; else synthesise.
 
-    A directory that was named must hold good data: DataError names the file that is not. Finding none in the places
-    that nobody named is no error.
+    A directory that the user names must hold good data: DataError names the bad file. It is no error if the other
+    places hold none.
     """
-    found = find_fashion_mnist(data_dir)
-    if found is not None:
-        return read_directory(found)
+    directory = find_fashion_mnist(data_dir)
+    if directory is not None:
+        return read_directory(directory)
     cache = cache_directory()
     try:
         download(cache)
@@ -95,7 +95,7 @@ def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
 
 
 def find_fashion_mnist(data_dir: Path | None = None) -> Path | None:
-    """Return the directory that is read: the one that was named, or the first that has all files; None for none."""
+    """Return the directory to read: the one that the user names, or the first that has all files; None for none."""
     named = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if named is not None:
         return named
@@ -104,8 +104,8 @@ def find_fashion_mnist(data_dir: Path | None = None) -> Path | None:
 
 
 def cache_directory() -> Path:
-    """Return the directory that a download is kept in."""
-    # Made-up data are also used where NumPy is all there is.
+    """Return the directory of downloads."""
+    # Synthetic data are also used by environments that have nothing but NumPy.
     import platformdirs
 
     return platformdirs.user_cache_path("parallel-core") / "fashion-mnist"
@@ -184,7 +184,7 @@ def download(directory: Path) -> None:
 
 
 def synthetic(reason: str, train: int = 60_000, test: int = 10_000) -> Dataset:
-    """Make images up, always the same: ten random patterns, one for each label, under noise.
+    """Synthesise images, always the same: ten random patterns, one for each label, under noise.
 
     `reason` becomes part of the source.
     """

@@ -1,4 +1,4 @@
-"""Training that diverged, or a device that computes nonsense: named by epoch, step and device, before it spreads."""
+"""Errors for numbers that are NaN or infinite: they name epoch, step and device."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ UNCHANGED = "the parameters are those before the step"
 
 
 class NotFiniteError(MeasurementError):
-    """A step gave numbers that are NaN or infinite; `devices` are those of this process that are known to have."""
+    """A step gave numbers that are NaN or infinite, on `devices` of this process as far as is known."""
 
     def __init__(self, message: str, epoch: int, step: int, devices: Sequence[Device]) -> None:
         super().__init__(message)
@@ -19,7 +19,7 @@ class NotFiniteError(MeasurementError):
 
 
 class LossIsNotFiniteError(NotFiniteError):
-    """A device's loss is NaN or infinite. `updated`: the gradients were finite all the same, and were used."""
+    """A device's loss is NaN or infinite. `updated`: the gradients were finite nevertheless, and were applied."""
 
     def __init__(self, epoch: int, step: int, device: Device, loss: float, updated: bool = False) -> None:
         left = "" if updated else f" ({UNCHANGED})"
@@ -35,8 +35,8 @@ class LossIsNotFiniteError(NotFiniteError):
 class GradientsAreNotFiniteError(NotFiniteError):
     """Losses are finite here, and the gradients' sum over all devices is not.
 
-    `devices` are those whose own gradients are not finite when they are computed again; none where the cause lies in
-    another process, in the sum, or did not come back.
+    `devices` are those whose own gradients are not finite when they are computed again; none if the cause lies in
+    another process, in the sum, or did not recur.
     """
 
     def __init__(self, epoch: int, step: int, devices: Sequence[Device]) -> None:

@@ -1,8 +1,8 @@
 """How devices exchange their gradients: all at once after the backward pass, or in buckets while it goes on.
 
-A backward pass computes the last layer's gradients first. Those of several layers that are exchanged together are a
-bucket (Li and others 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.3).
-A bucket's arrays are laid end to end in one allreduce; none of them is copied for it.
+A backward pass computes the last layer's gradients first. A bucket holds the gradients of some layers, which are
+exchanged together (Li and others 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
+section 3.2.3). A bucket is one allreduce of several arrays; none of them is copied for it.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ __all__ = ["Bucket", "Exchange", "buckets_of", "count_reduced_early", "exchange"
 
 Exchange = Literal["after", "during"]
 Bucket: TypeAlias = "tuple[int, ...]"
-"""Positions of some parameters."""
+"""Positions of parameters whose gradients are exchanged together."""
 
 
 def buckets_of(exchange: Exchange, parameters: int) -> tuple[Bucket, ...]:
-    """Divide parameters into buckets, in the order in which they are to be exchanged.
+    """Divide parameters into buckets, in the order of their exchange.
 
     `after`: one bucket. `during`: one for each layer, its weight and its bias, the last layer first.
     """
@@ -31,7 +31,7 @@ def buckets_of(exchange: Exchange, parameters: int) -> tuple[Bucket, ...]:
 def exchange(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> list[Array]:
     """Launch the exchange of every device's gradients, which are consumed; return the sums for every device.
 
-    `buckets` hold every position once, the last ones first, as `buckets_of` makes them.
+    `buckets` hold every position once, the last ones first, as `buckets_of` returns them.
     """
     sums = sum_buckets(backend, gradients, buckets)
     places = [(bucket, item) for bucket in reversed(range(len(buckets))) for item in range(len(buckets[bucket]))]
@@ -44,14 +44,14 @@ def sum_buckets(backend: Backend, gradients: Sequence[Array], buckets: Sequence[
 
 
 def count_reduced_early(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> int:
-    """Exchange gradients that are being computed; count the sums that were there before any device had its last one.
+    """Exchange gradients that are being computed; count the sums done before any device had its last gradient.
 
-    Blocks until all are there.
+    Blocks until all are done.
     """
     if backend.engine == "sync":
         # A launch returns when the backward pass has ended.
         return 0
-    # Queued behind the backward pass, with results apart from the gradients, which the exchange overwrites.
+    # Queued behind the backward pass; their results are new arrays, since the exchange overwrites the gradients.
     ends = [backend.launch(backend.ops.total, own[0]) for own in gradients]
     sums = sum_buckets(backend, gradients, buckets)
     done = completion_times(backend, (*ends, *sums))

@@ -44,7 +44,7 @@ def network(ops: Ops) -> Callable[[Array, Array], Array]:
     return lenet
 
 
-# One function, and not one for each step: what was recorded of it (CUDA graphs) is found again.
+# One function for all steps, so that the CUDA graphs recorded of it are found again.
 @cache
 def loss_and_gradients(ops: Ops) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
     """Make the function (parameters, images, labels) -> (sum of the rows' losses, its gradients)."""
@@ -62,7 +62,7 @@ def count_correct(ops: Ops) -> Callable[[Array, Array, Array], Array]:
 
     def count(parameters: Array, images: Array, labels: Array) -> Array:
         if images.shape[0] == 0:
-            # Frameworks refuse to convolve nothing.
+            # Frameworks refuse to convolve no images.
             return ops.total(ops.zeros_like(parameters[-1]))
         return ops.count_correct(lenet(parameters, images), labels)
 

@@ -1,6 +1,7 @@
-"""Data-parallel training: epochs of steps, and what the network has learnt after each.
+"""Data-parallel training: epochs of steps, and the accuracy after each epoch.
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs"; one step of it is in `training_step`.
+A part of an epoch, between two checkpoints, is a stretch of steps. Book: Dive into Deep Learning, "Training on Multiple
+GPUs"; its step is in `step`.
 """
 
 import math
@@ -16,7 +17,7 @@ from parallel_core.training.dataset import Dataset
 from parallel_core.training.divergence import GradientsAreNotFiniteError, LossIsNotFiniteError, NotFiniteError
 from parallel_core.training.gradient_exchange import buckets_of
 from parallel_core.training.lenet import count_correct
-from parallel_core.training.progress import Epoch, Position, Stretch
+from parallel_core.training.progress import CompletedSteps, Epoch, Stretch
 from parallel_core.training.step import (
     PARAMETERS,
     devices_of,
@@ -28,38 +29,33 @@ from parallel_core.training.step import (
 )
 
 __all__ = [
+    "CompletedSteps",
     "Epoch",
     "GradientsAreNotFiniteError",
     "LossIsNotFiniteError",
     "NotFiniteError",
-    "Position",
     "Settings",
-    "Stretch",
     "as_input",
     "batches",
+    "continue_training",
     "evaluate",
     "get_params",
     "guards",
     "ignore",
     "launch_gradients",
-    "positions",
     "split_batch",
     "sum_over_devices",
     "train",
     "train_batch",
     "train_epoch",
-    "train_steps",
 ]
 
-
 EVALUATION_BATCH = 1000
-
-
-START = Position()
+START = CompletedSteps()
 
 
 def ignore(*_: object) -> None:
-    """Take no notice of progress."""
+    """Ignore reports of progress."""
 
 
 def train(
@@ -71,42 +67,41 @@ def train(
 ) -> Iterator[Epoch]:
     """Train epoch by epoch, yielding each epoch's numbers; `params`, one value per device, is kept up to date.
 
-    Fewer values than the backend has devices train on the first of them alone.
-
-    `on_batch(epoch, images)` is called for every batch that is done. Raises NotFiniteError at the first batch whose
-    loss on any device, or whose gradients, are NaN or infinite; `params` are then those before it.
+    If there are fewer values than the backend has devices, only the first devices train. `on_batch(epoch, images)` is
+    called for every batch that is done. Raises NotFiniteError at the first batch whose loss on any device, or whose
+    gradients, are NaN or infinite; `params` are then those before it.
     """
-    for position in positions(backend, params, data, settings, on_batch):
-        yield position.epochs[-1]
+    for progress in continue_training(backend, params, data, settings, on_batch):
+        yield progress.epochs[-1]
 
 
-def positions(
+def continue_training(
     backend: Backend,
     params: list[Array],
     data: Dataset,
     settings: Settings,
     on_batch: Callable[[int, int], object] = ignore,
-    start: Position = START,
+    start: CompletedSteps = START,
     every: int | None = None,
-) -> Iterator[Position]:
-    """Go on with a training from `start`, yielding each position at the end of an epoch: `train`, to be continued.
+) -> Iterator[CompletedSteps]:
+    """Continue a training from `start`, yielding its progress at the end of each epoch; see `train`.
 
-    `params` are those at `start`. With `every`, positions after so many steps of an epoch are yielded too. At each,
-    all that was launched is done, and to go on from there later gives the same numbers.
+    `params` are those at `start`. With `every`, the progress after so many steps of an epoch is yielded too. At each,
+    all that was launched is done, and continuing from there later gives the same numbers.
     """
-    position = start
+    progress = start
     last = steps_of(data, settings)
-    while position.epoch <= settings.epochs:
-        while position.step < last:
-            stop = last if every is None else min(last, (position.step // every + 1) * every)
-            steps = slice(position.step, stop)
-            stretch = train_steps(backend, params, data, settings, position.epoch, steps, on_batch)
-            position = replace(position, begun=position.begun + stretch)
+    while progress.epoch <= settings.epochs:
+        while progress.step < last:
+            stop = last if every is None else min(last, (progress.step // every + 1) * every)
+            steps = slice(progress.step, stop)
+            stretch = train_steps(backend, params, data, settings, progress.epoch, steps, on_batch)
+            progress = replace(progress, begun=progress.begun + stretch)
             if stop < last:
-                yield position
-        epoch = replace(epoch_of(position.epoch, position.begun), accuracy=evaluate(backend, params, data))
-        position = Position((*position.epochs, epoch))
-        yield position
+                yield progress
+        epoch = replace(epoch_of(progress.epoch, progress.begun), accuracy=evaluate(backend, params, data))
+        progress = CompletedSteps((*progress.epochs, epoch))
+        yield progress
 
 
 def train_epoch(
@@ -117,18 +112,18 @@ def train_epoch(
     number: int,
     on_batch: Callable[[int, int], object] = ignore,
 ) -> Epoch:
-    """Train for one epoch, whose accuracy is then still to be found; see `train`."""
+    """Train for one epoch, without evaluating it; see `train`."""
     steps = slice(0, steps_of(data, settings))
     return epoch_of(number, train_steps(backend, params, data, settings, number, steps, on_batch))
 
 
 def epoch_of(number: int, whole: Stretch) -> Epoch:
-    """Make an epoch of all its steps, not evaluated yet."""
+    """Turn the numbers of all steps of an epoch into an epoch that is not evaluated yet."""
     return Epoch(number, whole.seconds, whole.dispatch_seconds, whole.images, whole.losses)
 
 
 def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
-    """Return the share of test images that the network labels rightly, computed on all devices that `params` are on."""
+    """Return the share of test images that the network classifies correctly, computed on all devices of `params`."""
     count = count_correct(backend.ops)
     devices = devices_of(backend, params)
     counts: list[list[Array]] = []
@@ -149,14 +144,14 @@ def train_steps(
     steps: slice,
     on_batch: Callable[[int, int], object],
 ) -> Stretch:
-    """Train for some steps of an epoch, which `steps` numbers from 0; all are done at the end. See `training.train`."""
+    """Train for some steps of an epoch, which `steps` numbers from 0, and wait for them; see `train`."""
     losses: list[tuple[float, ...]] = []
     images: list[int] = []
     dispatched = 0.0
     devices = devices_of(backend, params)
     backend.waitall()
     start = perf_counter()
-    # Reading a loss waits for its step, so it is read when the next step is queued already: no device runs dry.
+    # Reading a loss waits for its step, so it is read after the next step is queued: no device runs idle.
     for step in one_behind(launch_steps(backend, params, data, settings, epoch, steps)):
         number = (steps.start or 0) + len(losses)
         values, applied = read_step(backend, step)
@@ -164,15 +159,15 @@ def train_steps(
             if not math.isfinite(value):
                 raise LossIsNotFiniteError(epoch, number + 1, device, value, updated=applied)
         if not applied:
-            found = devices_at_fault(backend, params, data, settings, epoch, number)
-            raise GradientsAreNotFiniteError(epoch, number + 1, found)
+            faulty = devices_at_fault(backend, params, data, settings, epoch, number)
+            raise GradientsAreNotFiniteError(epoch, number + 1, faulty)
         losses.append(values)
         images.append(step.images)
         dispatched += step.dispatch_seconds
         on_batch(epoch, step.images)
     backend.waitall()
     seconds = perf_counter() - start
-    # A device's losses are of its own rows: once for all steps, they are added up over whatever devices there are.
+    # A device's losses are of its own rows: one sum over all devices, also of other processes, for all steps.
     sums = sum_over_devices(backend, devices, list(zip(*losses, strict=True)))
     averages = tuple(float(total) / count for total, count in zip(sums, images, strict=True))
     return Stretch(seconds, dispatched, sum(images), averages)
@@ -186,7 +181,7 @@ def sum_over_devices(backend: Backend, devices: Sequence[Device], rows: Sequence
 
 @dataclass(frozen=True)
 class Step:
-    """A step that was launched: losses and guards of the devices, still to be computed, and the number of images."""
+    """A launched step: the losses and guards of the devices, which may still be computed, and the number of images."""
 
     losses: list[Array]
     guards: list[Array]
@@ -197,7 +192,7 @@ class Step:
 def launch_steps(
     backend: Backend, params: list[Array], data: Dataset, settings: Settings, epoch: int, steps: slice
 ) -> Iterator[Step]:
-    """Launch some of an epoch's steps, one for each item that is asked for."""
+    """Launch some of an epoch's steps, one for each item that the caller takes."""
     buckets = buckets_of(settings.exchange, PARAMETERS)
     guarded = guards(backend, params)
     for images, labels in batches(data, settings, epoch, steps):
@@ -208,7 +203,7 @@ def launch_steps(
 
 
 def one_behind(steps: Iterator[Step]) -> Iterator[Step]:
-    """Yield each step when the next one has been launched."""
+    """Yield each step after the next one has been launched."""
     previous = next(steps, None)
     for step in steps:
         if previous is not None:
@@ -228,7 +223,7 @@ def read_step(backend: Backend, step: Step) -> tuple[tuple[float, ...], bool]:
 def devices_at_fault(
     backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, epoch: int, step: int
 ) -> list[Device]:
-    """Compute the gradients of a step that was refused again; return the devices whose own are not finite."""
+    """Compute the gradients of a refused step again; return the devices whose own are not finite."""
     (batch,) = batches(data, settings, epoch, slice(step, step + 1))
     gradients = [backend.to_numpy(launched[1]) for launched in launch_gradients(backend, params, *batch)]
     return [

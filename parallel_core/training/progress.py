@@ -1,14 +1,14 @@
-"""Where a training is: the epochs that are done, and what there is of the next one."""
+"""How far a training is: the epochs that are done, and the steps of the next one."""
 
 import math
 from dataclasses import dataclass
 
-__all__ = ["Epoch", "Position", "Stretch"]
+__all__ = ["CompletedSteps", "Epoch", "Stretch"]
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch gave. `losses` are the batches' average losses per image; `accuracy` is of the test set."""
+    """The numbers of one epoch. `losses` are the batches' average losses per image; `accuracy` is of the test set."""
 
     number: int
     seconds: float
@@ -20,7 +20,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive steps of an epoch and what they gave, as in `Epoch`. Those of an epoch add up to it."""
+    """The numbers of consecutive steps of an epoch, as in `Epoch`; the stretches of an epoch add up to it."""
 
     seconds: float = 0.0
     dispatch_seconds: float = 0.0
@@ -38,8 +38,8 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Position:
-    """How far a training is: `epochs` are done, and of the next one what `begun` holds."""
+class CompletedSteps:
+    """The epochs that are done, and the steps of the next one, which has `begun`."""
 
     epochs: tuple[Epoch, ...] = ()
     begun: Stretch = Stretch()
@@ -51,10 +51,10 @@ class Position:
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """The losses of all steps that are done."""
+        """The losses of all steps that are done, in all epochs."""
         return (*(loss for epoch in self.epochs for loss in epoch.losses), *self.begun.losses)
 
     @property
     def step(self) -> int:
-        """The number of steps of it that are done."""
+        """The number of steps of that epoch that are done."""
         return len(self.begun.losses)

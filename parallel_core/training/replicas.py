@@ -1,6 +1,6 @@
-"""All devices hold the same parameters after every step, those of other processes too: a first-class check.
+"""Check that all devices hold the same parameters after a step, those of other processes too.
 
-What is on other processes' devices is known by sums alone, so each device's parameters become a few small numbers.
+Processes exchange nothing but sums, so each device's parameters are reduced to a digest of a few small numbers.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ def count_replicas(backend: Backend, params: Sequence[Array]) -> int:
 def largest_replica_difference(backend: Backend, params: Sequence[Array]) -> float:
     """Return the largest relative difference of any device's parameters from the first one's.
 
-    0 where all are equal to the last bit; infinite where those of another process differ, by whatever.
+    0 if all are equal to the last bit; infinite if those of another process differ, however little.
     """
     replicas = [backend.to_numpy(p) for p in params]
     difference = largest_of(
@@ -32,7 +32,7 @@ def largest_replica_difference(backend: Backend, params: Sequence[Array]) -> flo
     )
     digests = [digest(replica) for replica in replicas]
     sums = sum_over_devices(backend, devices_of(backend, params), digests)
-    # Bytes are added up exactly: equal ones make a multiple of any of them.
+    # Sums of bytes are exact: if all digests are equal, the sum is a multiple of each.
     alike = np.array_equal(sums, np.multiply(digests[0], count_replicas(backend, params)))
     return difference if alike or difference else float("inf")
 

@@ -1,7 +1,7 @@
-"""One step as the book does it: split the batch, differentiate everywhere, add up, update everywhere.
+"""One step as the book does it: split the batch, differentiate on every device, sum, update on every device.
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs". No framework is named here; every value passes from verb
-to verb, so that the schedule can be read off the text.
+to verb, so that the code shows the schedule.
 """
 
 from collections.abc import Sequence
@@ -42,8 +42,8 @@ def train_batch(
     """Launch one step on the global batch; return new parameters, guards and the summed losses, one per device each.
 
     The gradients are of the sum over the global batch, so dividing the rate by its size makes the step the same for
-    any number of devices. A gradient of any device that is not finite is in every device's sum, so all of them keep
-    their parameters, in this step and all that follow with its guards. The parameters are consumed.
+    any number of devices. A gradient that is not finite on any device makes every device's sum so, and all devices keep
+    their parameters, in this step and in all later ones with its guards. The parameters are consumed.
     """
     steps = launch_gradients(backend, params, images, labels)
     gradients = exchange(backend, [step[1] for step in steps], buckets)
@@ -56,12 +56,12 @@ def train_batch(
 
 
 def guards(backend: Backend, params: Sequence[Array]) -> list[Array]:
-    """Load a guard for each device that holds parameters: no step was refused yet (`ops.sgd_while_finite`)."""
+    """Load a guard for each device that holds parameters, for `ops.sgd_while_finite`: no step was refused yet."""
     return [backend.asarray(np.ones(1, np.float32), device) for device in devices_of(backend, params)]
 
 
 def devices_of(backend: Backend, params: Sequence[Array]) -> tuple[Device, ...]:
-    """Return the devices that hold the parameters: the first ones, as many as there are values."""
+    """Return the devices that hold the parameters: as many of the first ones as there are values."""
     return backend.devices[: len(params)]
 
 

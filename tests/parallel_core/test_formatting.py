@@ -1,14 +1,18 @@
-"""Numbers are written so that nobody stumbles over them."""
+"""Numbers are written so that they read well, and sizes so that they are read back."""
+
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from parallel_core.formatting import engine_in_words, percent
+from parallel_core.formatting import engine_in_words, parse_size, parse_sizes, percent, write_size
 
 
 @pytest.mark.parametrize(
     ("share", "written"), [(0.5, "50%"), (-0.5, "−50%"), (-0.001, "0%"), (0.0, "0%"), (1.234, "123%")]
 )
-def test_percent_has_a_sign_where_it_is_negative(share: float, written: str) -> None:
+def test_percent_has_a_sign_if_it_is_negative(share: float, written: str) -> None:
     assert percent(share) == written
 
 
@@ -23,3 +27,70 @@ def test_a_difference_has_a_sign(share: float, written: str) -> None:
 )
 def test_an_engine_is_written_with_its_variants(variants: dict[str, list[str]], written: str) -> None:
     assert engine_in_words({"engine": "async", **variants}) == f"async engine{written}"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        ("17 B", 17),
+        ("4KiB", 4096),
+        (" 4 kib ", 4096),
+        ("1.5MiB", 3 * 2**19),
+        ("0.5kB", 500),
+        ("100MB", 10**8),
+        ("2GB", 2 * 10**9),
+        ("1GiB", 2**30),
+    ],
+)
+def test_units_are_binary_or_decimal_by_name(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+BAD = ["", " ", "MiB", "0", "0 KiB", "-4KiB", "+1", "1.5", "0.3kiB", "4 Mb it", "4KiB4", "1e6", "٤", "inf", "1_000"]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_other_texts_are_refused_by_name(text: str) -> None:
+    with pytest.raises(ValueError, match="bytes") as raised:
+        parse_size(text)
+    assert repr(text) in str(raised.value)
+
+
+whole = st.builds(lambda count, unit: count * unit, st.integers(1, 10**6), st.sampled_from([1, 1000, 1024, 2**30]))
+
+
+@given(size=whole)
+def test_what_is_written_is_read(size: int) -> None:
+    assert parse_size(write_size(size)) == size
+    assert parse_sizes(f"{write_size(size)},{size}") == (size, size)
+
+
+@given(text=st.text(max_size=12))
+def test_any_text_is_a_size_or_a_value_error(text: str) -> None:
+    try:
+        sizes = parse_sizes(text)
+    except ValueError:
+        return
+    assert min(sizes) >= 1
+
+
+@given(low=st.integers(1, 10**9), high=st.integers(1, 10**9))
+def test_a_range_goes_in_factors_of_four(low: int, high: int) -> None:
+    if low > high:
+        with pytest.raises(ValueError, match="ends below its beginning"):
+            parse_sizes(f"{low}..{high}")
+        return
+    sizes = parse_sizes(f"{low}..{high}")
+    assert sizes[0] == low
+    assert all(later == 4 * earlier for earlier, later in pairwise(sizes))
+    assert sizes[-1] <= high < 4 * sizes[-1]
+
+
+def test_lists_hold_sizes_and_ranges() -> None:
+    assert parse_sizes("1KiB, 4KiB..70KiB ,100MB") == (1024, 4096, 16384, 65536, 10**8)
+
+
+@pytest.mark.parametrize(("size", "text"), [(4194304, "4 MiB"), (10**8, "100 MB"), (1001, "1001 B"), (12288, "12 KiB")])
+def test_sizes_are_written_exactly(size: int, text: str) -> None:
+    assert write_size(size) == text

@@ -16,7 +16,7 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.experiments.products import normal_matrix
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import Timing, interleave, measure, uncollected
+from parallel_core.measurement.timing import Timing, interleave, measure, without_garbage_collection
 
 __all__ = ["CostModel", "fit_cost_model", "increment", "row_of_ones", "time_increments"]
 
@@ -119,7 +119,7 @@ def fit_cost_model(backend: Backend, x: Array, steps: int = 1000, rounds: int = 
         backend.wait(backend.launch(backend.ops.add, x, 1.0))
         return perf_counter() - start
 
-    with uncollected():
+    with without_garbage_collection():
         taken = [behind_products() for _ in range(rounds)]
         trip = median(round_trip() for _ in range(20 * rounds))
     t1, t2 = median(sent for sent, _ in taken), median(drained for _, drained in taken)

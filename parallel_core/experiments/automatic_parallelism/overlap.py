@@ -27,7 +27,7 @@ from backends import HOST, Array, Backend, Device
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
-from parallel_core.measurement.checks import impossible, largest_of, relative_error
+from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import interleave, measure
 
@@ -95,8 +95,8 @@ def run(backend: Backend, size: int | None = None, copies: int | None = None, ro
     efficiency = overlap_efficiency(run_alone, copy_alone, together)
     book_efficiency = overlap_efficiency(run_alone, book_copy_alone, book_together)
     checks = (
-        impossible(together, (run_alone, copy_alone)),
-        impossible(book_together, (run_alone, book_copy_alone)),
+        why_impossible(together, (run_alone, copy_alone)),
+        why_impossible(book_together, (run_alone, book_copy_alone)),
     )
     problems = [problem for problem in checks if problem]
     if not error < 1e-4:

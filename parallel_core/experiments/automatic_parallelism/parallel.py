@@ -20,7 +20,7 @@ from functools import partial
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, size_for
-from parallel_core.measurement.checks import impossible, largest_of, relative_error
+from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
 from parallel_core.measurement.result import Result, describe_backend
 from parallel_core.measurement.timing import interleave, measure
 
@@ -53,7 +53,7 @@ def run(backend: Backend, size: int | None = None, rounds: int = 7) -> Result:
     source = backend.to_numpy(matrices[0])
     error = largest_of([relative_error(backend.to_numpy(made[-1]), source @ source) for made in run_all()])
     metrics = {"parallel_speedup": sum(part.median for part in parts) / together.median}
-    problems = [problem for problem in (impossible(together, parts),) if problem]
+    problems = [problem for problem in (why_impossible(together, parts),) if problem]
     if not error < 1e-4:
         problems.append(f"products differ from NumPy's by {error:.1e} of the largest element")
     return Result(

@@ -35,7 +35,7 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
 from parallel_core.formatting import percent
-from parallel_core.measurement.checks import MIN_NOISE, impossible, largest_of, relative_error
+from parallel_core.measurement.checks import MIN_NOISE, largest_of, relative_error, why_impossible
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 
@@ -98,7 +98,7 @@ def run(backend: Backend, size: int | None = None, copies: int | None = None, ro
     on_cpu = first.kind == second.kind == "cpu"
     metrics = fractions(parts, together, core_seconds / available_cores() if on_cpu else 0.0)
     error = largest_error(backend, matrices, results, size)
-    problems = [problem for problem in (impossible(together, parts),) if problem]
+    problems = [problem for problem in (why_impossible(together, parts),) if problem]
     if not error < 1e-4:
         problems.append(f"products or copies differ from NumPy's by {error:.1e} of the largest element")
     return Result(

@@ -27,7 +27,15 @@ from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.gradient_exchange import Bucket, buckets_of, count_reduced_early
 from parallel_core.training.lenet import initial_parameters, shapes
-from parallel_core.training.loop import Epoch, Position, Settings, batches, ignore, launch_gradients, positions
+from parallel_core.training.loop import (
+    CompletedSteps,
+    Epoch,
+    Settings,
+    batches,
+    continue_training,
+    ignore,
+    launch_gradients,
+)
 from parallel_core.training.replicas import count_replicas, largest_replica_difference
 
 __all__ = ["explain", "run"]
@@ -54,7 +62,7 @@ def run(
     resumed = checkpoints.resumed if checkpoints else None
     if resumed:
         check_resumable(resumed, settings, data)
-    start = resumed.state.position if resumed else Position()
+    start = resumed.state.progress if resumed else CompletedSteps()
     loaded = resumed.parameters if resumed else initial_parameters(settings.seed, settings.width)
     params = [backend.asarray(loaded, device) for device in backend.devices]
     buckets = buckets_of(settings.exchange, len(shapes()))
@@ -62,11 +70,11 @@ def run(
     early = reduced_early(backend, params, data, settings, buckets) if len(buckets) > 1 else 0
     epochs = start.epochs
     every = checkpoints.every if checkpoints else None
-    for position in positions(backend, params, data, settings, on_batch, start, every):
+    for progress in continue_training(backend, params, data, settings, on_batch, start, every):
         if checkpoints and checkpoints.keep:
-            checkpoints.keep(checkpoint_of(backend, backend.to_numpy(params[0]), settings, data, position))
-        if len(position.epochs) > len(epochs):
-            epochs = position.epochs
+            checkpoints.keep(checkpoint_of(backend, backend.to_numpy(params[0]), settings, data, progress))
+        if len(progress.epochs) > len(epochs):
+            epochs = progress.epochs
             on_epoch(epochs[-1])
     timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
 
@@ -148,5 +156,5 @@ def explain(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> st
 def went_on_from(resumed: Checkpoint) -> str:
     """Say where a training came from, and who got it there."""
     state = resumed.state
-    place = f"step {state.step} of epoch {state.epoch}" if state.step else f"epoch {len(state.position.epochs)}"
+    place = f"step {state.step} of epoch {state.epoch}" if state.step else f"epoch {len(state.progress.epochs)}"
     return f" It went on from a checkpoint after {place}, written by {state.written.backend} {state.written.version}."

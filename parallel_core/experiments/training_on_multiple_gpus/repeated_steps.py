@@ -6,7 +6,7 @@ from functools import partial
 
 from backends import Array, Backend
 from parallel_core.measurement.result import Timing
-from parallel_core.measurement.timing import kept
+from parallel_core.measurement.timing import if_repeatable
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import Epoch, Settings, train_epoch
 
@@ -24,7 +24,7 @@ def repeated_steps(
     """
     steps = min(STEPS, len(epoch.losses))
     again = partial(time_steps, backend, place, data, replace(settings, limit=steps))
-    return kept(again), steps / len(epoch.losses)
+    return if_repeatable(again), steps / len(epoch.losses)
 
 
 def time_steps(backend: Backend, place: Callable[[], list[Array]], data: Dataset, settings: Settings) -> Timing:

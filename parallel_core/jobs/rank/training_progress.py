@@ -11,7 +11,7 @@ from backends.process_groups import GroupedBackend
 from parallel_core.jobs.messages import Progress, TrainedEpoch, Training
 from parallel_core.jobs.rank.reporting import report, reports_are_read
 from parallel_core.terminal.training_progress import epoch_line, training_progress
-from parallel_core.training.loop import Epoch, Position, ignore
+from parallel_core.training.loop import CompletedSteps, Epoch, ignore
 
 __all__ = ["ShowsTraining", "progress_of"]
 
@@ -19,7 +19,7 @@ __all__ = ["ShowsTraining", "progress_of"]
 class ShowsTraining(Protocol):
     """What a training calls as it goes on."""
 
-    def go_on_from(self, position: Position) -> None:
+    def go_on_from(self, progress: CompletedSteps) -> None:
         """Take note of what a checkpoint says is done."""
 
     def on_batch(self, epoch: int, images: int) -> None:
@@ -52,9 +52,9 @@ class _Reported:
     def __init__(self, backend: GroupedBackend) -> None:
         self._backend, self._epoch, self._step = backend, 0, 0
 
-    def go_on_from(self, position: Position) -> None:
-        self._epoch, self._step = position.epoch, position.step
-        done = sum(epoch.images for epoch in position.epochs) + position.begun.images
+    def go_on_from(self, progress: CompletedSteps) -> None:
+        self._epoch, self._step = progress.epoch, progress.step
+        done = sum(epoch.images for epoch in progress.epochs) + progress.begun.images
         report(Progress(self._backend.exchanges, self._epoch, self._step, done))
 
     def on_batch(self, epoch: int, images: int) -> None:

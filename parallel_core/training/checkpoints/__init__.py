@@ -1,4 +1,4 @@
-"""Training that is kept in a file and gone on with, in the same framework or another one."""
+"""Write a training to a file, and continue it in the same framework or another one."""
 
 from parallel_core.training.checkpoints.checkpoint import Checkpoint, Written, checkpoint_of
 from parallel_core.training.checkpoints.directory import FILE, open_directory, write_checkpoint

@@ -1,4 +1,4 @@
-"""A checkpoint as a value: the parameters in NumPy, where the training is, and what it must be gone on with."""
+"""A checkpoint as a value: the parameters in NumPy, the progress, and what is needed to continue the training."""
 
 import json
 import platform
@@ -12,16 +12,26 @@ from backends import Backend
 from backends.registry import package_version
 from parallel_core.training.batches import Settings, shuffled
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.progress import Position
+from parallel_core.training.progress import CompletedSteps
 
-__all__ = ["FORMAT", "SCHEMA", "Checkpoint", "Generator", "State", "Written", "checkpoint_of", "generator_of", "names"]
+__all__ = [
+    "CHECKPOINT_FORMAT",
+    "CHECKPOINT_SCHEMA",
+    "Checkpoint",
+    "Generator",
+    "TrainingState",
+    "Written",
+    "checkpoint_of",
+    "generator_of",
+    "parameter_names",
+]
 
-FORMAT = "parallel-core checkpoint"
-SCHEMA = 1
+CHECKPOINT_FORMAT = "parallel-core checkpoint"
+CHECKPOINT_SCHEMA = 1
 
 
 class Generator(msgspec.Struct, frozen=True):
-    """NumPy's generator after it drew the order of the epoch under way, and the CRC-32 of that order as int64.
+    """NumPy's generator after it drew the order of the current epoch, and the CRC-32 of that order as int64.
 
     `state` is that of the bit generator, in JSON: its numbers have 128 bits.
     """
@@ -31,7 +41,7 @@ class Generator(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Who wrote a checkpoint: backend, its version, and those of parallel-core, NumPy and Python."""
+    """The backend that wrote a checkpoint, and the versions of all that took part."""
 
     backend: str
     version: str
@@ -40,11 +50,11 @@ class Written(msgspec.Struct, frozen=True):
     python: str
 
 
-class State(msgspec.Struct, frozen=True):
+class TrainingState(msgspec.Struct, frozen=True):
     """All of a checkpoint but the arrays; in the file it is JSON.
 
-    `epoch`, from 1, is under way, and `step` steps of it are done: they are what `position` holds, and are there for
-    readers. `data` is the CRC-32 of the training images and labels.
+    `epoch`, from 1, is the current one, and `step` steps of it are done: both repeat `progress`, for readers. `data` is
+    the CRC-32 of the training images and labels.
     """
 
     format: str
@@ -52,7 +62,7 @@ class State(msgspec.Struct, frozen=True):
     settings: Settings
     epoch: int
     step: int
-    position: Position
+    progress: CompletedSteps = msgspec.field(name="position")
     generator: Generator
     data: int
     written: Written
@@ -60,29 +70,29 @@ class State(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A training as it can be gone on with. The parameters are those of `lenet.shapes`, float32."""
+    """A training that can be continued. The parameters have the shapes of `lenet.shapes`, float32."""
 
-    state: State
+    state: TrainingState
     parameters: tuple[np.ndarray, ...]
 
 
-def names(parameters: int) -> tuple[str, ...]:
+def parameter_names(parameters: int) -> tuple[str, ...]:
     """Return the parameters' names: `1.weight`, `1.bias`, `2.weight`, …, layer by layer."""
     return tuple(f"{place // 2 + 1}.{('weight', 'bias')[place % 2]}" for place in range(parameters))
 
 
 def checkpoint_of(
-    backend: Backend, parameters: tuple[np.ndarray, ...], settings: Settings, data: Dataset, position: Position
+    backend: Backend, parameters: tuple[np.ndarray, ...], settings: Settings, data: Dataset, progress: CompletedSteps
 ) -> Checkpoint:
     """Make the checkpoint of a training; the parameters are one device's, all of whose steps are done."""
-    state = State(
-        format=FORMAT,
-        schema=SCHEMA,
+    state = TrainingState(
+        format=CHECKPOINT_FORMAT,
+        schema=CHECKPOINT_SCHEMA,
         settings=settings,
-        epoch=position.epoch,
-        step=position.step,
-        position=position,
-        generator=generator_of(settings, position.epoch, data),
+        epoch=progress.epoch,
+        step=progress.step,
+        progress=progress,
+        generator=generator_of(settings, progress.epoch, data),
         data=data.checksum,
         written=Written(
             # PyTorch's version is more than a text.
@@ -97,6 +107,6 @@ def checkpoint_of(
 
 
 def generator_of(settings: Settings, epoch: int, data: Dataset) -> Generator:
-    """Draw an epoch's order and say what drew it."""
+    """Draw an epoch's order and return the generator that drew it."""
     order, generator = shuffled(settings.seed, epoch, len(data.train_labels))
     return Generator(json.dumps(generator.bit_generator.state, sort_keys=True), crc32(order.astype("<i8").tobytes()))

@@ -1,4 +1,4 @@
-"""The one file in a directory that a checkpoint is kept in."""
+"""The file in a directory that holds the checkpoint."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ FILE = "checkpoint.npz"
 
 
 def open_directory(directory: Path, resume: bool) -> bytes | None:
-    """Make the directory, see that it can be written to, and return the checkpoint in it; None where there is none.
+    """Make the directory, check that it can be written to, and return the checkpoint in it; None if there is none.
 
-    Raises RequestError where there is one and it is not to be resumed, and CheckpointError where it cannot be read.
+    Raises RequestError if there is one and it is not to be resumed, and CheckpointError if it cannot be read.
     """
     path = directory / FILE
     try:
@@ -36,7 +36,7 @@ def open_directory(directory: Path, resume: bool) -> bytes | None:
 
 
 def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, whole or not at all. Raises CheckpointError; an older one is then as it was."""
+    """Write a checkpoint, whole or not at all. Raises CheckpointError, and then leaves an older one as it was."""
     path = directory / FILE
     content = to_bytes(checkpoint)
     try:

@@ -1,4 +1,7 @@
-"""Whether a training may go on from a checkpoint: only where the numbers will be those of an undisturbed one."""
+"""What a training does with checkpoints, and whether it may go on from one: only if the numbers stay the same.
+
+The same means those of a training that was not interrupted.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,28 +14,42 @@ from parallel_core.training.dataset import Dataset
 
 __all__ = ["Checkpointing", "check_resumable"]
 
-
-# By the names of their options. How gradients are exchanged changes no number.
-FIXED = {
+FIXED_OPTIONS = {
     "batch_size": "--batch-size",
     "learning_rate": "--lr",
     "limit": "--limit",
     "seed": "--seed",
     "width": "--width",
 }
+"""Settings that must not change, with their options. How gradients are exchanged changes no number."""
+
+
+@dataclass(frozen=True)
+class Checkpointing:
+    """The checkpoint to continue from, and what to do with each new one.
+
+    `resumed` is None for a training from the beginning. `keep` writes a checkpoint, and is None in a process that is
+    to write nothing. It is called after each epoch, and with `every` after so many steps of one.
+    """
+
+    keep: Callable[[Checkpoint], object] | None
+    every: int | None = None
+    resumed: Checkpoint | None = None
 
 
 def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -> None:
-    """Raise RequestError where settings, data or NumPy's order differ from those of the checkpoint.
+    """Raise RequestError if settings, data or NumPy's order differ from those of the checkpoint.
 
-    More epochs may be asked for than before. Raises CheckpointError where the checkpoint is of another epoch's length.
+    There may be more epochs than before. Raises CheckpointError if the checkpoint's epochs have another length.
     """
     state = checkpoint.state
-    for name, option in FIXED.items():
-        before, now = getattr(state.settings, name), getattr(settings, name)
+    for name, option in FIXED_OPTIONS.items():
+        before, now = (
+            "left out" if value is None else value for value in (getattr(state.settings, name), getattr(settings, name))
+        )
         if before != now:
-            raise RequestError(f"the checkpoint was trained with {option} {_told(before)}, and not {_told(now)}")
-    begun = len(state.position.epochs) + bool(state.step)
+            raise RequestError(f"the checkpoint was trained with {option} {before}, and not {now}")
+    begun = len(state.progress.epochs) + bool(state.step)
     if settings.epochs < begun:
         raise RequestError(f"the checkpoint is in epoch {begun}: --epochs {settings.epochs} lies behind it")
     if state.data != data.checksum:
@@ -43,23 +60,6 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
             "trained with: install that one"
         )
     steps = steps_of(data, settings)
-    lengths = [len(epoch.losses) for epoch in state.position.epochs]
+    lengths = [len(epoch.losses) for epoch in state.progress.epochs]
     if state.step >= steps or any(length != steps for length in lengths):
         raise CheckpointError(f"the checkpoint's epochs do not have {steps} steps: remove it and start afresh")
-
-
-def _told(value: object) -> str:
-    return "left out" if value is None else str(value)
-
-
-@dataclass(frozen=True)
-class Checkpointing:
-    """Where to go on from, and what to do with each new checkpoint.
-
-    `resumed` is None for a training from the beginning. `keep` writes a checkpoint, and is None in a process
-    that is to write nothing. One is kept after each epoch, and with `every` after so many steps of one.
-    """
-
-    keep: Callable[[Checkpoint], object] | None
-    every: int | None = None
-    resumed: Checkpoint | None = None

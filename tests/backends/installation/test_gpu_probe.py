@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from backends.installation import gpu_probe
-from backends.installation.gpu_probe import compute_capability, judge, reason_against
+from backends.installation.gpu_probe import compute_capability, reason_against, reason_of_failure
 from tests.conftest import RunPython
 
 NO_KERNEL = (
@@ -26,8 +26,8 @@ NO_KERNEL = (
     ],
 )
 def test_why_a_probe_failed_is_said(status: int, errors: str, capability: str | None, reason: str) -> None:
-    assert judge(status, errors, capability).endswith(reason)
-    assert bool(judge(status, errors, capability)) == bool(status)
+    assert reason_of_failure(status, errors, capability).endswith(reason)
+    assert bool(reason_of_failure(status, errors, capability)) == bool(status)
 
 
 def test_a_probe_finds_no_gpu_where_there_is_none() -> None:
@@ -41,7 +41,7 @@ def test_a_probe_does_not_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_probe_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_probe, "DEADLINE", 0.01)
+    monkeypatch.setattr(gpu_probe, "MAX_PROBE_SECONDS", 0.01)
     assert "took more than" in reason_against("torch", 99)
 
 

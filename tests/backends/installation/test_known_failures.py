@@ -1,4 +1,4 @@
-"""Installation failures are recognised by what is said: produced here where that can be done, recorded elsewhere."""
+"""Installation failures are recognised by their messages: produced here if that can be done, else recorded."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.installation.known_failures import Explanation, explain, explain_absence, explain_environment
+from backends.installation.known_failures import Diagnosis, diagnose, diagnose_absence, diagnose_environment
 from tests.conftest import RunPython
 
 NUMPY = "pip install 'numpy<1.24'"
@@ -27,36 +27,34 @@ except backends.BackendError as error:
     print(error)
 """
 
-# A NumPy of today, as far as MXNet can tell: the attribute is gone, and this is what is said of it.
+# MXNet meets a NumPy of today: the attribute is gone, and this is NumPy's message.
 WITHOUT = """
 import numpy
 own = vars(numpy).get("__getattr__")
-vars(numpy).pop("{name}", None)
+vars(numpy).pop("bool", None)
 
 def refuse(name):
-    if name == "{name}":
-        raise AttributeError({said!r})
+    if name == "bool":
+        raise AttributeError({message!r})
     return own(name)
 
 numpy.__getattr__ = refuse
 """
-SAID_OF_BOOL = (
+NO_BOOL = (
     "module 'numpy' has no attribute 'bool'.\n`np.bool` was a deprecated alias for the builtin `bool`. To avoid this "
     "error in existing code, use `bool` by itself."
 )
-SAID_OF_PZERO = "`np.PZERO` was removed in the NumPy 2.0 release. Use `0.0` instead."
 
 
 @pytest.mark.parametrize(
     ("before", "cause", "command"),
     [
-        (WITHOUT.format(name="bool", said=SAID_OF_BOOL), "uses np.bool, which NumPy 1.24 removed", NUMPY),
-        (WITHOUT.format(name="PZERO", said=SAID_OF_PZERO), "uses np.PZERO, which NumPy 2 removed", NUMPY),
+        (WITHOUT.format(message=NO_BOOL), "uses np.bool, which NumPy 1.24 removed", NUMPY),
         ("import sys; sys.modules['distutils'] = None", "uses distutils, which Python 3.12 removed", PYTHON_3_11),
     ],
-    ids=["NumPy 1.24", "NumPy 2", "Python 3.12"],
+    ids=["NumPy 1.24", "Python 3.12"],
 )
-def test_what_mxnet_cannot_be_imported_with_is_said(
+def test_what_mxnet_cannot_be_imported_with_is_diagnosed(
     require: Callable[[str], None], run_python: RunPython, before: str, cause: str, command: str
 ) -> None:
     require("mxnet")
@@ -67,7 +65,7 @@ def test_what_mxnet_cannot_be_imported_with_is_said(
 
 
 FIRST_OPERATOR = """
-from backends.cuda_libraries import load_cuda_libraries
+from backends.installation.cuda_libraries import load_cuda_libraries
 load_cuda_libraries()
 import mxnet
 mxnet.nd.ones(1)
@@ -76,23 +74,22 @@ mxnet.nd.ones(1)
 
 def test_a_misspelt_engine_is_recognised(require: Callable[[str], None], run_python: RunPython) -> None:
     require("mxnet")
-    # Our own backend sets this variable itself: it is other programs that fail.
+    # Our own backend sets this variable itself: only other programs fail.
     done = run_python(FIRST_OPERATOR, check=False, MXNET_ENGINE_TYPE="NaivEngine", PYTHONWARNINGS="ignore")
     assert done.returncode != 0
-    assert explain("mxnet", done.stderr) == Explanation(
+    assert diagnose("mxnet", done.stderr) == Diagnosis(
         "MXNET_ENGINE_TYPE=NaivEngine is none of MXNet's engines "
         "(ThreadedEnginePerDevice, ThreadedEngine, NaiveEngine)",
         "unset MXNET_ENGINE_TYPE",
     )
 
 
-@pytest.mark.parametrize("role", ["server", "scheduler"])
 def test_a_role_left_in_the_environment_is_refused_before_it_blocks(
-    require: Callable[[str], None], run_python: RunPython, role: str
+    require: Callable[[str], None], run_python: RunPython
 ) -> None:
     require("mxnet")
-    done = run_python(LOAD, DMLC_ROLE=role, **WITH_ROLE)
-    assert done.stdout == f"DMLC_ROLE={role} makes `import mxnet` serve other processes for good: {UNSET_ROLE}\n"
+    done = run_python(LOAD, DMLC_ROLE="server", **WITH_ROLE)
+    assert done.stdout == f"DMLC_ROLE=server makes `import mxnet` serve other processes for good: {UNSET_ROLE}\n"
 
 
 def test_a_role_without_its_other_variables_is_recognised(
@@ -115,13 +112,13 @@ def test_a_role_without_its_other_variables_is_recognised(
         ("torch", {"DMLC_ROLE": "server", "MXNET_ENGINE_TYPE": "naive"}, []),
     ],
 )
-def test_variables_are_told_before_they_do_harm(
+def test_variables_are_diagnosed_before_they_do_harm(
     framework: str, environment: dict[str, str], commands: list[str]
 ) -> None:
-    assert [wrong.command for wrong in explain_environment(framework, environment)] == commands
+    assert [wrong.command for wrong in diagnose_environment(framework, environment)] == commands
 
 
-# What was said elsewhere: by a CUDA build without its libraries, and by GPUs and drivers that cannot be had here.
+# Messages recorded elsewhere: of a CUDA build without its libraries, of GPUs and drivers that cannot be had here.
 TOO_OLD = (
     "CUDA initialization: The NVIDIA driver on your system is too old (found version {}). Please update your GPU "
     "driver by downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
@@ -130,6 +127,7 @@ NO_KERNEL = (
     "Check failed: err == cudaSuccess (209 vs. 0) : Name: mxnet_generic_kernel ErrStr:no kernel image is available for "
     "execution on the device"
 )
+NO_PZERO = "AttributeError: `np.PZERO` was removed in the NumPy 2.0 release. Use `0.0` instead."
 INSTALL = "pip install 'parallel-core[mxnet-cu112]'"
 NO_FILE = "OSError: {}: cannot open shared object file: No such file or directory"
 TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister"
@@ -143,6 +141,7 @@ TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined s
         ("mxnet", NO_FILE.format("libnccl.so.2"), "libnccl.so.2 (nvidia-nccl-cu11==2.21.5)", INSTALL),
         ("mxnet", NO_FILE.format("libcuda.so.1"), "the NVIDIA driver is not installed", PYTHON_3_11),
         ("mxnet", "No module named 'distutils'", "which Python 3.12 removed", PYTHON_3_11),
+        ("mxnet", NO_PZERO, "uses np.PZERO, which NumPy 2 removed", NUMPY),
         ("mxnet", NO_KERNEL, "compute capability 5.0 to 8.6", "--backend mxnet --device-kind cpu"),
         ("mxnet", "libmxnet.so: undefined symbol: ncclBcast", "overwrite each other", "nvidia-nccl-cu11==2.21.5"),
         (
@@ -159,18 +158,18 @@ TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined s
     ],
 )
 def test_recorded_symptoms_are_recognised(framework: str, text: str, cause: str, command: str) -> None:
-    found = explain(framework, text)
-    assert found is not None
-    assert cause in found.cause
-    assert command in found.command
+    diagnosis = diagnose(framework, text)
+    assert diagnosis is not None
+    assert cause in diagnosis.cause
+    assert command in diagnosis.command
 
 
 @given(st.text())
 def test_what_is_not_known_is_not_explained(text: str) -> None:
-    assert explain("mxnet", text) is None
-    assert explain("torch", text) is None
-    assert explain("mxnet", NO_FILE.format("libgone.so.3")) is None
-    assert explain("numpy", NO_KERNEL) is None
+    assert diagnose("mxnet", text) is None
+    assert diagnose("torch", text) is None
+    assert diagnose("mxnet", NO_FILE.format("libgone.so.3")) is None
+    assert diagnose("numpy", NO_KERNEL) is None
 
 
 @pytest.mark.parametrize(
@@ -185,4 +184,4 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
 def test_what_is_not_installed_is_said_as_this_python_can_have_it(
     framework: str, python: tuple[int, ...], cause: str, command: str
 ) -> None:
-    assert explain_absence(framework, python) == Explanation(cause, command)
+    assert diagnose_absence(framework, python) == Diagnosis(cause, command)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.cuda_wheels import CUDA_BUILD, WHEELS
-from backends.installation.known_failures import explain
+from backends.installation.cuda_wheels import MXNET_CUDA_PACKAGE, WHEELS
+from backends.installation.known_failures import diagnose
 from tests.conftest import RunPython
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ except backends.BackendError as error:
 
 @pytest.fixture(autouse=True)
 def _cuda_build_is_installed() -> None:
-    for name in (CUDA_BUILD, *(wheel.name for wheel in WHEELS)):
+    for name in (MXNET_CUDA_PACKAGE, *(wheel.name for wheel in WHEELS)):
         try:
             distribution(name)
         except PackageNotFoundError:
@@ -98,7 +98,7 @@ def test_a_system_cuda_is_used_without_wheels(run_python: RunPython, driver: Pat
 @pytest.mark.parametrize("with_driver", [True, False])
 def test_what_mxnet_itself_says_is_recognised(run_python: RunPython, driver: Path, with_driver: bool) -> None:
     done = run_python("import mxnet", check=False, LD_LIBRARY_PATH=str(driver) if with_driver else "")
-    found = explain("mxnet", done.stderr)
+    found = diagnose("mxnet", done.stderr)
     assert found is not None
     assert "cannot open shared object file" in done.stderr
-    assert CUDA_BUILD in found.cause
+    assert MXNET_CUDA_PACKAGE in found.cause

@@ -9,21 +9,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from parallel_core.doctor import Diagnosis, Explanation, Finding, Section
+from parallel_core.doctor import Diagnosis, Examination, Finding, Section
 from parallel_core.terminal.doctor import show_section, show_summary
-from tests.parallel_core.doctor.made_up import HIDDEN, MakeStub, make_plug_in
+from tests.parallel_core.doctor.stub_frameworks import HIDDEN, MakeStub, make_plug_in
 
 LONG = "pip install " + " ".join(f"'package-{number}==1.0'" for number in range(20))
 SECTIONS = (
-    Section(
-        "First", (Finding("one", "fine", "is [well]"), Finding("two", "absent", "not here", Explanation("A", "a")))
-    ),
+    Section("First", (Finding("one", "fine", "is [well]"), Finding("two", "absent", "not here", Diagnosis("A", "a")))),
     Section(
         "Second",
         (
-            Finding("three", "doubtful", "odd", Explanation("B", "b")),
-            Finding("four", "broken", "cut", Explanation("C", LONG), {"cut": 3}),
-            Finding("five", "broken", "cut too", Explanation("C", LONG)),
+            Finding("three", "doubtful", "odd", Diagnosis("B", "b")),
+            Finding("four", "broken", "cut", Diagnosis("C", LONG), {"cut": 3}),
+            Finding("five", "broken", "cut too", Diagnosis("C", LONG)),
         ),
     ),
 )
@@ -39,13 +37,13 @@ def program(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_the_worst_is_told_first_and_the_same_advice_once() -> None:
-    assert [finding.name for _, finding in Diagnosis(SECTIONS).problems] == ["four", "three", "two"]
+def test_the_worst_comes_first_and_each_diagnosis_once() -> None:
+    assert [finding.name for _, finding in Examination(SECTIONS).problems] == ["four", "three", "two"]
 
 
 @pytest.mark.parametrize(("number", "works"), [(1, True), (2, False)])
 def test_only_what_is_broken_is_a_failure(number: int, works: bool) -> None:
-    assert Diagnosis(SECTIONS[:number]).works is works
+    assert Examination(SECTIONS[:number]).works is works
 
 
 def test_a_person_reads_marks_with_words_and_pastes_commands() -> None:
@@ -53,7 +51,7 @@ def test_a_person_reads_marks_with_words_and_pastes_commands() -> None:
     console = Console(file=stream, width=60, highlight=False)
     for section in SECTIONS:
         show_section(section, console)
-    show_summary(Diagnosis(SECTIONS), console)
+    show_summary(Examination(SECTIONS), console)
     lines = [line.strip() for line in stream.getvalue().splitlines()]
     assert "✓ fine      one                   is [well]" in lines
     assert "1. ✗ broken: Second, four" in lines
@@ -62,10 +60,10 @@ def test_a_person_reads_marks_with_words_and_pastes_commands() -> None:
 
 
 def test_programs_read_the_documented_keys() -> None:
-    told = json.loads(json.dumps(Diagnosis(SECTIONS).as_json()))
-    assert list(told) == ["schema", "parallel_core", "utc", "works", "sections", "problems"]
-    assert (told["schema"], told["works"]) == (1, False)
-    assert told["sections"][1]["findings"][1] == {
+    report = json.loads(json.dumps(Examination(SECTIONS).as_json()))
+    assert list(report) == ["schema", "parallel_core", "utc", "works", "sections", "problems"]
+    assert (report["schema"], report["works"]) == (1, False)
+    assert report["sections"][1]["findings"][1] == {
         "name": "four",
         "state": "broken",
         "text": "cut",
@@ -73,7 +71,7 @@ def test_programs_read_the_documented_keys() -> None:
         "command": LONG,
         "figures": {"cut": 3},
     }
-    assert told["problems"][1] == {
+    assert report["problems"][1] == {
         "section": "Second",
         "name": "three",
         "state": "doubtful",
@@ -86,8 +84,8 @@ def test_without_a_framework_the_status_is_1_and_the_json_stands_alone(make_stub
     make_stub("sitecustomize", HIDDEN.format(names=["mxnet", "torch"]))
     done = program("--json", "-")
     assert done.returncode == 1
-    told = json.loads(done.stdout)
-    problems = {problem["name"]: problem for problem in told["problems"]}
+    report = json.loads(done.stdout)
+    problems = {problem["name"]: problem for problem in report["problems"]}
     assert problems["frameworks"]["state"] == "broken"
     assert problems["torch"]["command"].endswith("pip install 'parallel-core[torch]'")
     assert "What to do" in done.stderr

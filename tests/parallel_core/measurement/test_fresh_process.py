@@ -28,6 +28,6 @@ def test_a_refusal_is_passed_on() -> None:
 
 
 def test_a_process_that_takes_too_long_is_a_failed_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fresh_process, "DEADLINE", 0.05)
+    monkeypatch.setattr(fresh_process, "MAX_RUN_SECONDS", 0.05)
     with pytest.raises(MeasurementError, match=r"parallel in a process of its own: gave no result within 0\.05 s"):
         measure_elsewhere("parallel", SMALL)

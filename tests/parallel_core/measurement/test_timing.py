@@ -8,7 +8,7 @@ import pytest
 
 from backends import Backend, ComputationError
 from parallel_core.measurement.benchmark import Benchmark
-from parallel_core.measurement.checks import impossible, largest_of, relative_error
+from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import interleave, measure
 
@@ -67,7 +67,7 @@ def case(name: str, *seconds: float) -> Case:
     [((1.0, 1.01), False), ((0.97, 0.98), False), ((0.5, 0.51), True), ((0.5, 1.2), False)],
 )
 def test_faster_than_the_slowest_part_is_impossible_beyond_noise(together: tuple[float, ...], told: bool) -> None:
-    problem = impossible(case("both", *together), [case("short", 0.3, 0.3), case("long", 1.0, 1.01)])
+    problem = why_impossible(case("both", *together), [case("short", 0.3, 0.3), case("long", 1.0, 1.01)])
     assert bool(problem) == told
     assert not problem or "less than its part 'long'" in problem
 

@@ -64,8 +64,8 @@ def test_a_signal_without_a_name_is_told_by_its_number() -> None:
     assert found.reason(30) == f"was killed by signal {signal.SIGRTMIN + 3}"
 
 
-def test_a_process_without_a_word() -> None:
-    assert run("raise SystemExit(7)").reason(30) == "ended with status 7 and without a word"
+def test_a_process_without_a_message() -> None:
+    assert run("raise SystemExit(7)").reason(30) == "ended with status 7 and no message"
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not let processes choose cores")

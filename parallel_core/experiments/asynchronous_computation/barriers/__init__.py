@@ -34,7 +34,7 @@ from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation.barriers.verdict import Added, about_deepest, explain
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
 from parallel_core.experiments.products import normal_matrix, size_for
-from parallel_core.measurement.checks import impossible, largest_of, relative_error
+from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import interleave
 
@@ -84,7 +84,7 @@ def run(backend: Backend, size: int | None = None, deepest: int = 64, rounds: in
     # Where nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
     if dispatch_fraction < 0.8:
         everything = cases[everything.name] = replace(everything, parts=(one.name,))
-        problems += [problem for problem in (impossible(everything, (one,)),) if problem]
+        problems += [problem for problem in (why_impossible(everything, (one,)),) if problem]
     metrics = {
         "added_wait_fraction": found[SAME].fraction,
         "added_to_wait_seconds": median(found[SAME].to_wait),

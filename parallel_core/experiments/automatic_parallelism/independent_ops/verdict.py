@@ -1,6 +1,6 @@
 """What the numbers of the `independent-ops` experiment mean, in sentences that follow from them."""
 
-from parallel_core.measurement.checks import MIN_NOISE, differ
+from parallel_core.measurement.checks import MIN_NOISE, differ_beyond_noise
 from parallel_core.measurement.result import Case
 
 __all__ = ["about_chain", "about_cores", "about_threads", "about_workers", "explain"]
@@ -14,12 +14,12 @@ def explain(independent: Case, chain: Case, workers: int) -> str:
     ratio = chain.median / independent.median
     products = f"by {in_words(workers)}, independent products"
     noise = max(independent.spread, chain.spread, MIN_NOISE)
-    if not differ(independent, chain) and 1 / (1 - min(noise, 0.99)) > IN_ORDER:
+    if not differ_beyond_noise(independent, chain) and 1 / (1 - min(noise, 0.99)) > IN_ORDER:
         return (
             f"The noise ({noise:.0%}) leaves open whether independent products by {in_words(workers)} ran in order "
             f"({ratio:.2f} × as fast as a chain of as many)."
         )
-    if not differ(independent, chain):
+    if not differ_beyond_noise(independent, chain):
         return f"In order: {products} took as long as a chain of as many ({ratio:.2f} ×)."
     verdict = "In order" if ratio <= IN_ORDER else "In parallel"
     if ratio < 1:
@@ -38,7 +38,7 @@ def about_workers(engine: str, kind: str, few: Case, many: Case, workers: tuple[
         return f"The device was served by {in_words(most)} alone: nothing was compared."
     ratio = few.median / many.median
     products = f"By {in_words(most)} instead of {fewest}, independent products"
-    if not differ(few, many):
+    if not differ_beyond_noise(few, many):
         return f"{products} took as long ({ratio:.2f} ×): no difference beyond the noise."
     if ratio < 1:
         return f"{products} took longer ({ratio:.2f} × as fast): more workers were no help."
@@ -51,7 +51,7 @@ def about_workers(engine: str, kind: str, few: Case, many: Case, workers: tuple[
 def about_chain(few: Case, many: Case) -> str:
     """Say what the most workers made of a chain, which leaves nothing to do at the same time."""
     ratio = few.median / many.median
-    if not differ(few, many):
+    if not differ_beyond_noise(few, many):
         return f"A chain took as long by more workers ({ratio:.2f} ×): each product waits for the one before."
     if ratio < 1:
         return (
@@ -68,7 +68,7 @@ def about_threads(few: Case, threaded: Case) -> str:
     """Say what twice the threads made of the products instead."""
     ratio = few.median / threaded.median
     told = "With twice the threads within each, independent products"
-    if not differ(few, threaded):
+    if not differ_beyond_noise(few, threaded):
         return f"{told} took as long ({ratio:.2f} ×)."
     if ratio < 1:
         return f"{told} took longer ({ratio:.2f} × as fast)."

@@ -9,7 +9,7 @@ from math import exp, log
 from humanize import metric
 
 from parallel_core.formatting import figure, listed
-from parallel_core.measurement.checks import differ
+from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
 __all__ = ["about_launching", "about_threads", "crossing_size", "explain"]
@@ -97,7 +97,9 @@ def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequen
 def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case]) -> list[int]:
     """List the sizes at which the first cases are faster than the second by more than the noise."""
     return [
-        size for size, one, two in zip(sizes, mine, other, strict=True) if differ(one, two) and one.median < two.median
+        size
+        for size, one, two in zip(sizes, mine, other, strict=True)
+        if differ_beyond_noise(one, two) and one.median < two.median
     ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import NATIVE, ONE_STREAM, PLAIN_COPY
 from parallel_core.formatting import figure, listed, write_size
-from parallel_core.measurement.checks import differ
+from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
 __all__ = ["about_sharding", "explain", "explain_between"]
@@ -29,7 +29,7 @@ def about_size(size: int, cases: Mapping[str, Case]) -> str:
     speed = f"{figure(algorithm_bandwidth(size, cases[best].median))} GB/s"
     if not others:
         return f"At {write_size(size)} {best} summed {speed}."
-    equal = [best, *(name for name in others if not differ(cases[best], cases[name]))]
+    equal = [best, *(name for name in others if not differ_beyond_noise(cases[best], cases[name]))]
     if len(equal) == len(ordered):
         return f"At {write_size(size)} no algorithm was faster than another by more than the noise ({speed})."
     faster = cases["star"].median / cases[best].median if "star" in cases and "star" not in equal else None
@@ -44,7 +44,7 @@ def about_bound(cases: Mapping[str, Case], judged: str) -> str:
     copies, mine = cases[PLAIN_COPY], cases[judged]
     share = copies.median / mine.median
     least = "copying every vector once, which is the least that must be read and written"
-    if not differ(copies, mine):
+    if not differ_beyond_noise(copies, mine):
         return f"There {judged} took as long as {least} ({share:.0%} of its speed)."
     if share > 1:
         return f"There {judged} took less time than copying every vector once ({share:.0%} of its speed)."
@@ -59,7 +59,7 @@ def about_sharding(timed: Timed) -> tuple[str, ...]:
         return ()
     ratio = cases["star"].median / cases["sharded"].median
     compared = f"{ratio:.2f} × as fast as adding all up on the first (star) at {write_size(largest)}"
-    if not differ(cases["star"], cases["sharded"]):
+    if not differ_beyond_noise(cases["star"], cases["sharded"]):
         verdict = "no difference beyond the noise"
     elif ratio > 1:
         verdict = "sharing out the work paid"
@@ -83,7 +83,7 @@ def about_stream(size: int, cases: Mapping[str, Case], other: int) -> str:
     """Say how long a sum took, and one TCP stream that carries each vector once, one way."""
     stream, mine = cases[ONE_STREAM], cases[NATIVE]
     times = mine.median / stream.median
-    compared = "as long, within the noise, as" if not differ(stream, mine) else f"{times:.2f} × as long as"
+    compared = "as long, within the noise, as" if not differ_beyond_noise(stream, mine) else f"{times:.2f} × as long as"
     return (
         f"{write_size(size)} at {figure(algorithm_bandwidth(size, mine.median))} GB/s, which took {compared} one TCP "
         f"stream from rank 0 to rank {other} needs to carry as much."

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from parallel_core.formatting import figure
-from parallel_core.measurement.checks import differ
+from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
 __all__ = ["about_cost", "about_exchange", "about_growth", "compared", "explain"]
@@ -43,7 +43,7 @@ def about_cost(per_device: Case, synchronised: Case, rows: int) -> str:
     """Say what synchronising costs."""
     ratio = synchronised.median / per_device.median
     told = f"With {rows} rows a device, a step with synchronised statistics took {ratio:.2f} × as long as without"
-    if not differ(per_device, synchronised):
+    if not differ_beyond_noise(per_device, synchronised):
         return f"{told}: no difference beyond the noise."
     extra = synchronised.median - per_device.median
     if extra > 0:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, in_words
-from parallel_core.measurement.checks import differ
+from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
 __all__ = ["Timed", "about_efficiency", "divided", "explain"]
@@ -31,7 +31,7 @@ def explain(timed: Timed, batch_size: int) -> str:
         f"On {in_words(count)}, batches of {count * batch_size} instead of {batch_size} images trained "
         f"{ratio:.2f} × as fast ({1 / scaled.median:,.0f} images/s instead of {1 / fixed.median:,.0f})"
     )
-    if not differ(fixed, scaled):
+    if not differ_beyond_noise(fixed, scaled):
         return f"{compared}: no difference beyond the noise."
     if ratio > 1:
         share = 1 - 1 / ratio
@@ -53,7 +53,7 @@ def about_efficiency(timed: Timed, most: float) -> str:
 def about_kind(kind: str, one: Case, case: Case, count: int) -> str:
     """Write one kind's efficiency, and say where it is that of turns or of full value, within the noise."""
     efficiency = one.median / case.median / count
-    as_one, in_full = not differ(one, case), not differ(divided(one, count), case)
+    as_one, in_full = not differ_beyond_noise(one, case), not differ_beyond_noise(divided(one, count), case)
     if as_one and in_full:
         meaning = "the noise leaves open whether they count"
     elif as_one:

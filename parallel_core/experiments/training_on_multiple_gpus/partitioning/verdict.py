@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from parallel_core.formatting import figure, listed
-from parallel_core.measurement.checks import differ
+from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
 __all__ = ["about_bytes", "about_crossings", "about_micro_batches", "about_width", "explain"]
@@ -21,11 +21,11 @@ def about_width(width: int, cases: Mapping[str, Case], undivided: str) -> str:
     divided = sorted((name for name in cases if name != undivided), key=lambda name: cases[name].median)
     best = cases[divided[0]]
     gain = f"{whole.median / best.median:.2f} × as fast as {undivided}, {figure(1e3 * best.median)} ms a step"
-    if not differ(best, whole):
+    if not differ_beyond_noise(best, whole):
         return f"At width {width} no division was faster than {undivided} by more than the noise ({gain})."
     if whole.median < best.median:
         return f"At width {width} {undivided} was faster than every division: the best, {divided[0]}, was {gain}."
-    equal = [name for name in divided if name == divided[0] or not differ(best, cases[name])]
+    equal = [name for name in divided if name == divided[0] or not differ_beyond_noise(best, cases[name])]
     if len(equal) > 1:
         return f"At width {width} {listed(equal)} were the fastest, within the noise ({gain})."
     return f"At width {width} {equal[0]} was the fastest ({gain})."
@@ -55,7 +55,7 @@ def about_micro_batches(whole: Case, cut: Case, width: int, micro_batches: int) 
     compared = (
         f"At width {width} network partitioning took {ratio:.2f} × as long with {micro_batches} micro-batches as with 1"
     )
-    if not differ(whole, cut):
+    if not differ_beyond_noise(whole, cut):
         return f"{compared}: no difference beyond the noise."
     if ratio < 1:
         return f"{compared}: cutting the batch paid."

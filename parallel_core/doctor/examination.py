@@ -11,7 +11,7 @@ The object that `doctor --json` writes, which is a public interface:
           "text": "CPython 3.11.2: /usr/bin/python3",
           "cause": null,                or one sentence
           "command": null,              or what to paste into a shell
-          "figures": {…}}]}],           what it is about, with keys of its own
+          "figures": {…}}]}],           what the finding is about; the keys depend on it
      "problems": [{"section", "name", "state", "cause", "command"}, …]}
 
 `problems` has the findings that something can be done about, the broken ones first.
@@ -20,14 +20,14 @@ The object that `doctor --json` writes, which is a public interface:
 import datetime
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from parallel_core.doctor.comparison import examine_comparing
 from parallel_core.doctor.data_and_caches import examine_caches, examine_data
-from parallel_core.doctor.finding import Finding, Section, State
+from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section
 from parallel_core.doctor.frameworks import examine_frameworks, try_all
 from parallel_core.doctor.gpus import ask_driver, examine_gpus, examine_transfers
 from parallel_core.doctor.host import examine_cores, examine_memory
@@ -35,47 +35,56 @@ from parallel_core.doctor.ports import examine_ports
 from parallel_core.doctor.python import examine_packages, examine_python, for_this_python
 from parallel_core.doctor.settings import examine_settings
 
-__all__ = ["SCHEMA", "Diagnosis", "examine"]
+__all__ = ["DOCTOR_SCHEMA", "Examination", "examine"]
 
-SCHEMA = 1
-URGENCY: tuple[State, ...] = ("broken", "doubtful", "absent")
+DOCTOR_SCHEMA = 1
+URGENCY: tuple[FindingState, ...] = ("broken", "doubtful", "absent")
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """All that was found."""
+class Examination:
+    """All findings, by section."""
 
     sections: tuple[Section, ...]
 
     @property
+    def findings(self) -> tuple[tuple[str, Finding], ...]:
+        """All findings, each with the name of its section."""
+        return tuple((section.name, finding) for section in self.sections for finding in section.findings)
+
+    @property
+    def broken(self) -> int:
+        """The number of things that are broken."""
+        return sum(finding.state == "broken" for _, finding in self.findings)
+
+    @property
     def works(self) -> bool:
         """Whether nothing that is installed is broken, and a framework can be used."""
-        return all(finding.state != "broken" for section in self.sections for finding in section.findings)
+        return not self.broken
 
     @property
     def problems(self) -> tuple[tuple[str, Finding], ...]:
-        """What something can be done about, with the name of its section: the same advice once, the worst first."""
-        found: dict[tuple[str, str], tuple[str, Finding]] = {}
+        """The findings with a diagnosis, each with the name of its section: the worst first, each diagnosis once."""
+        problems: dict[Diagnosis, tuple[str, Finding]] = {}
         for state in URGENCY:
-            for section in self.sections:
-                for finding in section.findings:
-                    if finding.state == state and finding.advice is not None:
-                        found.setdefault((finding.advice.cause, finding.advice.command), (section.name, finding))
-        return tuple(found.values())
+            for section, finding in self.findings:
+                if finding.state == state and finding.diagnosis is not None:
+                    problems.setdefault(finding.diagnosis, (section, finding))
+        return tuple(problems.values())
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that this module describes."""
         return {
-            "schema": SCHEMA,
+            "schema": DOCTOR_SCHEMA,
             "parallel_core": version("parallel-core"),
             "utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "works": self.works,
             "sections": [
-                {"name": section.name, "findings": [_as_json(finding) for finding in section.findings]}
+                {"name": section.name, "findings": [finding.as_json() for finding in section.findings]}
                 for section in self.sections
             ],
             "problems": [
-                {"section": section, "name": finding.name, "state": finding.state, **_advice(finding)}
+                {"section": section, "name": finding.name, "state": finding.state, **finding.cause_and_command}
                 for section, finding in self.problems
             ],
         }
@@ -85,7 +94,7 @@ def examine(deadline: float) -> Iterator[Section]:
     """Look at one subject after the other; a process that tries a framework may take `deadline` seconds."""
     for section in _sections(deadline):
         findings = (
-            finding if finding.advice is None else replace(finding, advice=for_this_python(finding.advice))
+            replace(finding, diagnosis=finding.diagnosis and for_this_python(finding.diagnosis))
             for finding in section.findings
         )
         yield Section(section.name, tuple(findings))
@@ -104,17 +113,3 @@ def _sections(deadline: float) -> Iterator[Section]:
     yield examine_caches(os.environ)
     yield examine_ports(os.environ)
     yield examine_comparing(attempts, Path.cwd())
-
-
-def _as_json(finding: Finding) -> dict[str, Any]:
-    return {
-        "name": finding.name,
-        "state": finding.state,
-        "text": finding.text,
-        **_advice(finding),
-        "figures": dict(finding.figures),
-    }
-
-
-def _advice(finding: Finding) -> dict[str, str | None]:
-    return {"cause": None, "command": None} if finding.advice is None else asdict(finding.advice)
