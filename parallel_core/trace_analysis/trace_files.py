@@ -6,10 +6,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from backends.profiling import Timeline, understand
-from backends.profiling.chrome_trace import perfetto
-from backends.profiling.chrome_trace.perfetto import write_timeline
+from backends.profiling import Timeline, perfetto, understand
 from backends.profiling.chrome_trace.slices import Trace, read_trace
+from backends.profiling.perfetto import write_timeline
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import uncollected
 from parallel_core.system.files import write_whole

@@ -11,7 +11,7 @@ from backends.profiling import Timeline, Window
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, Agreement, overhead
 from parallel_core.trace_analysis.figures import CaseFigures, figures
-from tests.parallel_core.trace_analysis.made_up import FIRST, JOINT, held, overlap_result, overlap_timeline, queue_of
+from tests.parallel_core.trace_analysis.synthetic import FIRST, JOINT, held, overlap_result, overlap_timeline, queue_of
 
 
 def shown(found: tuple[CaseFigures, ...], main: str | None = None, width: int = 100) -> str:

@@ -25,7 +25,7 @@ from parallel_core.trace_analysis.clock_agreement import (
 )
 from parallel_core.trace_analysis.figures import figures
 from tests.parallel_core.comparison import made_up as comparisons
-from tests.parallel_core.trace_analysis.made_up import (
+from tests.parallel_core.trace_analysis.synthetic import (
     JOINT,
     clocked,
     held,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.trace_analysis.case_spans import ALL
 from parallel_core.trace_analysis.figures import CaseFigures, figures
-from tests.parallel_core.trace_analysis.made_up import (
+from tests.parallel_core.trace_analysis.synthetic import (
     FIRST,
     SECOND,
     overlap_timeline,

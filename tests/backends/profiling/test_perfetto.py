@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
-from backends.profiling.chrome_trace.perfetto import timeline_of, write_timeline
 from backends.profiling.chrome_trace.slices import read_trace
+from backends.profiling.perfetto import timeline_of, write_timeline
 from parallel_core.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline, write_trace_file
 from tests.backends.profiling.tracks import overlapping
