@@ -1,9 +1,9 @@
-"""How long reading a long trace and computing its figures take, and how much memory.
+"""Measure the time and the memory that reading a long trace and computing its figures take.
 
     python -m benchmarks.trace_reading --events 1000000
 
-Two traces of so many events are made up, one in the form of PyTorch's profiler (complete events with arguments) and one
-in MXNet's (begins and ends), and each is read in a fresh process, as `parallel-core trace` does.
+Two synthetic traces of so many events are written, one in the form of PyTorch's profiler (complete events with
+arguments) and one in MXNet's (begins and ends), and each is read in a fresh process, as `parallel-core trace` does.
 """
 
 import resource
@@ -18,7 +18,7 @@ from typing import BinaryIO
 import click
 
 from parallel_core.measurement.timing import without_garbage_collection
-from parallel_core.trace_analysis.figures import figures
+from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.trace_files import read_timeline
 
 __all__ = ["main", "write_events"]
@@ -31,7 +31,7 @@ BEGINNINGS = {
 }
 END = '\n], "displayTimeUnit": "ms"}\n'
 EPOCH = 1_795_279_713_356_264
-"""Microseconds from 1970 to a day on which traces were taken."""
+"""Microseconds from 1970 to a day on which traces were recorded."""
 THREAD = 10_051_307_376_349_735_870
 COMPLETE = """{{
     "ph": "X", "cat": "cpu_op", "name": "aten::operator_{kind}", "pid": 869, "tid": {thread},
@@ -95,7 +95,7 @@ def show(path: Path) -> None:
     with without_garbage_collection():
         timeline = read_timeline(path)
         read = time.perf_counter()
-        figures(timeline)
+        timeline_figures(timeline)
         computed = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"  {len(timeline.spans):,} spans: read in {read - start:.1f} s, figures in {computed - read:.1f} s")

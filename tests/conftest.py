@@ -5,6 +5,8 @@ async. With `--engine sync` only the tests that depend on the engine run. `--req
 framework from a skip into a failure.
 """
 
+import ctypes
+import gc
 import os
 import signal
 import subprocess
@@ -23,6 +25,11 @@ from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, two_hosts
 
 # Other tests' imports must not decide how many threads a framework takes.
 THREADS = 1
+MAX_GROWTH = 1 << 27
+"""Bytes by which a test process may grow before it gives back what is free."""
+
+resident_before = 0
+"""Bytes that the process held when it last gave memory back."""
 
 
 def pytest_configure() -> None:
@@ -44,6 +51,21 @@ def load_profile() -> None:
         "suite", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     settings.load_profile("suite")
+
+
+def pytest_runtest_logfinish() -> None:
+    """Give memory back: a loaded backend tells malloc to keep it, and arrays in reference cycles wait for gc."""
+    global resident_before
+    if resident_bytes() > resident_before + MAX_GROWTH and hasattr(ctypes.CDLL(None), "malloc_trim"):
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        resident_before = resident_bytes()
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process holds; 0 if the system does not report it."""
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if status.exists() else 0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

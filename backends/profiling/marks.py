@@ -1,13 +1,13 @@
-"""What a backend's verbs write into a profile: which of them was called, with which function, for which device.
+"""The marks that a backend's verbs leave in a profile: which verb was called, with which function, for which device.
 
-Every mark of a verb ends in a number. Where a worker thread runs the work, the run stands under a mark of the same
-number, so that the time between them can be told.
+The mark of a verb ends in the number of its call. Work that a worker runs for that call stands under a mark with the
+same number; the time between the two is how long the work waited.
 """
 
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias
@@ -15,28 +15,37 @@ from urllib.parse import quote, unquote
 
 from backends.devices import Device
 from backends.protocol import Array
-from backends.torch.streams.promise import Announcing
-from backends.torch.streams.worker import WorkerStream
 
-__all__ = ["Mark", "Marked", "case_of", "case_text", "marking_verbs", "marking_work", "run_of", "verb_of"]
+__all__ = [
+    "Mark",
+    "ParsedMark",
+    "case_text",
+    "function_name",
+    "marking_verbs",
+    "parse_case",
+    "parse_task",
+    "parse_verb",
+    "task_text",
+]
 
 Mark: TypeAlias = Callable[[str], AbstractContextManager[object]]
-"""A framework's way of writing a named span of the calling thread into its profile."""
+"""How a framework writes a named span of the calling thread into its profile."""
 FindDevice: TypeAlias = Callable[..., "Device | None"]
-"""A verb's name and arguments in, the device whose queue its work goes to out; None where there is no single one."""
+"""Takes a verb's name and arguments, returns the device whose queue its work goes to; None if there are several."""
 
-# MXNet writes quotation marks into its JSON as they are, and PyTorch calls what is not ASCII "unknown".
+# MXNet does not escape quotation marks in its JSON, and PyTorch replaces what is not ASCII by "unknown".
 READABLE = " '()*+,-./:<=>?@[]_|"
-VERBS = ("launch", "wait", "waitall", "copy_to", "allreduce")
+MARKED_VERBS = ("launch", "wait", "waitall", "copy_to", "allreduce")
 
-_CALL = re.compile(rf"((?:{'|'.join(VERBS)})\b.*?)(?: on (\w+:\d+))? #(\d+)")
+_CALL = re.compile(rf"((?:{'|'.join(MARKED_VERBS)})\b.*?)(?: on (\w+:\d+))? #(\d+)")
+_TASK = re.compile(r"run (.*) on (\w+:\d+) (\w+) #(\d+)")
 
 _numbers = count(1)
 _calling = threading.local()
 
 
-class Marked(NamedTuple):
-    """A mark, read: a verb and what it was called with, or the work that it caused."""
+class ParsedMark(NamedTuple):
+    """A verb with its function, or the work of a worker; `queue` is empty for verbs."""
 
     name: str
     device: str
@@ -49,30 +58,44 @@ def case_text(name: str) -> str:
     return f"case {quote(name, safe=READABLE)}"
 
 
-def case_of(text: str) -> str | None:
-    """Return the case of a mark's text; None for other marks."""
+def parse_case(text: str) -> str | None:
+    """Return the case that a mark names; None for other marks."""
     return unquote(text.removeprefix("case ")) if text.startswith("case ") else None
 
 
-def verb_of(text: str) -> Marked | None:
-    """Read the mark of a verb's call; None for other marks. The queue is empty."""
-    found = _CALL.fullmatch(text)
-    return found and Marked(found[1], found[2] or "", "", int(found[3]))
+def parse_verb(text: str) -> ParsedMark | None:
+    """Parse the mark of a verb's call; None for other marks."""
+    match = _CALL.fullmatch(text)
+    return match and ParsedMark(match[1], match[2] or "", "", int(match[3]))
 
 
-def run_of(text: str) -> Marked | None:
-    """Read the mark of work on a worker; None for other marks."""
-    found = re.fullmatch(r"run (.*) on (\w+:\d+) (\w+) #(\d+)", text)
-    return found and Marked(found[1], found[2], found[3], int(found[4]))
+def task_text(name: str, queue: str) -> str:
+    """Return the text of the mark of work that the present call of a verb submits; `queue` is `cpu:1 compute`, say."""
+    return f"run {name} on {queue} #{getattr(_calling, 'number', 0)}"
+
+
+def parse_task(text: str) -> ParsedMark | None:
+    """Parse the mark of work on a worker; None for other marks."""
+    match = _TASK.fullmatch(text)
+    return match and ParsedMark(match[1], match[2], match[3], int(match[4]))
+
+
+def function_name(fn: Any) -> str:
+    """Return the name of a function, also of a partial one, in characters that every profiler writes."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    return quote(getattr(fn, "__name__", type(fn).__name__), safe=READABLE)
 
 
 @contextmanager
-def marking_verbs(backend: object, mark: Mark, device_of: FindDevice) -> Iterator[None]:
-    """Meanwhile, let every call of the backend's verbs stand under a mark.
+def marking_verbs(
+    backend: object, mark: Mark, device_of: FindDevice, name_of: Callable[[Any], str] = function_name
+) -> Iterator[None]:
+    """Put every call of the backend's verbs under a mark, within the context.
 
-    The verbs are shadowed on this one object, so that without a profile they cost nothing more.
+    The verbs are shadowed on this one object, so that they cost nothing more without a profile.
     """
-    shadowed = {name: _under_mark(getattr(backend, name), name, mark, device_of) for name in VERBS}
+    shadowed = {name: _under_mark(getattr(backend, name), name, mark, device_of, name_of) for name in MARKED_VERBS}
     vars(backend).update(shadowed)
     try:
         yield
@@ -81,53 +104,20 @@ def marking_verbs(backend: object, mark: Mark, device_of: FindDevice) -> Iterato
             del vars(backend)[name]
 
 
-@contextmanager
-def marking_work(streams: "tuple[WorkerStream, ...]", mark: Mark) -> Iterator[None]:
-    """Meanwhile, let all that is submitted to the streams run under marks with the number of the verb's call."""
-    with ExitStack() as all_streams:
-        for stream in streams:
-            all_streams.enter_context(stream.submitting(partial(_run_under_mark, mark, stream.name)))
-        yield
-
-
-def _under_mark(verb: Callable[..., Any], name: str, mark: Mark, device_of: FindDevice) -> Callable[..., Any]:
+def _under_mark(
+    verb: Callable[..., Any], name: str, mark: Mark, device_of: FindDevice, name_of: Callable[[Any], str]
+) -> Callable[..., Any]:
     @wraps(verb)
     def call(*args: Array, **named: Array) -> Any:
-        around = getattr(_calling, "number", 0)
+        outer = getattr(_calling, "number", 0)
         number = _calling.number = next(_numbers)
-        told = f"{name} {_name_of(args[0])}" if name == "launch" else name
+        text = f"{name} {name_of(args[0])}" if name == "launch" else name
         device = device_of(name, *args, **named)
         try:
-            with mark(f"{told}{f' on {device}' if device else ''} #{number}"):
+            with mark(f"{text}{f' on {device}' if device else ''} #{number}"):
                 return verb(*args, **named)
         finally:
-            # Work that is submitted under no mark must not take the number of the last one.
-            _calling.number = around
+            # Work that is submitted outside of a verb must not take the number of the last call.
+            _calling.number = outer
 
     return call
-
-
-def _run_under_mark(mark: Mark, queue: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-    text = f"run {_name_of(fn)} on {queue} #{getattr(_calling, 'number', 0)}"
-
-    def run(*args: Any) -> Any:
-        with mark(text):
-            return fn(*args)
-
-    if isinstance(fn, Announcing):
-        announcing = fn.function
-
-        def run_announcing(announce: Any, *args: Any) -> Any:
-            with mark(text):
-                return announcing(announce, *args)
-
-        return Announcing(run_announcing)
-    return run
-
-
-def _name_of(fn: Any) -> str:
-    while isinstance(fn, partial):
-        fn = fn.func
-    if isinstance(fn, Announcing):
-        fn = fn.function
-    return quote(getattr(fn, "__name__", type(fn).__name__), safe=READABLE)

@@ -1,108 +1,110 @@
-"""What both readers of traces do alike: outermost slices, cases from their marks, a queue for each thread."""
+"""What the readers of all frameworks' traces share: outermost slices, cases from marks, a queue for each thread."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TypeAlias
 
 from backends.profiling.chrome_trace.slices import Slice
-from backends.profiling.marks import case_of, verb_of
+from backends.profiling.marks import parse_case, parse_verb
 from backends.profiling.timeline import HOST_DEVICE, Span, Timeline, Window
 
 __all__ = [
-    "Row",
+    "Queue",
+    "TraceThread",
     "assemble",
     "enclosing",
     "host_spans",
     "numbered_queues",
     "outermost",
+    "outermost_calls",
     "python_queues",
-    "row_of",
-    "verbs_called",
+    "thread_of",
     "windows",
 ]
 
-Row: TypeAlias = "tuple[int | str, int | str]"
+TraceThread: TypeAlias = "tuple[int | str, int | str]"
 """A thread in a trace: its process and its number there."""
+Queue: TypeAlias = tuple[str, str]
+"""A device, and the name of one of its queues."""
 
 
-def row_of(one: Slice) -> Row:
+def thread_of(one: Slice) -> TraceThread:
     """Return the thread that a slice ran on."""
     return one.process, one.thread
 
 
 def outermost(slices: Iterable[Slice]) -> list[Slice]:
-    """Return which of some slices, in the order of their start, lie in no other one of the same thread."""
-    found: list[Slice] = []
-    last: dict[Row, int] = {}
+    """Return those slices that lie in no other one of the same thread; `slices` come in the order of their start."""
+    outer: list[Slice] = []
+    last: dict[TraceThread, int] = {}
     for one in slices:
-        row = one.process, one.thread
-        place = last.get(row)
-        if place is None or one.start >= found[place].end:
-            last[row] = len(found)
-            found.append(one)
-        elif one.start == found[place].start and one.end > found[place].end:
+        thread = one.process, one.thread
+        place = last.get(thread)
+        if place is None or one.start >= outer[place].end:
+            last[thread] = len(outer)
+            outer.append(one)
+        elif one.start == outer[place].start and one.end > outer[place].end:
             # Of those that begin together the longest holds the others.
-            found[place] = one
-    return found
+            outer[place] = one
+    return outer
 
 
 def enclosing(slices: Iterable[Slice]) -> Callable[[Slice], Slice | None]:
-    """Make what finds the slice in which another one of the same thread begins, among some that do not overlap."""
-    rows: dict[Row, list[Slice]] = {}
+    """Return a function that finds which of some slices, none of which overlap, another one of its thread begins in."""
+    threads: dict[TraceThread, list[Slice]] = {}
     for one in slices:
-        rows.setdefault(row_of(one), []).append(one)
-    starts = {row: [one.start for one in held] for row, held in rows.items()}
+        threads.setdefault(thread_of(one), []).append(one)
+    starts = {thread: [one.start for one in own] for thread, own in threads.items()}
 
     def find(one: Slice) -> Slice | None:
-        row = row_of(one)
-        if row not in rows:
-            return None
-        place = bisect_right(starts[row], one.start)
-        return rows[row][place - 1] if place and one.start < rows[row][place - 1].end else None
+        thread = thread_of(one)
+        place = bisect_right(starts.get(thread, ()), one.start)
+        return threads[thread][place - 1] if place and one.start < threads[thread][place - 1].end else None
 
     return find
 
 
-def verbs_called(marks: Iterable[Slice]) -> list[Slice]:
-    """Return the marks of verbs, but for those that another verb called."""
-    return outermost(mark for mark in marks if verb_of(mark.name))
+def outermost_calls(marks: Iterable[Slice]) -> list[Slice]:
+    """Return the marks of verbs' calls, without the calls that another verb made."""
+    return outermost(mark for mark in marks if parse_verb(mark.name))
 
 
 def windows(marks: Iterable[Slice]) -> tuple[Window, ...]:
-    """Return the cases that stand in a trace's marks, in the order of time."""
-    named = ((case_of(mark.name), mark) for mark in marks)
-    found = (Window(name, mark.start, mark.end) for name, mark in named if name is not None)
-    return tuple(sorted(found, key=lambda window: window.start))
+    """Return the cases that a trace's marks name, in the order of time."""
+    named = ((parse_case(mark.name), mark) for mark in marks)
+    cases = (Window(name, mark.start, mark.end) for name, mark in named if name is not None)
+    return tuple(sorted(cases, key=attrgetter("start")))
 
 
-def numbered_queues(rows: Mapping[Row, tuple[str, str]]) -> dict[Row, tuple[str, str]]:
-    """Give each thread a queue of its own: where several serve one, the second is called `compute 2`, say."""
-    seen: dict[Hashable, int] = {}
-    found = {}
-    for row, (device, queue) in rows.items():
-        number = seen[device, queue] = seen.get((device, queue), 0) + 1
-        found[row] = (device, queue if number == 1 else f"{queue} {number}")
-    return found
+def numbered_queues(threads: Mapping[TraceThread, Queue]) -> dict[TraceThread, Queue]:
+    """Give each thread a queue of its own: if several serve one, the second is called `compute 2`, say."""
+    served: Counter[Queue] = Counter()
+    queues = {}
+    for thread, (device, queue) in threads.items():
+        served[device, queue] += 1
+        number = served[device, queue]
+        queues[thread] = (device, queue if number == 1 else f"{queue} {number}")
+    return queues
 
 
-def python_queues(slices: Iterable[Slice]) -> dict[Row, tuple[str, str]]:
-    """Give each thread of Python's own a queue of the host, in the order of their first slices."""
-    return numbered_queues({row_of(one): (HOST_DEVICE, "Python") for one in slices})
+def python_queues(slices: Iterable[Slice]) -> dict[TraceThread, Queue]:
+    """Give each of Python's own threads a queue of the host, in the order of their first slices."""
+    return numbered_queues({thread_of(one): (HOST_DEVICE, "Python") for one in slices})
 
 
-def host_spans(calls: Iterable[Slice], queues: Mapping[Row, tuple[str, str]]) -> list[Span]:
+def host_spans(calls: Iterable[Slice], queues: Mapping[TraceThread, Queue]) -> list[Span]:
     """Return what Python did, from the marks of the verbs' outermost calls."""
-    spans = []
-    for call in calls:
-        read = verb_of(call.name)
-        assert read is not None
-        spans.append(Span(read.name, "host", *queues[row_of(call)], call.start, call.end, operator=call.name))
-    return spans
+    return [
+        Span(parsed.name, "host", *queues[thread_of(call)], call.start, call.end, operator=call.name)
+        for call in calls
+        if (parsed := parse_verb(call.name))
+    ]
 
 
 def assemble(source: str, spans: Iterable[Span], cases: tuple[Window, ...], notes: Sequence[str]) -> Timeline:
-    """Make a timeline that begins with its first case; where there are cases, what lies outside them is left out."""
+    """Make a timeline that begins with its first case; if there are cases, spans outside of them are left out."""
     ordered = sorted(spans, key=attrgetter("start"))
     if not cases:
         return Timeline(source, tuple(ordered), (), tuple(notes))

@@ -1,17 +1,15 @@
-"""What a profiler saw, in words that are the same for every framework: spans on queues, and when they were launched."""
+"""What a profiler recorded, in the same terms for every framework: spans on queues, and when they were launched."""
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["HOST_DEVICE", "Kind", "Span", "Timeline", "Window", "queue_order"]
+__all__ = ["HOST_DEVICE", "Span", "SpanKind", "Timeline", "Window", "queue_order"]
 
-Kind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
+SpanKind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
 """What a span does: compute, copy from one device to another, sum over devices, or launch and wait in Python."""
 
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""
-
-
 QUEUES = ("python", "waits", "calling", "compute", "copy")
 """The first words of queues' names, in the order in which they are listed; others come after them."""
 
@@ -19,12 +17,12 @@ QUEUES = ("python", "waits", "calling", "compute", "copy")
 class Span(NamedTuple):
     """One operation, from start to end, on one queue; spans of one device and queue never overlap.
 
-    Times are in seconds from the timeline's beginning. `launched` is when the call began that asked for the operation,
-    where the profiler tells; `operator` is the framework's own name, of which `name` is what a reader knows.
+    Times are in seconds from the timeline's beginning. `launched` is when the call that asked for the operation began,
+    if the profiler records it; `operator` is the framework's own name, `name` the one that readers know.
     """
 
     name: str
-    kind: Kind
+    kind: SpanKind
     device: str
     queue: str
     start: float
@@ -46,7 +44,7 @@ class Timeline:
     """Spans in the order of their start, and the cases whose repetitions they belong to, in the order of time."""
 
     source: str
-    """The framework, its version and engine; what a file says of its origin where it is another's."""
+    """The framework, its version and engine; the profiler's name if another program wrote the file."""
     spans: tuple[Span, ...] = field(repr=False)
     cases: tuple[Window, ...] = ()
     notes: tuple[str, ...] = ()
@@ -54,7 +52,7 @@ class Timeline:
 
 
 def queue_order(device: str, queue: str) -> tuple[object, ...]:
-    """Return what queues are sorted by: the host's first, cpu:2 before cpu:10, computation before copies."""
+    """Return the key by which queues are sorted: the host's first, cpu:2 before cpu:10, computation before copies."""
     first = queue.lower().split(" ")[0]
     rank = QUEUES.index(first) if first in QUEUES else len(QUEUES)
     return device != HOST_DEVICE, len(device), device, rank, len(queue), queue

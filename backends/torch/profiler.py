@@ -1,45 +1,48 @@
-"""PyTorch's own profiler. Read it beside `mxnet_profiler.py`: the same functions, in the same order.
+"""PyTorch's own profiler. Read it beside `backends/mxnet/profiler.py`: the same functions, in the same order.
 
-PyTorch writes down each operator, with the ones that it calls in it, on the thread that ran it; on a GPU also each
-kernel, on its stream. A worker thread of ours is known by the marks under which it runs: they say its queue, and which
-call of a verb the work comes from. Eager PyTorch on a CPU has no devices: all that it does is on the calling thread.
+PyTorch records each operator, and the operators that it calls, on the thread that ran it; on a GPU also each kernel, on
+its stream. The marks under which our worker threads run name their queues, and the call of a verb that each task comes
+from. Eager PyTorch on a CPU has no devices: all that it does is on the calling thread.
 """
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.profiling.chrome_trace.slices import Slice, Trace
-from backends.profiling.marks import Mark, marking_verbs, marking_work, run_of, verb_of
+from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
-    Row,
+    Queue,
+    TraceThread,
     assemble,
     enclosing,
     host_spans,
     numbered_queues,
     outermost,
+    outermost_calls,
     python_queues,
-    row_of,
-    verbs_called,
+    thread_of,
     windows,
 )
-from backends.profiling.timeline import Kind, Span, Timeline
+from backends.profiling.timeline import Span, SpanKind, Timeline
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
-from backends.torch.streams.promise import promises
+from backends.torch.streams.promise import Announcing, promises
+from backends.torch.streams.worker import WorkerStream
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
 
 OPERATORS, MARKS = "cpu_op", "user_annotation"
 ON_GPU = {"kernel", "gpu_memcpy", "gpu_memset"}
 LAUNCHES = {"cuda_runtime", "cuda_driver"}
-NAMES = {
+READABLE_NAMES = {
     "AccumulateGrad": "keep gradient",
     "AvgPool2D": "avg_pool2d",
     "Convolution": "conv2d",
@@ -49,16 +52,21 @@ NAMES = {
     "mm": "matmul",
 }
 """What this project, and MXNet, call the same."""
-COPIES = {"aten::copy_", "aten::clone", "aten::to", "aten::_to_copy"}
-TASKS: dict[str, Kind] = {"_clone": "copy", "_overwrite": "copy", "to_host": "copy", "take_part": "exchange"}
+COPY_OPERATORS = {"aten::copy_", "aten::clone", "aten::to", "aten::_to_copy"}
+KIND_OF_TASK: dict[str, SpanKind] = {
+    "_clone": "copy",
+    "_overwrite": "copy",
+    "to_host": "copy",
+    "take_part": "exchange",
+}
 """What workers do in tasks that do not compute."""
-VERBS: dict[str, Kind] = {"copy_to": "copy", "launch to_host": "copy", "allreduce": "exchange"}
+KIND_OF_CALL: dict[str, SpanKind] = {"copy_to": "copy", "launch to_host": "copy", "allreduce": "exchange"}
 """What eager PyTorch does in calls that do not compute."""
-EAGER = ("cpu", "calling thread")
+EAGER_QUEUE = ("cpu", "calling thread")
 
 
 def check(backend: TorchBackend) -> None:
-    """Raise BackendError for a PyTorch whose profiler sees the calling thread only."""
+    """Raise BackendError if PyTorch's profiler records the calling thread only."""
     from torch._C._profiler import _ExperimentalConfig
 
     try:
@@ -69,8 +77,8 @@ def check(backend: TorchBackend) -> None:
 
 @contextmanager
 def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
-    """Run PyTorch's profiler over all threads, which writes its trace to `path` at the end; yields what makes marks."""
-    # Its tracing library, Kineto, would tell of its stages on standard error.
+    """Run PyTorch's profiler over all threads, which writes its trace to `path` at the end; gives a `Mark`."""
+    # Its tracing library, Kineto, would report its stages on standard error.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, record_function
@@ -82,15 +90,15 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
         activities.append(ProfilerActivity.CUDA)
     with (
         run_profiler(activities=activities, experimental_config=all_threads) as running,
-        marking_verbs(backend, record_function, _device_of),
-        marking_work(backend.streams, record_function),
+        marking_verbs(backend, record_function, _queue_device, _name_of),
+        _marking_tasks(backend.streams, record_function),
     ):
         yield record_function
     running.export_chrome_trace(str(path))
 
 
 def is_from(trace: Trace) -> bool:
-    """Tell whether PyTorch's profiler wrote a trace."""
+    """Return whether PyTorch's profiler wrote a trace."""
     return "schemaVersion" in trace.properties or any(one.category == OPERATORS for one in trace.slices)
 
 
@@ -98,79 +106,105 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     """Read what PyTorch's profiler wrote. Of operators that call others, the outer one counts."""
     marks = [one for one in trace.slices if one.category == MARKS]
     on_gpu = [one for one in trace.slices if one.category in ON_GPU]
-    runs = [one for one in marks if run_of(one.name)]
-    workers = {row_of(one) for one in runs}
+    tasks = [one for one in marks if parse_task(one.name)]
+    workers = {thread_of(one) for one in tasks}
     work: dict[bool, list[Slice]] = {True: [], False: []}
     for one in outermost(one for one in trace.slices if one.category == OPERATORS):
-        work[row_of(one) in workers].append(one)
-    calls = verbs_called(marks)
+        work[thread_of(one) in workers].append(one)
+    calls = outermost_calls(marks)
     if calls or on_gpu:
-        python = list(_of_python(work[False], calls, eager=not runs and not on_gpu))
+        python = list(_of_python(work[False], calls, eager=not tasks and not on_gpu))
     else:
         python = list(_of_threads(work[False]))
-    launched = {read.number: mark.start for mark in marks if (read := verb_of(mark.name))}
+    launched = {parsed.number: mark.start for mark in marks if (parsed := parse_verb(mark.name))}
     spans = [
         *python,
-        *_of_workers(work[True], runs, launched),
+        *_of_workers(work[True], tasks, launched),
         *_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
     ]
     return assemble(source, spans, windows(marks), trace.problems)
 
 
-def _of_workers(work: Sequence[Slice], runs: Sequence[Slice], launched: Mapping[int, float]) -> Iterator[Span]:
-    read = {row_of(mark): task for mark in runs if (task := run_of(mark.name))}
-    queues = numbered_queues({row: (task.device, task.queue) for row, task in read.items()})
-    run_around = enclosing(runs)
-    told: set[tuple[Row, float]] = set()
+def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, float]) -> Iterator[Span]:
+    parsed = {thread_of(mark): task for mark in marks if (task := parse_task(mark.name))}
+    queues = numbered_queues({thread: (task.device, task.queue) for thread, task in parsed.items()})
+    mark_around = enclosing(marks)
+    begun: set[tuple[TraceThread, float]] = set()
     for one in work:
-        mark = run_around(one)
-        task = run_of(mark.name) if mark else None
-        # The first operator of a task waited for its turn; the others for the one before.
-        first = mark is not None and (row_of(mark), mark.start) not in told
-        if mark:
-            told.add((row_of(mark), mark.start))
-        kind: Kind = "compute" if task is None else TASKS.get(task.name, "compute")
-        yield _span(one, kind, queues[row_of(one)], launched.get(task.number) if task and first else None)
+        mark = mark_around(one)
+        task = parse_task(mark.name) if mark else None
+        if mark is None or task is None:
+            yield _span(one, "compute", queues[thread_of(one)], None)
+            continue
+        # Only the first operator of a task waited for its turn.
+        key = thread_of(mark), mark.start
+        launch = None if key in begun else launched.get(task.number)
+        begun.add(key)
+        yield _span(one, KIND_OF_TASK.get(task.name, "compute"), queues[thread_of(one)], launch)
 
 
 def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> Iterator[Span]:
     call_around = enclosing(calls)
-    within = [(one, call_around(one)) for one in work]
-    beside = [one for one, call in within if call is None]
-    queues = python_queues(sorted((*calls, *beside), key=attrgetter("start")))
+    with_calls = [(one, call_around(one)) for one in work]
+    outside = [one for one, call in with_calls if call is None]
+    queues = python_queues(sorted((*calls, *outside), key=attrgetter("start")))
     yield from host_spans(calls, queues)
-    yield from (_span(one, "host", queues[row_of(one)], None) for one in beside)
+    yield from (_span(one, "host", queues[thread_of(one)], None) for one in outside)
     if not eager:
-        # What lies in a call is seen as that call.
+        # The span of a call stands for the operators in it.
         return
-    eagerly = numbered_queues({row_of(one): EAGER for one, call in within if call})
-    told = None
-    for one, call in within:
-        read = verb_of(call.name) if call else None
-        if call and read:
-            kind = VERBS.get(read.name, "compute")
-            yield _span(one, kind, eagerly[row_of(one)], call.start if call is not told else None)
-            told = call
+    eager_queues = numbered_queues({thread_of(one): EAGER_QUEUE for one, call in with_calls if call})
+    previous = None
+    for one, call in with_calls:
+        parsed = parse_verb(call.name) if call else None
+        if call and parsed:
+            kind = KIND_OF_CALL.get(parsed.name, "compute")
+            yield _span(one, kind, eager_queues[thread_of(one)], call.start if call is not previous else None)
+            previous = call
 
 
 def _of_threads(work: Sequence[Slice]) -> Iterator[Span]:
-    # Without marks, what copies from one device to another is not known; this one copies into memory that was there.
-    queues = numbered_queues({row_of(one): ("cpu", "thread") for one in work})
+    # Without marks, copies between devices cannot be recognised; `copy_` copies into memory that was there.
+    queues = numbered_queues({thread_of(one): ("cpu", "thread") for one in work})
     for one in work:
-        yield _span(one, "copy" if one.name == "aten::copy_" else "compute", queues[row_of(one)], None)
+        yield _span(one, "copy" if one.name == "aten::copy_" else "compute", queues[thread_of(one)], None)
 
 
 def _of_gpus(work: Sequence[Slice], launches: Sequence[Slice]) -> Iterator[Span]:
-    begun = {one.args["correlation"]: one.start for one in launches if "correlation" in one.args}
+    starts = {args["correlation"]: one.start for one in launches if "correlation" in (args := one.args)}
     for one in work:
-        device = f"gpu:{one.args.get('device', one.process)}"
-        queue = f"stream {one.args.get('stream', one.thread)}"
-        kind: Kind = "copy" if one.category == "gpu_memcpy" else "exchange" if "nccl" in one.name.lower() else "compute"
-        launched = begun.get(one.args.get("correlation"))
-        yield Span(_readable(one.name), kind, device, queue, one.start, one.end, launched, one.name)
+        args = one.args
+        queue = f"gpu:{args.get('device', one.process)}", f"stream {args.get('stream', one.thread)}"
+        exchanges = "nccl" in one.name.lower()
+        kind: SpanKind = "copy" if one.category == "gpu_memcpy" else "exchange" if exchanges else "compute"
+        yield _span(one, kind, queue, starts.get(args.get("correlation")))
 
 
-def _device_of(verb: str, *args: Array, **named: Array) -> Device | None:
+@contextmanager
+def _marking_tasks(streams: Iterable[WorkerStream], mark: Mark) -> Iterator[None]:
+    """Run all that is submitted to the streams within the context under marks with the number of the verb's call."""
+    with ExitStack() as stack:
+        for stream in streams:
+            stack.enter_context(stream.submitting(partial(_under_mark, mark, stream.name)))
+        yield
+
+
+def _under_mark(mark: Mark, queue: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    text = task_text(_name_of(fn), queue)
+
+    def run(*args: Any) -> Any:
+        with mark(text):
+            return inner(*args)
+
+    inner = fn.function if isinstance(fn, Announcing) else fn
+    return Announcing(run) if isinstance(fn, Announcing) else run
+
+
+def _name_of(fn: Any) -> str:
+    return function_name(fn.function if isinstance(fn, Announcing) else fn)
+
+
+def _queue_device(verb: str, *args: Array, **named: Array) -> Device | None:
     if verb == "copy_to":
         return named.get("device") or args[1]
     if verb == "launch":
@@ -179,16 +213,15 @@ def _device_of(verb: str, *args: Array, **named: Array) -> Device | None:
     return None
 
 
-def _span(one: Slice, kind: Kind, queue: tuple[str, str], launched: float | None) -> Span:
+def _span(one: Slice, kind: SpanKind, queue: Queue, launched: float | None) -> Span:
     return Span(_readable(one.name), kind, *queue, one.start, one.end, launched, one.name)
 
 
 @cache
 def _readable(operator: str) -> str:
-    if operator in COPIES:
+    if operator in COPY_OPERATORS:
         return "copy"
     plain = operator.removeprefix("autograd::engine::evaluate_function: ").rpartition("::")[2].rstrip("_")
-    backward = re.fullmatch(r"(\w+)Backward\d*", plain)
-    if backward:
-        return f"{NAMES.get(backward[1], backward[1].lower())} backward"
-    return NAMES.get(plain, plain)
+    if backward := re.fullmatch(r"(\w+)Backward\d*", plain):
+        return f"{READABLE_NAMES.get(backward[1], backward[1].lower())} backward"
+    return READABLE_NAMES.get(plain, plain)

@@ -1,4 +1,4 @@
-"""`parallel-core trace`: what overlapped and what waited, read from a profiler's file."""
+"""`parallel-core trace`: read a profiler's file and show what overlapped and what waited."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from parallel_core.plots import check_drawing
 from parallel_core.plots.timeline import write_picture_file
 from parallel_core.system import files
 from parallel_core.terminal.timeline import show_figures
-from parallel_core.trace_analysis.figures import figures
+from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.trace_files import read_timeline
 
 __all__ = ["trace"]
@@ -26,14 +26,14 @@ __all__ = ["trace"]
     "picture",
     type=click.Path(path_type=Path),
     metavar="PICTURE",
-    help="Draw it, a lane for each queue: by its ending PNG, SVG or PDF.",
+    help="Draw it, a lane for each queue, as PNG, SVG or PDF by the ending of the name.",
 )
 @options.json_file
 def trace(file: Path, picture: Path | None, json_path: Path | None) -> None:
-    """Show how busy each queue was in FILE, what overlapped, and what all waited for.
+    """Show how busy each queue was in FILE, what overlapped, and the critical path.
 
-    FILE is a Chrome trace, as .json or .json.gz, that `run --trace`, torch.profiler or mx.profiler has written: of
-    your own program, too.
+    FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler or mx.profiler, also by your
+    own program.
     """
     if picture is not None:
         check_drawing(picture)
@@ -42,17 +42,17 @@ def trace(file: Path, picture: Path | None, json_path: Path | None) -> None:
         files.check_writable(json_path)
     with without_garbage_collection():
         timeline = read_timeline(file)
-        found = figures(timeline)
-    # Standard output belongs to the JSON where it goes there.
+        figures = timeline_figures(timeline)
+    # With `--json -`, standard output is for the JSON alone.
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     console.print(f"{escape(timeline.source)}: {len(timeline.spans):,} spans", style="bold")
-    show_figures(found, console)
+    show_figures(figures, console)
     for note in timeline.notes:
         console.print(f"· {escape(note)}", style="dim")
     if picture is not None:
         write_picture_file(timeline, picture)
         console.print(f"Timeline: {picture}", soft_wrap=True)
     if json_path is not None:
-        told = {"source": timeline.source, "notes": timeline.notes, "cases": [case.as_json() for case in found]}
-        text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+        document = {"source": timeline.source, "notes": timeline.notes, "cases": [case.as_json() for case in figures]}
+        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
         files.write_whole(json_path, lambda stream: stream.write(text.encode()))

@@ -1,1 +1,1 @@
-"""What is computed from a timeline: how busy each queue was, what overlapped, what all waited for; and by the clock."""
+"""What is computed from a timeline: how busy each queue was, what overlapped, the critical path; beside the clock."""

@@ -1,15 +1,15 @@
-"""The critical path as a trace allows to see it: the chain of what finished last, from a case's last operation back.
+"""The critical path of a trace: the chain of spans that ended last, from a case's last operation backwards.
 
-From the operation that ends last, one goes back again and again to what ended last before it began, of two things: an
-operation on any queue, and the host's call that launched it. Where the profiler does not tell which call that was, it
-is the last that was over. A queue's own previous operation comes first where it ended as late as the profiler can
-tell. Before a call comes the host's previous one; but where the host waited, what it waited for: the operation that
-ended last during the wait, and so for calls that compute themselves, on a synchronous engine. The time between what
-ended last and what began after it is idle.
+Before an operation comes whatever ended last before it began: an operation on any queue, or the host's call that
+launched it. If the profiler does not record that call, it is the last one that was over. Among operations that ended
+at the same time, within the profiler's resolution, the one on the same queue is taken. Before a call comes the host's
+previous call. Before a wait comes what the host waited for: the operation that ended last during the wait; the same
+holds for calls that compute themselves, on a synchronous engine. Time between the end of one span and the start of the
+next is idle.
 
-It is not the critical path of a task graph: no profiler records which operation needs which one's result. An
-operation that happens to end just before another begins stands in the chain though the other never needed it. What
-the chain does say is where time went that nothing else ran beside: to shorten the case, something in it must change.
+This is not the critical path of a task graph, because no profiler records which operation needs which result: an
+operation that happens to end just before another begins is in the chain even if the other never needed it. The chain
+shows where the time went: to shorten the case, something in it must change.
 """
 
 from bisect import bisect_right
@@ -18,17 +18,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import Kind, Span
+from backends.profiling import Span, SpanKind
 from parallel_core.trace_analysis.case_spans import RESOLUTION, CaseSpans
 
 __all__ = ["CriticalPath", "PathPart", "PathSummary", "Segment", "critical_path"]
 
 SYNCHRONOUS = 0.9
-"""Where more of the operations than this share end within the calls that launched them, calls compute themselves."""
+"""If a larger share of the operations ends within the calls that launched them, calls compute themselves."""
 
 
 class Segment(NamedTuple):
-    """A stretch of the path in seconds from the timeline's beginning, and the span it lies in; None where idle."""
+    """A stretch of the path in seconds from the timeline's beginning, and the span it lies in; None while idle."""
 
     start: float
     end: float
@@ -40,7 +40,7 @@ class PathPart(NamedTuple):
 
     device: str
     queue: str
-    kind: Kind
+    kind: SpanKind
     name: str
     segments: int
     seconds: float
@@ -49,7 +49,7 @@ class PathPart(NamedTuple):
 
 @dataclass(frozen=True)
 class PathSummary:
-    """What a path is made of, the longest part first; the shares and the idle one sum to 1."""
+    """The parts of a path, the longest first; their shares and the idle share sum to 1."""
 
     seconds: float
     idle_seconds: float
@@ -66,19 +66,19 @@ class CriticalPath:
     def summary(self) -> PathSummary:
         """Add the segments up by name."""
         seconds = sum((end - start for start, end, _ in self.segments), 0.0)
-        found: dict[tuple[str, str, Kind, str], list[float]] = {}
+        by_name: dict[tuple[str, str, SpanKind, str], list[float]] = {}
         for start, end, span in self.segments:
             if span is not None:
-                found.setdefault((span.device, span.queue, span.kind, span.name), []).append(end - start)
+                by_name.setdefault((span.device, span.queue, span.kind, span.name), []).append(end - start)
         # Rounding errors must not make a path without idle time idle.
         idle = sum((end - start for start, end, span in self.segments if span is None), 0.0)
-        parts = [PathPart(*key, len(some), sum(some), sum(some) / seconds) for key, some in found.items()]
+        parts = [PathPart(*key, len(some), sum(some), sum(some) / seconds) for key, some in by_name.items()]
         parts.sort(key=lambda part: -part.seconds)
         return PathSummary(seconds, idle, idle / seconds if seconds else 0.0, tuple(parts))
 
 
 def critical_path(case: CaseSpans) -> CriticalPath:
-    """Find the path of a case; it is empty where the case has no operation that took any time. O(n log n)."""
+    """Return the path of a case; it is empty if no operation of the case took any time. O(n log n)."""
     if not np.any(case.operations & (case.ends > case.starts)):
         return CriticalPath(())
     trace = _Candidates(case)
@@ -102,14 +102,14 @@ def critical_path(case: CaseSpans) -> CriticalPath:
 
 
 class _Candidates:
-    """A case's spans, so sorted that what ended last before a time is found by bisection. Places are in the case."""
+    """A case's spans, sorted so that bisection gives what ended last before a time. Places are indices in the case."""
 
     def __init__(self, case: CaseSpans) -> None:
         timed = case.operations & (case.ends > case.starts)
         operations = np.flatnonzero(timed)
         operations = operations[np.lexsort((case.starts[operations], case.ends[operations]))]
         calling = ~case.operations
-        asked_by = _asked_by(case, timed, calling & ~case.waits)
+        launched_by = _launched_by(case, timed, calling & ~case.waits)
 
         # Lists, because taking one number out of an array takes ten times as long.
         self.starts: list[float] = case.starts.tolist()
@@ -119,31 +119,30 @@ class _Candidates:
         self.by_end: list[int] = operations.tolist()
         self.operation_ends: list[float] = case.ends[operations].tolist()
         self.previous: list[int] = _previous_on_queue(case, timed | calling).tolist()
-        self.asked_by: list[int] = asked_by.tolist()
+        self.launched_by: list[int] = launched_by.tolist()
 
-        within = timed & (asked_by >= 0) & (case.starts >= case.starts[asked_by]) & (case.ends <= case.ends[asked_by])
+        begins_within = (launched_by >= 0) & (case.starts >= case.starts[launched_by])
+        within = timed & begins_within & (case.ends <= case.ends[launched_by])
         synchronous = within.sum() > SYNCHRONOUS * timed.sum()
         computed = np.flatnonzero(within) if synchronous else np.array([], dtype=np.intp)
-        computed = computed[np.lexsort((case.ends[computed], asked_by[computed]))]
+        computed = computed[np.lexsort((case.ends[computed], launched_by[computed]))]
         self.computed: list[int] = computed.tolist()
         self.computed_ends: list[float] = case.ends[computed].tolist()
-        self.computed_from: list[int] = np.searchsorted(
-            asked_by[computed], np.arange(len(case.spans) + 1), side="left"
-        ).tolist()
+        self.computed_from: list[int] = np.searchsorted(launched_by[computed], np.arange(len(case.spans) + 1)).tolist()
 
     def before_operation(self, place: int) -> int | None:
-        """Return what ended last before an operation began, as far as it may have held it up."""
+        """Return what ended last before an operation began and may have delayed it."""
         begin = self.starts[place]
         before = bisect_right(self.operation_ends, begin)
-        found = self.by_end[before - 1] if before else None
-        ended = self.ends[found] if found is not None else -np.inf
-        call = self.asked_by[place]
+        latest = self.by_end[before - 1] if before else None
+        ended = self.ends[latest] if latest is not None else -np.inf
+        call = self.launched_by[place]
         if call >= 0 and min(self.ends[call], begin) > ended:
-            found, ended = call, min(self.ends[call], begin)
+            latest, ended = call, min(self.ends[call], begin)
         previous = self.previous[place]
         if previous >= 0 and ended - RESOLUTION <= self.ends[previous] <= begin:
             return previous
-        return found
+        return latest
 
     def before_call(self, place: int, time: float) -> tuple[int | None, float]:
         """Return what came before a call of the host that lasted until `time`, and from when on the call counts."""
@@ -160,27 +159,27 @@ class _Candidates:
         return (previous if previous >= 0 else None), min(self.starts[place], time)
 
 
-def _previous_on_queue(case: CaseSpans, chosen: np.ndarray) -> np.ndarray:
-    places = np.flatnonzero(chosen)
+def _previous_on_queue(case: CaseSpans, mask: np.ndarray) -> np.ndarray:
+    places = np.flatnonzero(mask)
     places = places[np.argsort(case.queue_of[places], kind="stable")]
-    found = np.full(len(case.spans), -1, dtype=np.intp)
+    previous = np.full(len(case.spans), -1, dtype=np.intp)
     same = case.queue_of[places[1:]] == case.queue_of[places[:-1]]
-    found[places[1:][same]] = places[:-1][same]
-    return found
+    previous[places[1:][same]] = places[:-1][same]
+    return previous
 
 
-def _asked_by(case: CaseSpans, operations: np.ndarray, launches: np.ndarray) -> np.ndarray:
-    """Return the place of the call that launched each operation, or of the last that was over; -1 where none is."""
-    found = np.full(len(case.spans), -1, dtype=np.intp)
-    calls, asked = np.flatnonzero(launches), np.flatnonzero(operations)
+def _launched_by(case: CaseSpans, operations: np.ndarray, launches: np.ndarray) -> np.ndarray:
+    """Return the place of the call that launched each operation, or of the last that was over; -1 if there is none."""
+    launched_by = np.full(len(case.spans), -1, dtype=np.intp)
+    calls, places = np.flatnonzero(launches), np.flatnonzero(operations)
     if len(calls) == 0:
-        return found
-    begins, linked = case.starts[asked], ~np.isnan(case.launched[asked])
-    since = np.where(linked, np.minimum(case.launched[asked] + RESOLUTION, begins), begins)
+        return launched_by
+    begins, linked = case.starts[places], ~np.isnan(case.launched[places])
+    since = np.where(linked, np.minimum(case.launched[places] + RESOLUTION, begins), begins)
     nearest = np.searchsorted(case.starts[calls], since, side="right") - 1
     ends = case.ends[calls[nearest]]
-    # A call that was under way and did not do the operation itself cannot be shown to have asked for it.
-    under_way = ~linked & (ends > begins) & (ends < case.ends[asked])
+    # A call that was under way and ended before the operation need not have launched it.
+    under_way = ~linked & (ends > begins) & (ends < case.ends[places])
     nearest = np.maximum(nearest - under_way, -1)
-    found[asked] = np.where(nearest >= 0, calls[nearest], -1)
-    return found
+    launched_by[places] = np.where(nearest >= 0, calls[nearest], -1)
+    return launched_by

@@ -1,10 +1,9 @@
-"""What a timeline says in numbers, for each case: busy and idle time, overlap, waiting, when control returned.
+"""The figures of a timeline, for each case: busy and idle time, overlap, waiting, when control returned.
 
 A case lasts from its first launch to the end of its last span; the idle edges of its window do not count. An operation
 is a span on a device; communication is copying and exchanging. `hidden_share` is the share of communication that lies
-under computation, time spent in computation while communicating over time spent in communication, as Holistic Trace
-Analysis defines it (github.com/facebookresearch/HolisticTraceAnalysis, get_comm_comp_overlap), but over all devices
-together.
+under computation: the time of both at once over the time of communication, as Holistic Trace Analysis defines it
+(github.com/facebookresearch/HolisticTraceAnalysis, get_comm_comp_overlap), but over all devices together.
 """
 
 from dataclasses import asdict, dataclass
@@ -12,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, Kind, Timeline, queue_order
+from backends.profiling import HOST_DEVICE, SpanKind, Timeline, queue_order
 from parallel_core.trace_analysis.case_spans import KINDS, RESOLUTION, CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import PathSummary, critical_path
-from parallel_core.trace_analysis.interval_sets import gaps, intersection, total, union
+from parallel_core.trace_analysis.interval_sets import gaps, intersection, total_length, union
 
-__all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures", "figures_of"]
+__all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures_of", "timeline_figures"]
 
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """One queue: its busy time, without what the host only waited, and the gaps between its first and last span."""
+    """One queue: its busy time, without the host's waits, and the gaps between its first and last span."""
 
     device: str
     queue: str
@@ -30,7 +29,7 @@ class QueueFigures:
     busy_seconds: float
     busy_share: float
     waiting_seconds: float
-    """How long the host was blocked, waiting for a device; 0 on a device's own queue."""
+    """How long the host waited for a device; 0 on a device's own queue."""
     gaps: int
     """Gaps shorter than the profilers' resolution, 1 µs, do not count."""
     gap_seconds: float
@@ -44,16 +43,16 @@ class QueueFigures:
 
 @dataclass(frozen=True)
 class KindFigures:
-    """All spans of one kind: their number, and how long one takes on average."""
+    """All spans of one kind: their number and their mean duration."""
 
-    kind: Kind
+    kind: SpanKind
     spans: int
     mean_seconds: float
 
 
 @dataclass(frozen=True)
 class LaunchWaits:
-    """How long operations waited from their launch to their start, where the profiler links the two."""
+    """How long operations waited from their launch to their start, if the profiler links the two."""
 
     operations: int
     median_seconds: float
@@ -63,7 +62,7 @@ class LaunchWaits:
 
 @dataclass(frozen=True)
 class CaseFigures:
-    """One case by its trace. None stands for what it does not have: communication, operations, launches, links."""
+    """One case by its trace. A figure is None if the case lacks its communication, operations, launches or links."""
 
     case: str
     seconds: float
@@ -71,69 +70,69 @@ class CaseFigures:
     """Devices' queues by name, then the host's."""
     kinds: tuple[KindFigures, ...]
     compute_seconds: float
-    """How long anything was computed, on whatever queue; so for communication."""
+    """How long at least one queue computed; `communication_seconds` likewise."""
     communication_seconds: float
     hidden_seconds: float
-    """How long both went on at the same time."""
+    """How long both ran at the same time."""
     hidden_share: float | None
     """Hidden seconds as a share of communication."""
     hidden_of_shorter: float | None
     """Hidden seconds as a share of the shorter of computation and communication."""
     working_seconds: float
-    """How long any operation ran."""
+    """How long at least one operation ran."""
     queues_at_once: float | None
     """How many queues worked at the same time, on average over the working seconds."""
     devices_at_once: float | None
     """How many devices worked at the same time, whatever the number of their queues."""
     waits: LaunchWaits | None
     control_returned_seconds: float | None
-    """When the host was through with all but the case's last wait, counted from its first launch."""
+    """When the host had done all but the case's last wait, counted from its first launch."""
     dispatch_fraction: float | None
     """The same as a share of the whole."""
     critical_path: PathSummary
 
     @property
     def idle_share(self) -> float:
-        """The share of the time in which no operation ran at all."""
+        """The share of the time in which no operation ran."""
         return 1 - self.working_seconds / self.seconds if self.seconds else 0.0
 
-    def mean_of(self, kind: Kind) -> float | None:
-        """Return how long a span of this kind takes on average; None where there is none."""
-        return next((found.mean_seconds for found in self.kinds if found.kind == kind), None)
+    def mean_of(self, kind: SpanKind) -> float | None:
+        """Return the mean duration of this kind's spans; None if there are none."""
+        return next((figures.mean_seconds for figures in self.kinds if figures.kind == kind), None)
 
     def as_json(self) -> dict[str, Any]:
-        """Return an object of plain numbers, with these names."""
+        """Return a JSON object with these names."""
         # Named tuples would become bare lists.
         path = asdict(self.critical_path) | {"parts": [part._asdict() for part in self.critical_path.parts]}
         return asdict(self) | {"critical_path": path}
 
 
-def figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
-    """Compute the figures of every case, or of the whole timeline, named "all", where it has no cases."""
+def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
+    """Compute the figures of every case; a timeline without cases is one case, named "all"."""
     return tuple(figures_of(case) for case in cases_of(timeline))
 
 
 def figures_of(case: CaseSpans) -> CaseFigures:
-    """Compute one case's figures; seconds are 0 where it has no spans."""
+    """Compute one case's figures; seconds are 0 if it has no spans."""
     computing = union(case.intervals(case.kinds == KINDS.index("compute")))
     communicating = union(case.intervals(np.isin(case.kinds, [KINDS.index("copy"), KINDS.index("exchange")])))
-    compute, communication = total(computing), total(communicating)
-    hidden = total(intersection(computing, communicating))
+    compute, communication = total_length(computing), total_length(communicating)
+    hidden = total_length(intersection(computing, communicating))
     shorter = min(compute, communication)
     returned = _control_returned(case)
     return CaseFigures(
         case=case.name,
         seconds=case.seconds,
-        queues=_queues(case),
-        kinds=tuple(_kinds(case)),
+        queues=_queue_figures(case),
+        kinds=_kind_figures(case),
         compute_seconds=compute,
         communication_seconds=communication,
         hidden_seconds=hidden,
         hidden_share=hidden / communication if communication else None,
         hidden_of_shorter=hidden / shorter if shorter else None,
-        working_seconds=total(union(computing, communicating)),
+        working_seconds=total_length(union(computing, communicating)),
         queues_at_once=_at_once(case, case.queue_of),
-        devices_at_once=_at_once(case, _device_of(case)),
+        devices_at_once=_at_once(case, _device_indices(case)),
         waits=_launch_waits(case),
         control_returned_seconds=returned,
         dispatch_fraction=returned / case.seconds if returned is not None and case.seconds else None,
@@ -141,49 +140,46 @@ def figures_of(case: CaseSpans) -> CaseFigures:
     )
 
 
-def _queues(case: CaseSpans) -> tuple[QueueFigures, ...]:
-    found = []
+def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
+    rows = []
     for place, (device, queue) in enumerate(case.queues):
         own = case.queue_of == place
         covered, working = union(case.intervals(own)), union(case.intervals(own & ~case.waits))
         free = gaps(covered, covered[0, 0], covered[-1, 1]) if len(covered) else covered
         idle = free[:, 1] - free[:, 0]
         idle = idle[idle >= RESOLUTION]
-        busy = total(working)
-        found.append(
+        busy = total_length(working)
+        rows.append(
             QueueFigures(
                 device=device,
                 queue=queue,
                 spans=int(own.sum()),
                 busy_seconds=busy,
                 busy_share=busy / case.seconds if case.seconds else 0.0,
-                waiting_seconds=max(0.0, total(covered) - busy),
+                waiting_seconds=max(0.0, total_length(covered) - busy),
                 gaps=len(idle),
                 gap_seconds=float(idle.sum()),
                 longest_gap_seconds=float(idle.max(initial=0.0)),
             )
         )
-    return tuple(sorted(found, key=lambda row: (row.is_host, queue_order(row.device, row.queue))))
+    return tuple(sorted(rows, key=lambda row: (row.is_host, queue_order(row.device, row.queue))))
 
 
-def _kinds(case: CaseSpans) -> list[KindFigures]:
+def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
     counts = np.bincount(case.kinds, minlength=len(KINDS))
     seconds = np.bincount(case.kinds, weights=case.ends - case.starts, minlength=len(KINDS))
-    return [
-        KindFigures(kind, int(count), float(taken / count))
-        for kind, count, taken in zip(KINDS, counts, seconds, strict=True)
-        if count
-    ]
+    rows = zip(KINDS, counts, seconds, strict=True)
+    return tuple(KindFigures(kind, int(count), float(taken / count)) for kind, count, taken in rows if count)
 
 
 def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
     operations = case.operations
     groups = [union(case.intervals(operations & (group_of == group))) for group in np.unique(group_of)]
-    working = total(union(*groups)) if groups else 0.0
-    return sum(map(total, groups)) / working if working else None
+    working = total_length(union(*groups)) if groups else 0.0
+    return sum(map(total_length, groups)) / working if working else None
 
 
-def _device_of(case: CaseSpans) -> np.ndarray:
+def _device_indices(case: CaseSpans) -> np.ndarray:
     names = [device for device, _ in case.queues]
     return np.array([names.index(device) for device in names], dtype=np.intp)[case.queue_of]
 
@@ -192,7 +188,7 @@ def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
     waited = (case.starts - case.launched)[case.operations & ~np.isnan(case.launched)]
     if len(waited) == 0:
         return None
-    # Two clocks that are not quite the same may let an operation begin before its launch.
+    # Two clocks that differ slightly may let an operation begin before its launch.
     waited = np.maximum(waited, 0.0)
     median, percentile_90 = np.percentile(waited, (50, 90))
     return LaunchWaits(len(waited), float(median), float(percentile_90), float(waited.max()))
@@ -203,7 +199,7 @@ def _control_returned(case: CaseSpans) -> float | None:
     if len(launches) == 0:
         return None
     calling = np.flatnonzero(~case.operations & (case.queue_of == case.queue_of[launches[0]]))
-    # A timing ends by waiting for all; waits before that one keep control from returning.
+    # A timing ends by waiting for all; control returns after the waits before that one.
     if case.waits[calling[-1]]:
         calling = calling[:-1]
     return float(case.ends[calling[-1]] - case.starts[calling[0]])

@@ -1,4 +1,4 @@
-"""Arithmetic of time intervals: which times some spans cover, together, both, or not at all.
+"""Arithmetic of time intervals: the times that spans cover together, both, or not at all.
 
 An interval set is an array (n, 2) of float64, starts and ends: sorted, disjoint, not touching, none of them empty.
 Every function returns one; `union` makes one of any intervals.
@@ -6,11 +6,11 @@ Every function returns one; `union` makes one of any intervals.
 
 import numpy as np
 
-__all__ = ["clip", "gaps", "intersection", "total", "union"]
+__all__ = ["clip", "gaps", "intersection", "total_length", "union"]
 
 
 def union(*intervals: np.ndarray) -> np.ndarray:
-    """Return the times that any of these intervals covers; they may overlap, touch, be empty and in any order."""
+    """Return the times that any of some intervals covers; they may overlap, touch, be empty and come in any order."""
     joined = np.concatenate([np.asarray(some, dtype=np.float64).reshape(-1, 2) for some in intervals])
     joined = joined[joined[:, 1] > joined[:, 0]]
     if len(joined) == 0:
@@ -34,7 +34,7 @@ def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def clip(intervals: np.ndarray, start: float, end: float) -> np.ndarray:
-    """Return what of an interval set lies from `start` to `end`."""
+    """Return the part of an interval set that lies from `start` to `end`."""
     cut = np.clip(intervals, start, end)
     return cut[cut[:, 1] > cut[:, 0]]
 
@@ -46,6 +46,6 @@ def gaps(intervals: np.ndarray, start: float, end: float) -> np.ndarray:
     return bounds[bounds[:, 1] > bounds[:, 0]]
 
 
-def total(intervals: np.ndarray) -> float:
-    """Return how long an interval set is, all in all."""
+def total_length(intervals: np.ndarray) -> float:
+    """Return the sum of the lengths of an interval set."""
     return float(np.sum(intervals[:, 1] - intervals[:, 0]))

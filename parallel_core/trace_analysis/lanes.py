@@ -1,7 +1,7 @@
-"""What pictures of a timeline show: a lane for each queue, and in it few enough blocks to be seen.
+"""Lanes for pictures of a timeline: one for each queue, with few enough blocks to be seen.
 
-A case may hold 100 000 spans, and a picture some hundred places. Short spans that lie close together become one block,
-which knows how much of it was busy. What is longer than the resolution stays as it is, and so do longer gaps.
+A case may hold 100 000 spans, and a picture is some hundred points wide. Short spans that are close together become one
+block, which records how much of it was busy. Spans and gaps longer than the resolution stay as they are.
 """
 
 from collections import Counter, defaultdict
@@ -10,44 +10,30 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from backends.profiling import HOST_DEVICE, Kind, Span, queue_order
+from backends.profiling import HOST_DEVICE, Span, SpanKind, queue_order
 from parallel_core.formatting import percent
 from parallel_core.trace_analysis.case_spans import CaseSpans, is_wait
 from parallel_core.trace_analysis.figures import CaseFigures
 
 __all__ = ["PARTS", "Block", "CaseLanes", "Lane", "Launch", "Look", "drawn_ends", "few_lanes", "lanes", "seen"]
 
-
 PARTS = 1500
-"""So many parts of a case's time can be told apart."""
-
-
-MIN_PARTS = 10
-
-
-WIDEST = 25
-"""A block of many spans is at most so many parts wide, so that its busy share is that of its surroundings."""
-
-
+"""The number of parts of a case's time that a reader can tell apart."""
+MIN_LANE_PARTS = 10
+MAX_BLOCK_PARTS = 25
+"""A block of many spans is at most this many parts wide, so that its busy share is that of its surroundings."""
 MAX_LAUNCHES = 40
-
-
 MAX_NAMES = 2
+MAX_NAME_CHARACTERS = 32
+"""Kernels of GPUs have names of hundreds."""
 
-
-LONGEST_NAME = 32
-"""Characters: kernels of GPUs have names of hundreds."""
-
-
-Look: TypeAlias = Kind | Literal["wait"]
-"""What a block looks like: its kind, or that the host only waits in it."""
-
-
+Look: TypeAlias = SpanKind | Literal["wait"]
+"""How a block is drawn: by its kind, or as a wait of the host."""
 Item = TypeVar("Item")
 
 
 class Block(NamedTuple):
-    """Spans that look alike and are drawn as one: mostly a single span.
+    """Spans of one look that are drawn as one, usually a single span.
 
     Times are in seconds from the case's beginning.
     """
@@ -56,13 +42,13 @@ class Block(NamedTuple):
     end: float
     look: Look
     label: str
-    """What a reader knows: `matmul`, or `412 × add`."""
+    """`matmul`, or `412 × add`."""
     spans: int
-    """How many it stands for."""
+    """The number of spans it stands for."""
     busy: float
-    """The seconds in which one of the spans ran: less than the block's where there are gaps."""
+    """The seconds in which a span ran: less than the block's length if there are gaps."""
     waited: float | None
-    """How long its spans waited between launch and start, the longest of them; None where that is not known."""
+    """The longest time that a span waited between launch and start; None if that is not known."""
 
     @property
     def busy_share(self) -> float:
@@ -72,7 +58,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Lane:
-    """A queue of a device, with what ran there, in the order of time; blocks do not overlap."""
+    """A queue of a device and its blocks, in the order of time; they do not overlap."""
 
     device: str
     queue: str
@@ -80,7 +66,7 @@ class Lane:
 
     @property
     def name(self) -> str:
-        """The device and queue, as a picture names them."""
+        """The device and queue, as pictures name them."""
         return f"{self.device} {self.queue}"
 
 
@@ -101,7 +87,7 @@ class CaseLanes:
     """From the first launch or span to the end of the last span."""
     lanes: tuple[Lane, ...]
     launches: tuple[Launch, ...] = ()
-    """Empty where they would be too many to be seen."""
+    """Empty if there are too many to be seen."""
 
     @property
     def count(self) -> int:
@@ -110,56 +96,56 @@ class CaseLanes:
 
 
 def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
-    """Return what a picture shows of a case; what is shorter than one of `parts` parts of its time is merged."""
+    """Return a case's lanes; spans and gaps shorter than one of `parts` parts of its time are merged."""
     by_lane: dict[tuple[str, str], list[Span]] = defaultdict(list)
     for span in case.spans:
         by_lane[span.device, span.queue].append(span)
-    found = tuple(
+    merged_lanes = tuple(
         Lane(device, queue, merged(by_lane[device, queue], case.start, case.seconds / parts))
         for device, queue in sorted(by_lane, key=lambda lane: queue_order(*lane))
     )
-    return CaseLanes(case.name, case.seconds, found, launches(case.spans, case.start))
+    return CaseLanes(case.name, case.seconds, merged_lanes, launches(case.spans, case.start))
 
 
-def few_lanes(case: CaseSpans, most: int) -> CaseLanes:
-    """Return a case's lanes with at most about `most` blocks in all, as finely divided as that allows."""
+def few_lanes(case: CaseSpans, max_blocks: int) -> CaseLanes:
+    """Return a case's lanes with about `max_blocks` blocks at most, as finely divided as that allows."""
     parts = PARTS
-    found = lanes(case, parts)
-    while found.count > most and parts > MIN_PARTS:
-        parts = max(MIN_PARTS, int(parts * min(0.9, most / found.count)))
-        found = lanes(case, parts)
-    return found
+    shown = lanes(case, parts)
+    while shown.count > max_blocks and parts > MIN_LANE_PARTS:
+        parts = max(MIN_LANE_PARTS, int(parts * min(0.9, max_blocks / shown.count)))
+        shown = lanes(case, parts)
+    return shown
 
 
-def drawn_ends(blocks: Sequence[Block], least: float) -> list[float]:
-    """Return where each block's drawing ends: a block too short to be seen takes up to a quarter of the gap behind it.
+def drawn_ends(blocks: Sequence[Block], min_seconds: float) -> list[float]:
+    """Return where drawings of blocks end: one too short to be seen takes up to a quarter of the gap after it.
 
-    `least` is what can be seen, in seconds. No block is drawn over the next one, and most of a gap remains one.
+    A block of `min_seconds` can be seen. No block is drawn over the next one, and three quarters of a gap stay empty.
     """
     following = [*(block.start for block in blocks[1:]), inf]
     return [
-        max(block.end, min(block.start + least, block.end + (start - block.end) / 4))
+        max(block.end, min(block.start + min_seconds, block.end + (start - block.end) / 4))
         for block, start in zip(blocks, following, strict=True)
     ]
 
 
 def launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:
-    """Return when a device's operations were launched and started; none where there are too many to be seen."""
-    found = [span for span in spans if span.launched is not None and span.device != HOST_DEVICE]
-    if len(found) > MAX_LAUNCHES:
+    """Return when the devices' operations were launched and started; nothing if there are too many to be seen."""
+    linked = [span for span in spans if span.launched is not None and span.device != HOST_DEVICE]
+    if len(linked) > MAX_LAUNCHES:
         return ()
     return tuple(
         Launch(span.launched - origin, span.start - origin, f"{span.device} {span.queue}")
-        for span in found
+        for span in linked
         if span.launched is not None
     )
 
 
 def merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Block, ...]:
-    """Return a lane's blocks. Short spans are those below the resolution, and so are short gaps; both in seconds.
+    """Return a lane's blocks. Spans and gaps below the resolution, in seconds, are short.
 
-    Neighbouring short spans that look alike, with short gaps between them, become one block. Where looks change faster
-    than the resolution, the blocks of a place have the lengths of their shares of it.
+    Neighbouring short spans of one look, with short gaps between them, become one block. If looks change faster than
+    the resolution, each look of a place becomes a block whose length is its share of the busy time.
     """
 
     def is_close(piece: list[Span], span: Span) -> bool:
@@ -167,7 +153,7 @@ def merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Blo
         return both_short and span.start - piece[-1].end < resolution
 
     def is_alike(piece: list[Span], span: Span) -> bool:
-        return look(span) == look(piece[0]) and span.end - piece[0].start <= WIDEST * resolution
+        return look(span) == look(piece[0]) and span.end - piece[0].start <= MAX_BLOCK_PARTS * resolution
 
     def is_too_fine(place: list[list[Span]], piece: list[Span]) -> bool:
         return piece[-1].end - place[0][0].start < resolution
@@ -181,19 +167,19 @@ def merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Blo
 
 
 def gathered(items: Iterable[Item], belongs: Callable[[list[Item], Item], bool]) -> Iterator[list[Item]]:
-    """Divide items into lists of neighbours: an item joins the list before it where it belongs to it."""
-    found: list[Item] = []
+    """Divide items into lists of neighbours: an item joins the list before it if it belongs to it."""
+    group: list[Item] = []
     for item in items:
-        if found and not belongs(found, item):
-            yield found
-            found = []
-        found.append(item)
-    if found:
-        yield found
+        if group and not belongs(group, item):
+            yield group
+            group = []
+        group.append(item)
+    if group:
+        yield group
 
 
 def blocks_of(place: Sequence[Sequence[Span]], origin: float) -> Iterator[Block]:
-    """Make a block for each look in a place, one after the other, of lengths in proportion to their busy seconds."""
+    """Make a block for each look in a place, one after the other, with lengths in proportion to their busy seconds."""
     alike: dict[Look, list[Span]] = {}
     for piece in place:
         alike.setdefault(look(piece[0]), []).extend(piece)
@@ -207,43 +193,45 @@ def blocks_of(place: Sequence[Sequence[Span]], origin: float) -> Iterator[Block]
         # The last one ends where the place does, whatever rounding says.
         to = end if number == len(alike) or not whole else min(end, start + (end - start) * reached / whole)
         waited = [span.start - span.launched for span in spans if span.launched is not None]
-        yield Block(at - origin, to - origin, one, label(spans), len(spans), busy[one], max(waited) if waited else None)
+        yield Block(
+            at - origin, to - origin, one, block_label(spans), len(spans), busy[one], max(waited) if waited else None
+        )
         at = to
 
 
 def look(span: Span) -> Look:
-    """Return what a span looks like."""
+    """Return the look of a span."""
     return "wait" if is_wait(span) else span.kind
 
 
 def span_seconds(span: Span) -> float:
-    """Return how long a span took."""
+    """Return the length of a span."""
     return span.end - span.start
 
 
-def label(spans: Sequence[Span]) -> str:
-    """Name what is drawn as one block; a single operation in the framework's own words too."""
+def block_label(spans: Sequence[Span]) -> str:
+    """Name the spans of a block; a single operation by the framework's own name too."""
     if len(spans) == 1:
         (span,) = spans
         name = shortened(span.name)
-        told = "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
-        return f"{name} ({told})" if told else name
+        operator = "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
+        return f"{name} ({operator})" if operator else name
     names = [shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)]
     return f"{len(spans)} × {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}"
 
 
 def shortened(name: str) -> str:
-    """Return a name, or its beginning where it is too long to be read."""
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    """Return a name, or its beginning if it is too long."""
+    return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[: MAX_NAME_CHARACTERS - 1]}…"
 
 
 def seen(case: CaseFigures) -> tuple[str, ...]:
-    """Return `1.9 queues at once` and `87% of communication under computation`, those of them that can be said."""
-    told = []
+    """Return `1.9 queues at once` and `87% of communication under computation`, those that are defined for a case."""
+    phrases = []
     if case.queues_at_once is not None:
         at_once = f"{case.queues_at_once:.1f}"
-        told.append(f"{at_once} {'queue' if at_once == '1.0' else 'queues'} at once")
+        phrases.append(f"{at_once} {'queue' if at_once == '1.0' else 'queues'} at once")
     # Without computation nothing could lie under it.
     if case.hidden_share is not None and case.compute_seconds:
-        told.append(f"{percent(case.hidden_share)} of communication under computation")
-    return tuple(told)
+        phrases.append(f"{percent(case.hidden_share)} of communication under computation")
+    return tuple(phrases)

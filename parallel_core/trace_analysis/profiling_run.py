@@ -1,57 +1,44 @@
-"""Repeat a result's cases once under the framework's own profiler, when all that is reported has been timed."""
+"""Repeat a result's cases once under the framework's own profiler, after everything that is reported was timed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from backends import Backend
-from backends.profiling import Timeline, case_text
-from backends.profiling import profile as run_profiler
+from backends.profiling import Timeline, case_text, run_profiler
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import without_garbage_collection
-from parallel_core.plots import can_draw
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-__all__ = ["MAX_CASES", "Profile", "profile", "shown_case"]
+__all__ = ["MAX_PROFILED_CASES", "Profile", "profile", "shown_case"]
 
-MAX_CASES = 8
-"""Where a result has more, those are repeated that a comparison shows, and their parts."""
+MAX_PROFILED_CASES = 8
+"""If a result has more, only the cases that a comparison shows, and their parts, are repeated."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What the profiler saw, and the seconds that each repetition took by the clock meanwhile."""
+    """What the profiler recorded, and how many seconds each repetition took by the clock meanwhile."""
 
     timeline: Timeline
     seconds: Mapping[str, float]
-
-    def _repr_png_(self) -> bytes | None:
-        # Notebooks ask for this method; drawing needs matplotlib, which is an extra.
-        if not can_draw():
-            return None
-        from parallel_core.plots.timeline import draw_timeline
-
-        stream = BytesIO()
-        draw_timeline(self.timeline, stream, "png")
-        return stream.getvalue()
 
 
 def profile(backend: Backend, result: Result) -> Profile:
     """Repeat cases of a result that `backend` gave in this process, within `measurement.repeatable`.
 
-    Raises MeasurementError where none of them can be repeated; BackendError where there is no profiler.
+    Raises MeasurementError if none of them can be repeated; BackendError if there is no profiler.
     """
-    cases, left_out = chosen(result)
+    cases, notes = _cases_to_repeat(result)
     if not cases:
         raise MeasurementError(f"no case of this result of {result.experiment} can be repeated under a profiler")
     seconds = {}
-    # Taken before the profiler's marks stand around it: what is waited for here is no part of a case.
-    wait_unseen = backend.waitall
+    # Bound before the profiler marks the verbs: these waits are no part of a case.
+    wait_unmarked = backend.waitall
     with TemporaryDirectory(prefix="parallel-core-") as folder:
         path = Path(folder) / "trace.json"
         with without_garbage_collection(), run_profiler(backend, path) as mark:
@@ -59,33 +46,27 @@ def profile(backend: Backend, result: Result) -> Profile:
                 assert case.again is not None
                 # A thread's first events cost a profiler more than the rest.
                 case.again()
-                wait_unseen()
+                wait_unmarked()
                 with mark(case_text(case.name)):
                     _, seconds[case.name] = case.again()
-                    wait_unseen()
+                    wait_unmarked()
         timeline = read_timeline(path)
-    return Profile(
-        replace(
-            timeline,
-            source=f"{backend.name} {backend.version}, {engine_in_words(result.backend)}",
-            notes=(*timeline.notes, *left_out),
-        ),
-        seconds,
-    )
+    source = f"{backend.name} {backend.version}, {engine_in_words(result.backend)}"
+    return Profile(replace(timeline, source=source, notes=(*timeline.notes, *notes)), seconds)
 
 
-def chosen(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
-    """Return the cases to repeat, and a sentence about those that are left out."""
+def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
+    """Return the cases to repeat, and a sentence if some are left out."""
     repeatable = [case for case in result.cases if case.again]
-    if len(repeatable) <= MAX_CASES:
+    if len(repeatable) <= MAX_PROFILED_CASES:
         return repeatable, ()
-    described = EXPERIMENTS[result.experiment]
-    shown = {described.case, described.queued_case}
-    parts = {part for case in repeatable if case.name in shown for part in case.parts}
-    some = [case for case in repeatable if case.name in shown | parts] or repeatable[-MAX_CASES:]
+    experiment = EXPERIMENTS[result.experiment]
+    shown = {experiment.case, experiment.queued_case}
+    shown |= {part for case in repeatable if case.name in shown for part in case.parts}
+    some = [case for case in repeatable if case.name in shown] or repeatable[-MAX_PROFILED_CASES:]
     return some, (f"{len(some)} of {len(repeatable)} cases were repeated under the profiler",)
 
 
 def shown_case(names: Sequence[str], usual: str) -> str:
-    """Return which of some cases is shown in full: the usual one, or the last where that was not repeated."""
+    """Return which of some cases is shown in full: the usual one, or the last if that was not repeated."""
     return usual if usual in names else names[-1]

@@ -1,4 +1,4 @@
-"""Timelines from files: our own, and what the frameworks' profilers wrote without us."""
+"""Timelines from files: our own, and what the frameworks' profilers wrote for other programs."""
 
 import gzip
 from dataclasses import replace
@@ -6,10 +6,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from backends.profiling import Timeline, understand
-from backends.profiling.chrome_trace import perfetto
-from backends.profiling.chrome_trace.perfetto import write_timeline
-from backends.profiling.chrome_trace.slices import Trace, read_trace
+from backends.profiling import Timeline, read_trace, timeline_from
+from backends.profiling.perfetto import OWN_KEY, parse_timeline, write_timeline
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.files import write_whole
@@ -18,41 +16,33 @@ __all__ = ["read_timeline", "write_trace_file"]
 
 
 def read_timeline(path: Path) -> Timeline:
-    """Read a trace of ours, MXNet's or PyTorch's, plain or compressed; what was wrong with the file is in the notes.
+    """Read a trace of ours, MXNet's or PyTorch's, plain or compressed; the notes list what was wrong with the file.
 
-    Raises RequestError where the file cannot be read, or is nobody's of these.
+    Raises RequestError if the file cannot be read, or is from another program.
     """
     # A million slices set the garbage collector off again and again, for a third of the time, and none is garbage.
     with without_garbage_collection():
-        return _read(path)
-
-
-def _read(path: Path) -> Timeline:
-    try:
-        trace = read_trace(path)
-    except OSError as error:
-        raise RequestError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise RequestError(str(error)) from error
-    try:
-        timeline = _understood(trace)
-    except ValueError as error:
-        raise RequestError(f"{path} cannot be used: {error}") from error
+        try:
+            trace = read_trace(path)
+        except OSError as error:
+            raise RequestError(f"cannot read {path}: {error.strerror or error}") from error
+        except ValueError as error:
+            raise RequestError(str(error)) from error
+        try:
+            timeline = parse_timeline(trace) if OWN_KEY in trace.properties else timeline_from(trace)
+        except ValueError as error:
+            raise RequestError(f"{path} cannot be used: {error}") from error
     if not timeline.spans:
         raise RequestError(f"{path} cannot be used: it holds nothing that ran on a device, or was launched")
     return replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *trace.problems))))
 
 
-def _understood(trace: Trace) -> Timeline:
-    return perfetto.timeline_of(trace) if perfetto.OWN_KEY in trace.properties else understand(trace)
-
-
 def write_trace_file(timeline: Timeline, path: Path) -> None:
-    """Write a Chrome trace, compressed where the path ends in `.gz`; `-` is standard output. Raises OSError."""
-    write_whole(path, lambda stream: _write(timeline, stream, path.suffix == ".gz"))
+    """Write a Chrome trace, compressed if the path ends in `.gz`; `-` is standard output. Raises OSError."""
+    write_whole(path, lambda stream: _write_trace(timeline, stream, path.suffix == ".gz"))
 
 
-def _write(timeline: Timeline, stream: BinaryIO, compressed: bool) -> None:
+def _write_trace(timeline: Timeline, stream: BinaryIO, compressed: bool) -> None:
     if not compressed:
         write_timeline(timeline, stream)
         return

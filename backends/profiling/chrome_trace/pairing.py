@@ -1,29 +1,46 @@
-"""Begins and ends become slices: properly nested on each row, as the format's description asks."""
+"""Pair begins with ends into slices: properly nested in each row, as the format's description asks."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Context, Decimal, localcontext
 from typing import Any, NamedTuple, TypeAlias, final
 
-from backends.profiling.chrome_trace.trace_events import NO_ARGUMENTS, Arguments, Event
+from backends.profiling.chrome_trace.trace_events import Event, decoded_args
 
-__all__ = ["Measured", "Pairing"]
+__all__ = ["Pairing", "Slice"]
 
-Row: TypeAlias = tuple[Any, ...]
-"""Where ends look for their begins: a process's thread, or a category and an identity."""
+PairingKey: TypeAlias = tuple[Any, ...]
+"""What an end shares with its begin: a process and thread, or a category, an identity and a name."""
 
-Measured: TypeAlias = tuple[float, float, str, str, int | str, int | str, Mapping[str, Any]]
-"""Start and end in microseconds from the first event in the file, name, category, process, thread, arguments."""
+EventTime: TypeAlias = int | Decimal | None
 
-Time: TypeAlias = int | Decimal | None
-
-LONGEST = 10**18
-"""Microseconds, 30 000 years: a time further from zero, or from the first one, is none."""
+MAX_MICROSECONDS = 10**18
+"""30 000 years: a time further from zero, or from the first one, is impossible."""
 
 EXACT = Context(prec=50)
 
+ENDLESS, BEGINLESS = "began and never ended", "ended without a beginning"
+TIMELESS = "without times or with impossible times"
 
-class _Begun(NamedTuple):
+
+class Slice(NamedTuple):
+    """One complete event: `X`, or a begin and its end. Times are in seconds from the trace's earliest event."""
+
+    name: str
+    category: str
+    process: int | str
+    thread: int | str
+    start: float
+    end: float
+    raw_args: bytes = b""
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments; each access decodes them, because most are never asked for."""
+        return decoded_args(self.raw_args)
+
+
+class _Begin(NamedTuple):
     """A begin without its end, and the place among the slices that is kept for it."""
 
     event: Event
@@ -32,7 +49,7 @@ class _Begun(NamedTuple):
 
 @final
 class Pairing:
-    """Take in events in the order of the file, and count what cannot be used.
+    """Take in events in the order of the file, and record what cannot be used.
 
     Times are subtracted as decimal numbers: microseconds since 1970 leave a float a quarter of a microsecond.
     """
@@ -40,15 +57,12 @@ class Pairing:
     def __init__(self) -> None:
         self.processes: dict[int | str, str] = {}
         self.threads: dict[tuple[int | str, int | str], str] = {}
-        self.endless: list[str] = []
-        """The names of what began and never ended."""
-        self.beginless: list[str] = []
-        self.timeless: list[str] = []
-        """The names of what has no times, or times that cannot be."""
-        self._slices: list[Measured | None] = []
-        self._open: dict[Row, list[_Begun]] = {}
-        self._open_names: Counter[tuple[Row, str]] = Counter()
-        self._first: Time = None
+        self.dropped: dict[str, list[str]] = {ENDLESS: [], BEGINLESS: [], TIMELESS: []}
+        """By reason, the names of the events that were dropped."""
+        self._slices: list[Slice | None] = []
+        self._open: dict[PairingKey, list[_Begin]] = {}
+        self._open_names: Counter[tuple[PairingKey, str]] = Counter()
+        self._first: EventTime = None
         # The same few names, rows and categories in a million events: each is kept once.
         self._known: dict[Any, Any] = {}
 
@@ -58,72 +72,64 @@ class Pairing:
             for event in events:
                 phase = event.ph
                 if phase == "X":
-                    self._slices.append(self._measured(event, event.ts, event.dur))
-                elif phase == "B":
-                    self._begin((event.pid, event.tid), event)
-                elif phase == "E":
-                    self._end((event.pid, event.tid), event)
-                elif phase == "b":
-                    self._begin(_identity(event), event)
-                elif phase == "e":
-                    self._end(_identity(event), event)
+                    self._slices.append(self._slice(event, event.ts, event.dur))
+                elif phase in ("B", "b"):
+                    self._begin(_key(event), event)
+                elif phase in ("E", "e"):
+                    self._end(_key(event), event)
                 elif phase == "M":
                     self._name(event)
 
-    def finish(self) -> list[Measured]:
-        """Return all slices in the order in which they began in the file; what is still open never ended."""
-        for begun in self._open.values():
-            self.endless.extend(one.event.name for one in begun)
+    def finish(self) -> list[Slice]:
+        """Return all slices, in microseconds from the file's first event, in the order of their begins in the file."""
+        for begins in self._open.values():
+            self.dropped[ENDLESS].extend(one.event.name for one in begins)
         self._open.clear()
         return [one for one in self._slices if one is not None]
 
-    def _measured(self, event: Event, begins: Time, lasts: Time) -> Measured | None:
+    def _slice(self, event: Event, begins: EventTime, lasts: EventTime) -> Slice | None:
         try:
             if begins is None or lasts is None:
                 raise ValueError("no times")
-            if self._first is None and -LONGEST < begins < LONGEST:
+            if self._first is None and -MAX_MICROSECONDS < begins < MAX_MICROSECONDS:
                 self._first = begins
-            start = begins - (self._first or 0)
-            measured = float(start), float(start + lasts)
-            if not -LONGEST < measured[0] <= measured[1] < LONGEST:
-                raise ValueError("times that cannot be")
+            exact = begins - (self._first or 0)
+            start, end = float(exact), float(exact + lasts)
+            if not -MAX_MICROSECONDS < start <= end < MAX_MICROSECONDS:
+                raise ValueError("impossible times")
         except (ValueError, ArithmeticError):
-            self.timeless.append(event.name)
+            self.dropped[TIMELESS].append(event.name)
             return None
         once = self._known.setdefault
-        return (
-            *measured,
-            once(event.name, event.name),
-            once(event.cat, event.cat),
-            once(event.pid, event.pid),
-            once(event.tid, event.tid),
-            Arguments(bytes(event.args)) if event.args else NO_ARGUMENTS,
+        name, category = once(event.name, event.name), once(event.cat, event.cat)
+        return Slice(
+            name, category, once(event.pid, event.pid), once(event.tid, event.tid), start, end, bytes(event.args)
         )
 
-    def _begin(self, row: Row, event: Event) -> None:
+    def _begin(self, key: PairingKey, event: Event) -> None:
         # A raw value keeps all the text alive that it was read from.
         event.args = event.args.copy()
-        self._open.setdefault(row, []).append(_Begun(event, len(self._slices)))
-        self._open_names[row, event.name] += 1
+        self._open.setdefault(key, []).append(_Begin(event, len(self._slices)))
+        self._open_names[key, event.name] += 1
         self._slices.append(None)
 
-    def _end(self, row: Row, event: Event) -> None:
-        begun = self._open.get(row)
-        anonymous = begun and not (event.name and begun[-1].event.name)
-        if not begun or not (anonymous or self._open_names[row, event.name]):
-            self.beginless.append(event.name)
+    def _end(self, key: PairingKey, event: Event) -> None:
+        begins = self._open.get(key)
+        anonymous = begins and not (event.name and begins[-1].event.name)
+        if not begins or not (anonymous or self._open_names[key, event.name]):
+            self.dropped[BEGINLESS].append(event.name)
             return
         while True:
-            begin, place = begun.pop()
-            self._open_names[row, begin.name] -= 1
+            begin, place = begins.pop()
+            self._open_names[key, begin.name] -= 1
             if anonymous or begin.name == event.name:
                 break
-            self.endless.append(begin.name)
+            self.dropped[ENDLESS].append(begin.name)
         lasts = None if event.ts is None or begin.ts is None else event.ts - begin.ts
-        self._slices[place] = self._measured(begin, begin.ts, lasts)
+        self._slices[place] = self._slice(begin, begin.ts, lasts)
 
     def _name(self, event: Event) -> None:
-        name = Arguments(bytes(event.args)).get("name")
+        name = decoded_args(bytes(event.args)).get("name")
         if not isinstance(name, str):
             return
         if event.name == "process_name":
@@ -132,6 +138,8 @@ class Pairing:
             self.threads[event.pid, event.tid] = name
 
 
-def _identity(event: Event) -> Row:
+def _key(event: Event) -> PairingKey:
+    if event.ph in "BE":
+        return event.pid, event.tid
     identity = event.id if event.id2 is None else tuple(sorted(event.id2.items()))
     return event.cat, identity, event.name

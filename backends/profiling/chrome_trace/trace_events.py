@@ -1,25 +1,25 @@
-"""The events of a Chrome trace, one by one, however the file ends.
+"""Read the events of a Chrome trace some at a time, however the file ends.
 
 Profilers write these files piece by piece, and a program that dies leaves a piece. So the list of events is never
-decoded as a whole: what lies between two places where one event ends and the next begins is decoded at once, which is
-fast, and where that fails, event by event, which loses only those that are damaged.
+decoded as a whole: the text between two places where one event ends and the next begins is decoded at once, which is
+fast, and if that fails, event by event, which loses only those that are damaged.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, final
 
 import msgspec
 
-__all__ = ["NO_ARGUMENTS", "Arguments", "Event", "Surroundings", "read_events"]
+__all__ = ["Document", "Event", "decoded_args", "read_events"]
 
 PHASES = frozenset("XBEbeM")
-LARGEST_EVENT = 1 << 18
-"""Characters after which an event that has not ended is damaged."""
-LARGEST_PROPERTY = 1 << 26
+MAX_EVENT_CHARACTERS = 1 << 18
+"""An event that has not ended after so many is damaged."""
+MAX_PROPERTY_CHARACTERS = 1 << 26
 BOUNDARY = re.compile(r"\}[ \t\r\n]*,[ \t\r\n]*\{")
 GAP = re.compile(r"[ \t\r\n,]*")
 VALUE = json.JSONDecoder()
@@ -44,46 +44,23 @@ class Event(msgspec.Struct, gc=False):
 EVENT = msgspec.json.Decoder(Event)
 ENCODER = msgspec.json.Encoder(decimal_format="number")
 EVENTS = msgspec.json.Decoder(list[Event])
+ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
+"""What decoding damaged text raises."""
 
 
-@final
-class Arguments(Mapping[str, Any]):
-    """The arguments of an event, decoded when they are first asked for: most never are."""
-
-    __slots__ = ("_held",)
-
-    def __init__(self, raw: bytes) -> None:
-        self._held: bytes | Mapping[str, Any] = raw
-
-    def __getitem__(self, key: str) -> Any:
-        return self._values()[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values())
-
-    def __len__(self) -> int:
-        return len(self._values())
-
-    def __repr__(self) -> str:
-        return repr(self._values())
-
-    def _values(self) -> Mapping[str, Any]:
-        if isinstance(self._held, bytes):
-            # The standard library's decoder takes lone surrogates, which msgspec passes over and then refuses.
-            try:
-                decoded = json.loads(self._held or b"{}")
-            except (ValueError, RecursionError):
-                decoded = {}
-            self._held = decoded if isinstance(decoded, dict) else {}
-        return self._held
-
-
-NO_ARGUMENTS = Arguments(b"")
+def decoded_args(raw: bytes) -> dict[str, Any]:
+    """Decode an event's arguments; there are none if they are no object, or cannot be decoded."""
+    # The standard library's decoder takes lone surrogates, which msgspec passes over and then refuses.
+    try:
+        decoded = json.loads(raw or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 @dataclass
-class Surroundings:
-    """What stands in a file beside its events, filled in while they are read."""
+class Document:
+    """What a file holds beside its events, filled in while they are read."""
 
     properties: dict[str, Any] = field(default_factory=dict)
     has_list: bool = False
@@ -94,31 +71,31 @@ class Surroundings:
     """How many events were no JSON, or had fields of other types."""
 
 
-def read_events(blocks: Iterator[str], beside: Surroundings) -> Iterator[list[Event]]:
+def read_events(blocks: Iterator[str], document: Document) -> Iterator[list[Event]]:
     """Yield the events of a trace in the order of the file, some at a time.
 
     Several documents may follow each other, and MXNet appends to a closed one: a comma, more events, and an end.
-    Raises ValueError where the text does not begin as a trace does.
+    Raises ValueError if the text does not begin as a trace does.
     """
     text = _Text(blocks)
     first = True
-    while opening := text.peek(over_commas=False):
+    while opening := text.peek(skip_commas=False):
         text.at += 1
         if opening in "[,":
             in_list = True
         elif opening == "{":
-            in_list = _read_properties(text, beside)
+            in_list = _read_properties(text, document)
         elif first:
             raise ValueError(f"it is no JSON: it begins with {text.text[text.at - 1 :][:10]!r}")
         else:
             return
         first = False
         if in_list:
-            beside.has_list = True
-            yield from _read_list(text, beside)
+            document.has_list = True
+            yield from _read_list(text, document)
             # A bare list may end without its bracket: the format allows it.
-            if text.peek(over_commas=False) in (",", "}") or opening != "[":
-                _read_properties(text, beside)
+            if text.peek(skip_commas=False) in (",", "}") or opening != "[":
+                _read_properties(text, document)
 
 
 @final
@@ -131,39 +108,38 @@ class _Text:
         self.at = 0
         self.ended = False
 
-    def grow(self, least: int = 1) -> bool:
-        """Take in at least so many characters more; say whether there were any."""
-        if self.ended:
-            return False
-        taken = []
-        missing = least
+    def grow(self, characters: int = 1) -> bool:
+        """Append at least so many characters, as far as there are; return whether there were any."""
+        taken: list[str] = []
+        missing = characters
         while missing > 0 and not self.ended:
             block = next(self._blocks, None)
             self.ended = block is None
             taken.append(block or "")
             missing -= len(taken[-1])
-        self.text = self.text[self.at :] + "".join(taken)
-        self.at = 0
-        return missing < least
+        if taken:
+            self.text = self.text[self.at :] + "".join(taken)
+            self.at = 0
+        return missing < characters
 
-    def peek(self, over_commas: bool = True) -> str:
-        """Go to the next character that is neither white space nor, where told, a comma; it is empty at the end."""
+    def peek(self, skip_commas: bool = True) -> str:
+        """Go to the next character that is neither white space nor, with `skip_commas`, a comma; "" is the end."""
         while True:
             gap = GAP.match(self.text, self.at)
             assert gap is not None
-            comma = -1 if over_commas else gap[0].find(",")
+            comma = -1 if skip_commas else gap[0].find(",")
             self.at = gap.end() if comma < 0 else gap.start() + comma
             if self.at < len(self.text) or not self.grow():
                 return self.text[self.at : self.at + 1]
 
     def value(self) -> Any:
-        """Read one JSON value. Raises ValueError where there is none, or none that ends."""
+        """Read one JSON value. Raises ValueError if there is none, or none that ends."""
         while True:
             try:
                 value, end = VALUE.raw_decode(self.text, self.at)
             except (ValueError, RecursionError) as error:
                 size = len(self.text) - self.at
-                if size > LARGEST_PROPERTY or not self.grow(size):
+                if size > MAX_PROPERTY_CHARACTERS or not self.grow(size):
                     raise ValueError("no JSON") from error
                 continue
             if end == len(self.text) and self.grow():
@@ -171,13 +147,13 @@ class _Text:
             self.at = end
             return value
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Read nothing more."""
         self.text, self.at, self.ended = "", 0, True
 
 
-def _read_properties(text: _Text, beside: Surroundings) -> bool:
-    # Up to the list of events (True), or over the object's end.
+def _read_properties(text: _Text, document: Document) -> bool:
+    """Read up to the list of events (True), or past the object's end (False)."""
     while (following := text.peek()) and following != "}":
         try:
             name = text.value()
@@ -188,19 +164,19 @@ def _read_properties(text: _Text, beside: Surroundings) -> bool:
             if text.peek() == "[" and name == "traceEvents":
                 text.at += 1
                 return True
-            beside.properties[name] = text.value()
+            document.properties[name] = text.value()
         except ValueError:
             break
     if following == "}":
         text.at += 1
         return False
-    beside.cut = True
-    text.leave()
+    document.cut = True
+    text.close()
     return False
 
 
-def _read_list(text: _Text, beside: Surroundings) -> Iterator[list[Event]]:
-    # Up to the list's end, which is passed over.
+def _read_list(text: _Text, document: Document) -> Iterator[list[Event]]:
+    """Read past the list's end."""
     while following := text.peek():
         if following == "]":
             text.at += 1
@@ -209,13 +185,13 @@ def _read_list(text: _Text, beside: Surroundings) -> Iterator[list[Event]]:
         try:
             batch = EVENTS.decode(f"[{text.text[text.at : end]}]")
             text.at = end
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except ERRORS:
             batch = []
-        yield batch or _read_singly(text, beside)
+        yield batch or _read_singly(text, document)
 
 
 def _last_end(text: _Text) -> int:
-    # Where the last event ends after which another one surely begins; where there is none, the present place.
+    """Return where the last event ends that another one surely follows; the present place if there is none."""
     end = len(text.text)
     for _ in range(100):
         end = text.text.rfind("}", text.at, end)
@@ -226,35 +202,33 @@ def _last_end(text: _Text) -> int:
     return text.at
 
 
-def _read_singly(text: _Text, beside: Surroundings) -> list[Event]:
-    # Up to the list's end, or to where an event may be incomplete because its rest has not been read.
+def _read_singly(text: _Text, document: Document) -> list[Event]:
+    """Read up to the list's end, or to an event that may be incomplete because its rest has not been read."""
     events = []
     while text.peek() not in ("]", ""):
-        if len(text.text) - text.at < LARGEST_EVENT and text.grow(LARGEST_EVENT):
+        if len(text.text) - text.at < MAX_EVENT_CHARACTERS and text.grow(MAX_EVENT_CHARACTERS):
             break
         try:
-            value, end = EXACT_VALUE.raw_decode(text.text, text.at)
+            value, text.at = EXACT_VALUE.raw_decode(text.text, text.at)
         except (ValueError, RecursionError):
-            _pass_over(text, beside)
+            _skip_damaged(text, document)
             continue
-        text.at = end
         try:
-            if isinstance(value, dict) and value.get("ph") not in PHASES:
-                continue
-            # What is not finite becomes null in between.
-            events.append(EVENT.decode(ENCODER.encode(value)))
-        except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
-            beside.damaged += 1
+            if not isinstance(value, dict) or value.get("ph") in PHASES:
+                # Encoding turns what is not finite into null.
+                events.append(EVENT.decode(ENCODER.encode(value)))
+        except ERRORS:
+            document.damaged += 1
     return events
 
 
-def _pass_over(text: _Text, beside: Surroundings) -> None:
-    # To the next event; the last one is not damaged, but cut off, and peek() then finds the file's end.
+def _skip_damaged(text: _Text, document: Document) -> None:
+    """Go to the next event; a last one is not damaged but cut off, and `peek` then finds the file's end."""
     following = BOUNDARY.search(text.text, text.at)
     if following is None:
-        beside.cut = beside.cut or text.ended
-        beside.damaged += not text.ended
+        document.cut = document.cut or text.ended
+        document.damaged += not text.ended
         text.at = len(text.text)
     else:
-        beside.damaged += 1
+        document.damaged += 1
         text.at = following.end() - 1

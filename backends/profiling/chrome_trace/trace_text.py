@@ -1,4 +1,4 @@
-"""The text of a trace file, plain or compressed, block by block, so that a long one never lies in memory as a whole."""
+"""The text of a trace file, plain or compressed, block by block, so that a long one is never in memory as a whole."""
 
 import codecs
 import zlib
@@ -7,12 +7,11 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-__all__ = ["BLOCK", "text_blocks"]
+__all__ = ["text_blocks"]
 
-BLOCK = 1 << 20
-"""Bytes that are read at a time."""
-
-COMPRESSED_BLOCK = 1 << 16
+BLOCK_BYTES = 1 << 20
+"""How many are read at a time."""
+COMPRESSED_BLOCK_BYTES = 1 << 16
 """Traces shrink to a twentieth, so that this much becomes about a block."""
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -22,13 +21,13 @@ GZIP_FORMAT = 16 + zlib.MAX_WBITS
 def text_blocks(path: Path) -> Iterator[str]:
     """Yield a file's text; bytes that are not UTF-8 become U+FFFD, and a compressed file may be cut off anywhere.
 
-    Raises OSError where the file cannot be read, and ValueError where nothing of it can be decompressed.
+    Raises OSError if the file cannot be read, and ValueError if nothing of it can be decompressed.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     with path.open("rb") as stream:
         magic = stream.read(len(GZIP_MAGIC))
         compressed = magic == GZIP_MAGIC
-        read = partial(stream.read, COMPRESSED_BLOCK if compressed else BLOCK)
+        read = partial(stream.read, COMPRESSED_BLOCK_BYTES if compressed else BLOCK_BYTES)
         blocks = chain([magic], iter(read, b""))
         for block in _inflated(blocks) if compressed else blocks:
             yield decoder.decode(block)
@@ -37,7 +36,7 @@ def text_blocks(path: Path) -> Iterator[str]:
 
 def _inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
     inflater = zlib.decompressobj(GZIP_FORMAT)
-    found = False
+    has_data = False
     for block in blocks:
         rest = block
         while rest:
@@ -46,9 +45,9 @@ def _inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
             try:
                 inflated = inflater.decompress(rest)
             except zlib.error as error:
-                if not found:
+                if not has_data:
                     raise ValueError(f"its compressed data are damaged ({error})") from error
                 return
-            found = found or bool(inflated)
+            has_data = has_data or bool(inflated)
             yield inflated
             rest = inflater.unused_data

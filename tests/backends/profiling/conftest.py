@@ -28,6 +28,6 @@ def read(tmp_path: Path) -> Read:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make files of some events as long as files of a million."""
-    monkeypatch.setattr(trace_text, "BLOCK", 150)
-    monkeypatch.setattr(trace_text, "COMPRESSED_BLOCK", 20)
-    monkeypatch.setattr(trace_events, "LARGEST_EVENT", 400)
+    monkeypatch.setattr(trace_text, "BLOCK_BYTES", 150)
+    monkeypatch.setattr(trace_text, "COMPRESSED_BLOCK_BYTES", 20)
+    monkeypatch.setattr(trace_events, "MAX_EVENT_CHARACTERS", 400)

@@ -1,56 +1,26 @@
-"""The frameworks' own profilers, run over real work: what was launched is seen, on the queue where it ran."""
+"""The frameworks' own profilers, run over real work: every operation is recorded on the queue where it ran."""
 
 import itertools
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 import backends
-from backends import Array, Backend, BackendError, ComputationError, Device
-from backends.mxnet import profiler as mxnet_profiler
-from backends.profiling import Span, Timeline, case_text, profile, read_trace
-from backends.profiling.chrome_trace.slices import Slice, Trace
-from backends.torch import profiler as torch_profiler
+from backends import Array, Backend, BackendError, ComputationError
+from backends.profiling import case_text, read_trace, run_profiler
 from parallel_core.training.loop import get_params, guards, train_batch
 from tests.backends.profiling.tracks import overlapping
-
-READERS: dict[str, ModuleType] = {"mxnet": mxnet_profiler, "torch": torch_profiler}
-COUNT = 5
+from tests.backends.profiling.work import COUNT, READERS, matrix, named, products, see
 
 
 @pytest.fixture
 def profiled(load: Callable[[int], Backend], backend_name: str) -> Backend:
-    """A backend that has a profiler, with two devices: MXNet's knows few more than there are cores."""
+    """A backend that has a profiler, with two devices: MXNet's has rows for few more than there are cores."""
     if backend_name not in READERS:
         pytest.skip(f"{backend_name} has no profiler")
     return load(2)
-
-
-def see(backend: Backend, path: Path, **cases: Callable[[], object]) -> Timeline:
-    """Run cases under the profiler, and read what it wrote."""
-    with profile(backend, path) as mark:
-        for name, case in cases.items():
-            with mark(case_text(name)):
-                kept = case()
-                backend.waitall()
-                del kept
-    return READERS[backend.name].timeline_of(read_trace(path))
-
-
-def matrix(backend: Backend, device: Device, size: int = 200) -> Array:
-    return backend.asarray(np.ones((size, size), dtype=np.float32), device)
-
-
-def products(backend: Backend, x: Array) -> list[Array]:
-    return [backend.launch(backend.ops.matmul, x, x) for _ in range(COUNT)]
-
-
-def named(timeline: Timeline, name: str) -> list[Span]:
-    return [span for span in timeline.spans if span.name == name]
 
 
 def test_every_product_is_seen_where_it_ran_and_after_it_was_launched(profiled: Backend, tmp_path: Path) -> None:
@@ -168,17 +138,6 @@ def test_operators_of_a_step_are_seen_and_no_two_overlap_on_a_queue(profiled: Ba
     assert len(set(launched)) == len(launched) > 0
 
 
-def test_an_operator_that_another_one_runs_is_a_part_of_it() -> None:
-    rows = {0: "cpu/0", 1: "cpu/1"}
-    outer, inner = (
-        Slice("Convolution", "operator", 1, 7, 0.0, 3.0, {}),
-        Slice("Reorder", "operator", 1, 7, 0.0, 1.0, {}),
-    )
-    after = Slice("Reorder", "operator", 1, 7, 3.0, 4.0, {})
-    for slices in ((outer, inner, after), (inner, outer, after)):
-        assert [span.name for span in mxnet_profiler.timeline_of(Trace(slices, rows)).spans] == ["conv2d", "Reorder"]
-
-
 def test_a_synchronous_engine_never_does_two_things_at_once(profiled: Backend, tmp_path: Path) -> None:
     if profiled.engine == "async":
         pytest.skip("the asynchronous engine may")
@@ -193,7 +152,7 @@ def test_cases_have_windows_of_their_own_and_work_outside_of_them_is_left_out(
 ) -> None:
     x = matrix(profiled, profiled.devices[0])
     path = tmp_path / "trace.json"
-    with profile(profiled, path) as mark:
+    with run_profiler(profiled, path) as mark:
         products(profiled, x)
         profiled.waitall()
         for name in ('the book\'s way: 1 × "α\\β"', "second, 100 %"):
@@ -237,111 +196,7 @@ def test_afterwards_the_verbs_are_the_backend_s_own_also_where_the_work_failed(
     assert not set(own) & set(vars(profiled))
 
 
-def test_several_workers_of_a_device_have_queues_of_their_own(
-    backend_name: str, engine: str, tmp_path: Path, require: Callable[[str], None]
-) -> None:
-    if backend_name != "torch" or engine == "sync":
-        pytest.skip("MXNet takes its workers when it is imported; a synchronous engine has none")
-    require("torch")
-    backend = backends.load("torch", 1, "cpu", engine, 1, workers_per_device=2)
-    x = matrix(backend, backend.devices[0])
-    both_at_work = threading.Barrier(2)
-
-    def product(matrix: Array) -> Array:
-        both_at_work.wait(timeout=60)
-        return backend.ops.matmul(matrix, matrix)
-
-    found = see(backend, tmp_path / "trace.json", products=lambda: [backend.launch(product, x) for _ in range(2)])
-    assert {span.queue for span in named(found, "matmul")} == {"compute", "compute 2"}
-    assert overlapping(found) == []
-
-
 def test_a_backend_without_a_profiler_is_refused_in_one_line(tmp_path: Path) -> None:
     numpy = backends.load("numpy", 1)
     with pytest.raises(BackendError, match=r"^numpy has no profiler of its own \(profilers are known for mxnet, torch"):
-        profile(numpy, tmp_path / "trace.json")
-
-
-def mxnet_rows(*labels: str) -> dict[int | str, str]:
-    return dict(enumerate(labels))
-
-
-@pytest.mark.parametrize(
-    ("labels", "devices"),
-    [
-        (("cpu/0", "cpu/1", "cpu pinned/", "cpu shared/"), ["cpu:0", "cpu:1", "cpu:2", "cpu:3"]),
-        (("cpu/0", "cpu/1", "cpu/2", "cpu pinned/", "cpu shared/"), ["cpu:0", "cpu:1", "cpu:2", "cpu:3", "cpu:4"]),
-        (("cpu/0", "cpu/1", "gpu/0", "gpu/1", "cpu pinned/"), ["cpu:0", "cpu:1", "gpu:0", "gpu:1", "cpu:0"]),
-    ],
-    ids=["two cores", "three cores", "GPUs"],
-)
-def test_mxnet_s_rows_are_given_their_devices_whatever_their_labels(labels: Sequence[str], devices: list[str]) -> None:
-    slices = tuple(Slice("_np_dot", "operator", row, 7, row, row + 0.5, {}) for row in range(len(labels)))
-    found = mxnet_profiler.timeline_of(Trace(slices, mxnet_rows(*labels)))
-    assert [span.device for span in found.spans] == devices
-
-
-def test_an_own_program_s_work_on_cpu_0_is_work() -> None:
-    def ran(name: str, start: float) -> Slice:
-        return Slice(name, "operator", 0, 7, start, start + 0.5, {})
-
-    found = mxnet_profiler.timeline_of(Trace((ran("dot", 0), ran("WaitForVar", 1)), mxnet_rows("cpu/0")))
-    assert [(span.device, span.queue, span.kind) for span in found.spans] == [
-        ("cpu:0", "compute", "compute"),
-        ("host", "waits", "host"),
-    ]
-
-
-def test_threads_of_a_program_without_marks_are_called_threads() -> None:
-    def ran(name: str, thread: int) -> Slice:
-        return Slice(name, "cpu_op", 1, thread, float(thread), thread + 0.5, {})
-
-    found = torch_profiler.timeline_of(Trace((ran("aten::mm", 1), ran("aten::copy_", 2), ran("aten::to", 3))))
-    assert [(span.device, span.queue, span.kind) for span in found.spans] == [
-        ("cpu", "thread", "compute"),
-        ("cpu", "thread 2", "copy"),
-        ("cpu", "thread 3", "compute"),
-    ]
-
-
-@pytest.mark.parametrize("index", [1, 2, 3, 4, 9])
-def test_a_device_that_would_abort_mxnet_s_profiler_is_refused_in_one_line(
-    index: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mxnet_profiler, "core_numbers", lambda: [0, 1])
-    devices = [Device("cpu", number) for number in range(1, index + 1)]
-    if index <= 3:
-        mxnet_profiler.refuse_rowless(devices, gpus=0)
-        return
-    with pytest.raises(BackendError, match=r"^mxnet's profiler would abort at cpu:4: .* --devices 3 or fewer$"):
-        mxnet_profiler.refuse_rowless(devices, gpus=0)
-
-
-def test_kernels_of_a_gpu_stand_on_its_streams_with_the_call_that_launched_them() -> None:
-    def on_gpu(name: str, category: str, stream: int, start: float, number: int) -> Slice:
-        return Slice(
-            name, category, 0, stream, start, start + 1, {"device": 0, "stream": stream, "correlation": number}
-        )
-
-    def call(name: str, start: float, number: int) -> Slice:
-        return Slice(name, "cuda_runtime", 99, 99, start, start + 0.1, {"correlation": number})
-
-    found = torch_profiler.timeline_of(
-        Trace(
-            (
-                Slice("aten::mm", "cpu_op", 99, 99, 0.0, 1.0, {}),
-                call("cudaLaunchKernel", 0.1, 1),
-                call("cudaMemcpyAsync", 1.1, 2),
-                on_gpu("ampere_sgemm", "kernel", 7, 2.0, 1),
-                on_gpu("Memcpy DtoH (Device -> Pinned)", "gpu_memcpy", 13, 3.0, 2),
-                on_gpu("ncclDevKernel_AllReduce", "kernel", 20, 4.0, 3),
-            )
-        )
-    )
-    on_streams = [span for span in found.spans if span.device == "gpu:0"]
-    assert [(span.queue, span.kind, span.launched) for span in on_streams] == [
-        ("stream 7", "compute", 0.1),
-        ("stream 13", "copy", 1.1),
-        ("stream 20", "exchange", None),
-    ]
-    assert [span.kind for span in found.spans if span.device == "host"] == ["host"]
+        run_profiler(numpy, tmp_path / "trace.json")

@@ -30,7 +30,13 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
     done = program(*SMALL, "--backend", framework, "--trace", str(trace), "--timeline", str(picture))
     # So short a run may be disturbed, and say so.
     assert done.returncode == 0 or "invalid result" in done.stderr, done.stderr
-    for told in ("parallel_speedup", "Seen by the profiler", "critical path", "by clock", "Under the profiler it took"):
+    for told in (
+        "parallel_speedup",
+        "Recorded by the profiler",
+        "critical path",
+        "by clock",
+        "Under the profiler it took",
+    ):
         assert told in done.stdout, told
     found = read_timeline(trace)
     assert [case.name for case in found.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]

@@ -10,8 +10,8 @@ from rich.console import Console
 from backends.profiling import Timeline, Window
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, Agreement, overhead
-from parallel_core.trace_analysis.figures import CaseFigures, figures
-from tests.parallel_core.trace_analysis.made_up import FIRST, JOINT, held, overlap_result, overlap_timeline, queue_of
+from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from tests.parallel_core.trace_analysis.synthetic import FIRST, JOINT, held, overlap_result, overlap_timeline, queue_of
 
 
 def shown(found: tuple[CaseFigures, ...], main: str | None = None, width: int = 100) -> str:
@@ -26,7 +26,7 @@ def in_words(text: str) -> str:
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
-    text = in_words(shown(figures(overlap_timeline()), JOINT, width))
+    text = in_words(shown(timeline_figures(overlap_timeline()), JOINT, width))
     assert "cpu:1 compute 50 98% 0 – –" in text
     assert "host Python 101 1%, waits 99% 0 – –" in text
     assert "98% of the communication (196 ms of 200 ms) lay under computation" in text
@@ -36,18 +36,20 @@ def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
 
 
 def test_nothing_is_wider_than_the_terminal() -> None:
-    assert all(len(line) <= 80 for line in shown(figures(overlap_timeline()), width=80).splitlines())
+    assert all(len(line) <= 80 for line in shown(timeline_figures(overlap_timeline()), width=80).splitlines())
 
 
 def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
-    text = shown(figures(Timeline("made up", queue_of([(0, 1), (2, 3)]))))
+    text = shown(timeline_figures(Timeline("made up", queue_of([(0, 1), (2, 3)]))))
     assert "critical path: 67% compute on cpu:1 compute and 33% idle" in in_words(text)
     assert not re.search("overlap|launch|control|None|nan", text)
 
 
 def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:
     spans = queue_of([(hour, hour + 0.5) for hour in range(20)])
-    found = figures(Timeline("made up", spans, tuple(Window(f"case {hour}", hour, hour + 1) for hour in range(20))))
+    found = timeline_figures(
+        Timeline("made up", spans, tuple(Window(f"case {hour}", hour, hour + 1) for hour in range(20)))
+    )
     text = shown(found, "case 7")
     assert all(f"case {hour} " in text for hour in range(20))
     assert re.findall("“(.*)”", text) == ["case 7"]
@@ -56,8 +58,8 @@ def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:
 
 def test_a_case_that_the_profiler_saw_nothing_of_is_said_to_be_empty() -> None:
     cases = (Window("[first]", 0, 2), Window("[bold]", 5, 6))
-    text = shown(figures(Timeline("made up", queue_of([(0, 1)], device=FIRST), cases)))
-    assert "“[bold]”: the profiler saw nothing in it" in text
+    text = shown(timeline_figures(Timeline("made up", queue_of([(0, 1)], device=FIRST), cases)))
+    assert "“[bold]”: the profiler recorded nothing in it" in text
 
 
 def test_what_differs_is_explained_and_what_agrees_is_counted() -> None:

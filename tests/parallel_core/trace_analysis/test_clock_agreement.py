@@ -23,9 +23,9 @@ from parallel_core.trace_analysis.clock_agreement import (
     speedup,
     stretches,
 )
-from parallel_core.trace_analysis.figures import figures
+from parallel_core.trace_analysis.figures import timeline_figures
 from tests.parallel_core.comparison import made_up as comparisons
-from tests.parallel_core.trace_analysis.made_up import (
+from tests.parallel_core.trace_analysis.synthetic import (
     JOINT,
     clocked,
     held,
@@ -47,7 +47,7 @@ def test_what_overlaps_and_saves_time_agrees() -> None:
     one = of(held(overlap_result(0.2, 0.2, 0.205)), "overlap_efficiency")
     assert one.agree
     assert (one.by_trace, one.by_clock) == (pytest.approx(0.98), pytest.approx(0.975))
-    assert "98% of the shorter part lay under the other by the trace, 98% of it" in one.sentence
+    assert "by the trace 98% of the shorter part lay under the other, by the clock 98% of it was saved" in one.sentence
     assert "agree within the noise" in one.sentence
 
 
@@ -62,7 +62,7 @@ def test_time_saved_without_overlap_is_called_a_disagreement_the_other_way() -> 
     one = of(held(overlap_result(0.2, 0.2, 0.205), together=False), "overlap_efficiency")
     assert not one.agree
     assert one.by_trace == 0 < one.by_clock
-    assert "The trace does not tell why" in one.sentence
+    assert "The trace does not show why" in one.sentence
 
 
 def test_parts_that_were_idle_when_alone_explain_a_saving_without_overlap() -> None:
@@ -72,7 +72,7 @@ def test_parts_that_were_idle_when_alone_explain_a_saving_without_overlap() -> N
     alone = [span for span in timeline.spans if span.start < run.end]
     kept = [span for place, span in enumerate(alone) if span.kind == "host" or place % 4 < 2]
     later = [span for span in timeline.spans if span.start >= run.end]
-    found = figures(replace(timeline, spans=(*kept, *later)))
+    found = timeline_figures(replace(timeline, spans=(*kept, *later)))
     one = of(agreements(overlap_result(0.2, 0.2, 0.205), found, {}), "overlap_efficiency")
     assert "Alone, no operation ran in " in one.sentence
     assert "of the time of “run”" in one.sentence
@@ -91,7 +91,7 @@ def test_devices_at_once_are_held_against_the_speedup(together: float, agrees: b
     seconds = {**dict.fromkeys(names, 0.2), "on all together": together}
     made = comparisons.result(Cell("parallel", "torch", "async"), seconds, metrics={"parallel_speedup": 0.4 / together})
     # Two workers serve each device: they are queues, and no more devices.
-    found = tuple(replace(case, queues_at_once=4.0) for case in figures(timeline))
+    found = tuple(replace(case, queues_at_once=4.0) for case in timeline_figures(timeline))
     one = of(agreements(made, found, clocked(found)), "parallel_speedup", "on all together")
     assert one.by_trace == pytest.approx(2, rel=0.01)
     assert one.agree == agrees
@@ -117,21 +117,21 @@ def test_a_profiler_that_slows_a_case_down_is_called_so() -> None:
 
 def test_dispatch_that_differs_either_way_is_said() -> None:
     eager, queued = (held(overlap_result(0.2, 0.2, 0.4), synchronous=synchronous) for synchronous in (True, False))
-    assert "100% of the time by the trace, 1% by the clock: more apart" in of(eager, DISPATCH, "run").sentence
+    assert "100% of the time by the trace, 1% by the clock: they differ by more" in of(eager, DISPATCH, "run").sentence
     assert of(queued, DISPATCH, "run").agree
 
 
 def test_what_was_done_several_times_is_divided_and_its_dispatch_left_out() -> None:
     result = overlap_result(0.02, 0.2, 0.2)
     result = replace(result, cases=(replace(result.cases[0], repeats=10), *result.cases[1:]))
-    found = figures(overlap_timeline())
+    found = timeline_figures(overlap_timeline())
     compared = agreements(result, found, {**clocked(found), "run": 0.02})
     assert of(compared, SECONDS, "run").agree
     assert not [one for one in compared if (one.case, one.quantity) == ("run", DISPATCH)]
 
 
 def test_a_clock_that_measures_something_else_is_not_called_overhead() -> None:
-    found = figures(overlap_timeline())
+    found = timeline_figures(overlap_timeline())
     compared = agreements(overlap_result(0.004, 0.2, 0.204), found, {**clocked(found), "run": 0.004})
     assert "do not measure the same thing" in of(compared, SECONDS, "run").sentence
     assert not [one for one in compared if (one.case, one.quantity) == ("run", DISPATCH)]
@@ -140,7 +140,7 @@ def test_a_clock_that_measures_something_else_is_not_called_overhead() -> None:
 def test_what_only_one_side_knows_is_left_out() -> None:
     result = overlap_result(0.2, 0.2, 0.204)
     assert agreements(result, (), {}) == ()
-    assert agreements(replace(result, cases=()), figures(overlap_timeline()), {}) == ()
+    assert agreements(replace(result, cases=()), timeline_figures(overlap_timeline()), {}) == ()
     unknown = replace(result, metrics={"overlap_efficiency": math.nan})
     assert of(held(unknown), SECONDS).agree
     assert all(one.quantity in (SECONDS, DISPATCH) for one in held(unknown))
@@ -156,7 +156,7 @@ def test_the_overhead_is_of_the_same_clock_with_and_without_profiler() -> None:
 
 
 def test_operations_are_held_against_the_same_kind_in_the_parts() -> None:
-    run, copy, together = figures(overlap_timeline(stretch=1.25))
+    run, copy, together = timeline_figures(overlap_timeline(stretch=1.25))
     assert stretches(together, (run, copy)) == pytest.approx({"compute": 1.25, "copy": 1.25})
     assert stretches(together, (run,)) == pytest.approx({"compute": 1.25})
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling import HOST_DEVICE, Kind, Span, Timeline
+from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import PathSummary, Segment, critical_path
-from tests.parallel_core.trace_analysis.made_up import FIRST, SECOND, overlap_timeline, queue_of, sorted_by_start
+from tests.parallel_core.trace_analysis.synthetic import FIRST, SECOND, overlap_timeline, queue_of, sorted_by_start
 
-QUEUES: tuple[tuple[str, str, tuple[str, Kind]], ...] = (
+QUEUES: tuple[tuple[str, str, tuple[str, SpanKind]], ...] = (
     (FIRST, "compute", ("matmul", "compute")),
     (FIRST, "compute 2", ("matmul", "compute")),
     (SECOND, "copy", ("copy", "copy")),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.trace_analysis.case_spans import ALL
-from parallel_core.trace_analysis.figures import CaseFigures, figures
-from tests.parallel_core.trace_analysis.made_up import (
+from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from tests.parallel_core.trace_analysis.synthetic import (
     FIRST,
     SECOND,
     overlap_timeline,
@@ -25,7 +25,7 @@ DURATIONS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=1
 
 
 def made_of(*spans: Span) -> CaseFigures:
-    (found,) = figures(Timeline("made up", sorted_by_start(spans)))
+    (found,) = timeline_figures(Timeline("made up", sorted_by_start(spans)))
     return found
 
 
@@ -39,7 +39,7 @@ def spaced(steps: list[tuple[int, int]]) -> list[tuple[float, float]]:
 
 
 def together(**changes: float | bool) -> CaseFigures:
-    return figures(overlap_timeline(**changes))[-1]  # type: ignore[arg-type]
+    return timeline_figures(overlap_timeline(**changes))[-1]  # type: ignore[arg-type]
 
 
 def test_copies_on_a_device_of_their_own_are_hidden_but_for_the_last() -> None:
@@ -71,7 +71,7 @@ def test_copies_and_exchanges_at_once_count_once() -> None:
 
 
 def test_without_communication_or_operations_there_is_no_share() -> None:
-    found = figures(overlap_timeline())[0]
+    found = timeline_figures(overlap_timeline())[0]
     assert (found.communication_seconds, found.hidden_share, found.hidden_of_shorter) == (0, None, None)
     host = made_of(Span("launch", "host", HOST_DEVICE, "Python", 0, 1))
     assert (host.queues_at_once, host.devices_at_once, host.waits) == (None, None, None)
@@ -81,14 +81,14 @@ def test_without_communication_or_operations_there_is_no_share() -> None:
 def test_a_case_begins_with_its_first_launch_and_ends_with_its_last_span() -> None:
     timeline = overlap_timeline(products=10, product=1e-3)
     wide = Window("wide", timeline.cases[0].start, timeline.cases[0].end + 5e-4)
-    (found,) = figures(replace(timeline, cases=(wide,)))
+    (found,) = timeline_figures(replace(timeline, cases=(wide,)))
     assert found.seconds == pytest.approx(10 * 1e-3 + 20e-6 + 5e-6)
 
 
 def test_a_launch_that_has_no_span_of_its_own_begins_the_case_too() -> None:
     assert made_of(Span("matmul", "compute", FIRST, "compute", 5, 6, launched=2)).seconds == 4
     late = Span("matmul", "compute", FIRST, "compute", 5, 6, launched=2)
-    (found,) = figures(Timeline("made up", (late,), (Window("next", 4, 7),)))
+    (found,) = timeline_figures(Timeline("made up", (late,), (Window("next", 4, 7),)))
     assert found.seconds == 1
 
 
@@ -107,18 +107,18 @@ def test_the_host_is_not_busy_while_it_waits() -> None:
 
 
 def test_launches_that_wait_in_a_queue_are_told_apart_from_those_that_do_not() -> None:
-    waits = figures(overlap_timeline(products=50, product=4e-3))[0].waits
+    waits = timeline_figures(overlap_timeline(products=50, product=4e-3))[0].waits
     assert waits is not None
     assert (waits.operations, waits.longest_seconds) == (50, pytest.approx(49 * (4e-3 - 20e-6) + 20e-6))
     assert waits.median_seconds < waits.percentile_90_seconds < waits.longest_seconds
-    eager = figures(overlap_timeline(synchronous=True))[0].waits
+    eager = timeline_figures(overlap_timeline(synchronous=True))[0].waits
     assert eager is not None
     assert eager.longest_seconds == pytest.approx(20e-6)
-    assert figures(overlap_timeline(linked=False))[0].waits is None
+    assert timeline_figures(overlap_timeline(linked=False))[0].waits is None
 
 
 def test_control_returns_early_where_the_engine_queues_and_late_where_it_does_not() -> None:
-    queued, eager = figures(overlap_timeline())[0], figures(overlap_timeline(synchronous=True))[0]
+    queued, eager = timeline_figures(overlap_timeline())[0], timeline_figures(overlap_timeline(synchronous=True))[0]
     assert queued.control_returned_seconds == pytest.approx(50 * 20e-6)
     assert eager.dispatch_fraction == pytest.approx(1, abs=1e-3)
     assert made_of(*queue_of([(0, 1)])).dispatch_fraction is None
@@ -143,18 +143,18 @@ def test_workers_of_one_device_are_two_queues_and_one_device() -> None:
 
 
 def test_devices_work_at_once() -> None:
-    assert figures(parallel_timeline(devices=3))[-1].devices_at_once == pytest.approx(3, rel=0.02)
+    assert timeline_figures(parallel_timeline(devices=3))[-1].devices_at_once == pytest.approx(3, rel=0.02)
 
 
 def test_a_timeline_without_cases_is_one_and_a_case_without_spans_has_none() -> None:
     assert made_of(*queue_of([(0, 1)])).case == ALL
     assert made_of().seconds == 0
-    (found,) = figures(Timeline("made up", queue_of([(0, 1)]), (Window("later", 5, 6),)))
+    (found,) = timeline_figures(Timeline("made up", queue_of([(0, 1)]), (Window("later", 5, 6),)))
     assert (found.case, found.seconds, found.queues, found.idle_share) == ("later", 0, (), 0)
 
 
 def test_figures_are_plain_json() -> None:
-    for found in (together(), made_of(), figures(overlap_timeline(linked=False))[0]):
+    for found in (together(), made_of(), timeline_figures(overlap_timeline(linked=False))[0]):
         again = json.loads(json.dumps(found.as_json(), allow_nan=False))
         assert again["hidden_share"] == found.hidden_share
         assert [queue["queue"] for queue in again["queues"]] == [queue.queue for queue in found.queues]

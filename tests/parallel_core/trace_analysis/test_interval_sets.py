@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total, union
+from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total_length, union
 
 HOURS = 10
 HOUR = st.integers(0, HOURS)
@@ -62,8 +62,8 @@ def test_an_intersection_covers_what_both_cover(one: list[tuple[int, int]], othe
 @given(RAW, RAW)
 def test_lengths_add_up(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
     a, b = union(array(one)), union(array(other))
-    assert total(a) == len(hours(a))
-    assert total(a) + total(b) == total(union(a, b)) + total(intersection(a, b))
+    assert total_length(a) == len(hours(a))
+    assert total_length(a) + total_length(b) == total_length(union(a, b)) + total_length(intersection(a, b))
 
 
 @given(RAW, HOUR, HOUR)
@@ -76,7 +76,7 @@ def test_gaps_are_the_rest_of_a_window(raw: list[tuple[int, int]], start: int, e
     assert hours(inside) == hours(covered) & window
     assert hours(free) == window - hours(covered)
     assert np.array_equal(union(inside, free), union(array([(start, end)])))
-    assert total(intersection(inside, free)) == 0
+    assert total_length(intersection(inside, free)) == 0
 
 
 def test_sets_of_nothing_are_sets() -> None:
@@ -84,7 +84,7 @@ def test_sets_of_nothing_are_sets() -> None:
     assert nothing.shape == (0, 2)
     assert intersection(nothing, array([(1, 2)])).shape == (0, 2)
     assert gaps(nothing, 1, 3).tolist() == [[1, 3]]
-    assert total(nothing) == 0
+    assert total_length(nothing) == 0
 
 
 def test_what_only_touches_is_one_interval_and_has_no_intersection() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
+from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.lanes import CaseLanes, drawn_ends, few_lanes, lanes, look
 from tests.parallel_core.trace_analysis.frameworks import many_small, mxnet_async
@@ -22,11 +22,11 @@ def timelines(draw: st.DrawFn) -> Timeline:
     """Make spans that do not overlap in their queue, of any lengths and with any gaps."""
     ends = dict.fromkeys(QUEUES, 0.0)
     spans = []
-    kinds: st.SearchStrategy[Kind] = st.sampled_from(("compute", "copy", "exchange"))
+    kinds: st.SearchStrategy[SpanKind] = st.sampled_from(("compute", "copy", "exchange"))
     for device, queue in draw(st.lists(st.sampled_from(QUEUES), min_size=1, max_size=120)):
         start = ends[device, queue] + draw(SECONDS)
         end = ends[device, queue] = start + draw(SECONDS)
-        kind: Kind = "host" if device == HOST_DEVICE else draw(kinds)
+        kind: SpanKind = "host" if device == HOST_DEVICE else draw(kinds)
         name = draw(st.sampled_from(("matmul", "add", "launch matmul", "wait")))
         spans.append(Span(name, kind, device, queue, start, end))
     return Timeline("made up", tuple(sorted(spans, key=lambda span: span.start)))
@@ -102,7 +102,7 @@ def test_many_spans_become_few_blocks_of_honest_colour() -> None:
 
 
 def test_kinds_that_alternate_fast_keep_their_shares() -> None:
-    kinds: tuple[Kind, ...] = ("compute", "copy")
+    kinds: tuple[SpanKind, ...] = ("compute", "copy")
     spans: list[Span] = []
     at = 0.0
     for number in range(20_000):

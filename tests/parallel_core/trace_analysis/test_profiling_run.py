@@ -11,8 +11,8 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.timing import repeatable
-from parallel_core.trace_analysis.figures import figures
-from parallel_core.trace_analysis.profiling_run import MAX_CASES, profile
+from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.profiling_run import MAX_PROFILED_CASES, profile
 from tests.backends.profiling.tracks import overlapping
 from tests.parallel_core.comparison.made_up import result as made_up
 from tests.parallel_core.experiments.test_experiments import RUNS
@@ -60,14 +60,16 @@ def test_every_experiment_can_be_seen(
     assert overlapping(found.timeline) == []
     assert f"{profiled.name} {profiled.version}, {profiled.engine} engine" == found.timeline.source
     # What only loads arrays may run no operator.
-    working = {seen.case for seen in figures(found.timeline) if any(queue.device != "host" for queue in seen.queues)}
+    working = {
+        seen.case for seen in timeline_figures(found.timeline) if any(queue.device != "host" for queue in seen.queues)
+    }
     assert set(names) - working <= {"get_params", "split_and_load"}
 
 
 def test_the_asynchronous_engine_is_seen_to_overlap_and_the_synchronous_one_never(profiled: Backend) -> None:
     with repeatable():
         result = parallel_core.run_overlap(profiled, size=300, copies=2, rounds=1)
-    seen = {found.case: found for found in figures(profile(profiled, result).timeline)}
+    seen = {found.case: found for found in timeline_figures(profile(profiled, result).timeline)}
     together, book = seen["run and copy together"], seen["together the book's way"]
     assert book.hidden_share == 0
     assert together.hidden_share is not None
@@ -95,7 +97,7 @@ def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Back
     described = EXPERIMENTS["barriers"]
     if described.case in {case.name for case in result.cases}:
         assert described.case in found.seconds
-    assert len(found.seconds) <= MAX_CASES < len(result.cases)
+    assert len(found.seconds) <= MAX_PROFILED_CASES < len(result.cases)
     assert f"{len(found.seconds)} of {len(result.cases)} cases were repeated under the profiler" in found.timeline.notes
 
 

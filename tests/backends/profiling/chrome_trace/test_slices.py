@@ -232,9 +232,9 @@ def test_blocks_do_not_matter(tmp_path: Path, document: bytes, block: int, large
     path.write_bytes(gzip.compress(document) if compressed else document)
     expected = read_trace(path)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(trace_text, "BLOCK", block)
-        patched.setattr(trace_text, "COMPRESSED_BLOCK", block)
-        patched.setattr(trace_events, "LARGEST_EVENT", 10_000 + largest)
+        patched.setattr(trace_text, "BLOCK_BYTES", block)
+        patched.setattr(trace_text, "COMPRESSED_BLOCK_BYTES", block)
+        patched.setattr(trace_events, "MAX_EVENT_CHARACTERS", 10_000 + largest)
         found = read_trace(path)
     assert comparable(found) == comparable(expected)
     assert (found.problems, found.properties) == (expected.problems, expected.properties)
@@ -286,7 +286,7 @@ def test_a_long_file_is_read_in_little_memory(tmp_path: Path, form: str) -> None
     with path.open("wb") as stream:
         write_events(stream, count, form)
     code = (
-        "import resource, sys; from pathlib import Path; from backends.profiling.chrome_trace.slices import read_trace; "
+        "import resource, sys; from pathlib import Path; from backends.profiling import read_trace; "
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; trace = read_trace(Path(sys.argv[1])); "
         "last = trace.slices[-1]; after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
         "print(len(trace.slices), after - before, last.name, round(last.start * 1e6), len(trace.problems))"

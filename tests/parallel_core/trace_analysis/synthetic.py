@@ -6,11 +6,11 @@ Results of `overlap`, made up as well, to be held against them.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
+from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.clock_agreement import Agreement, agreements, saved_share
-from parallel_core.trace_analysis.figures import CaseFigures, figures
+from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 from tests.parallel_core.comparison import made_up as comparisons
 
 FIRST, SECOND = "cpu:1", "cpu:2"
@@ -31,7 +31,7 @@ class Host:
     def launch(
         self,
         name: str,
-        kind: Kind,
+        kind: SpanKind,
         device: str,
         seconds: float,
         *,
@@ -128,7 +128,7 @@ def sorted_by_start(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def queue_of(
-    times: Sequence[tuple[float, float]], kind: Kind = "compute", device: str = FIRST, queue: str = "compute"
+    times: Sequence[tuple[float, float]], kind: SpanKind = "compute", device: str = FIRST, queue: str = "compute"
 ) -> tuple[Span, ...]:
     """Make the spans of one queue from their starts and ends."""
     return tuple(Span(kind, kind, device, queue, start, end) for start, end in times)
@@ -151,5 +151,5 @@ def clocked(found: Sequence[CaseFigures]) -> dict[str, float]:
 
 def held(result: Result, **changes: float | bool) -> tuple[Agreement, ...]:
     """Hold a result of `overlap` against a timeline that is made with some changes."""
-    found = figures(overlap_timeline(**changes))  # type: ignore[arg-type]
+    found = timeline_figures(overlap_timeline(**changes))  # type: ignore[arg-type]
     return agreements(result, found, clocked(found))

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling import HOST_DEVICE, Kind, Span, Timeline, Window
-from backends.profiling.chrome_trace.perfetto import timeline_of, write_timeline
+from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from backends.profiling.chrome_trace.slices import read_trace
+from backends.profiling.perfetto import parse_timeline, write_timeline
 from parallel_core.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline, write_trace_file
 from tests.backends.profiling.tracks import overlapping
@@ -40,7 +40,7 @@ def touching_spans(draw: st.DrawFn) -> list[Span]:
     pairs = draw(st.lists(st.tuples(lengths, lengths), min_size=1, max_size=5))
     ends = list(accumulate(pause + length for pause, length in pairs))
     starts = [0.0, *ends][:-1]
-    kinds, launches = st.sampled_from(get_args(Kind)), st.none() | lengths
+    kinds, launches = st.sampled_from(get_args(SpanKind)), st.none() | lengths
     return [
         Span(draw(names), draw(kinds), device, queue, start, end, draw(launches), draw(names))
         for start, end in zip(starts, ends, strict=True)
@@ -83,7 +83,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, timeline: Timeline) -> Non
     path = tmp_path / "trace.json"
     with path.open("wb") as stream:
         write_timeline(timeline, stream)
-    found = timeline_of(read_trace(path))
+    found = parse_timeline(read_trace(path))
     assert (found.source, found.notes) == (timeline.source, timeline.notes)
     assert without_times(found.spans) == without_times(timeline.spans)
     assert [case.name for case in found.cases] == [case.name for case in timeline.cases]
@@ -96,7 +96,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, timeline: Timeline) -> Non
 def test_a_timeline_that_was_read_is_read_again_to_the_last_digit(tmp_path: Path, timeline: Timeline) -> None:
     once, twice = tmp_path / "once.json", tmp_path / "twice.json"
     write_trace_file(timeline, once)
-    write_trace_file(timeline_of(read_trace(once)), twice)
+    write_trace_file(parse_timeline(read_trace(once)), twice)
     assert once.read_bytes() == twice.read_bytes()
 
 
@@ -107,10 +107,10 @@ def test_a_file_that_was_cut_off_gives_some_of_the_spans_at_the_same_times(
     path = tmp_path / "trace.json"
     write_trace_file(timeline, path)
     whole = path.read_bytes()
-    found = timeline_of(read_trace(path))
+    found = parse_timeline(read_trace(path))
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
     try:
-        cut = timeline_of(read_trace(path))
+        cut = parse_timeline(read_trace(path))
     except ValueError:
         return
     assert cut.spans == found.spans[: len(cut.spans)]

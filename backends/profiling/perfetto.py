@@ -1,0 +1,149 @@
+"""Timelines as Chrome traces that open in Perfetto (https://ui.perfetto.dev), and read back as they were written.
+
+A process for each device, the host's first, and a thread for each queue; the cases are a process of their own above
+them. An arrow leads from the call that launched an operation to the operation, if the profiler gives the link.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from operator import itemgetter
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, get_args
+
+import msgspec
+
+from backends.profiling.chrome_trace.slices import Slice, Trace
+from backends.profiling.threads_of_trace import Queue
+from backends.profiling.timeline import Span, SpanKind, Timeline, Window, queue_order
+
+__all__ = ["OWN_KEY", "parse_timeline", "write_timeline"]
+
+OWN_KEY = "parallel_core"
+"""The key under which our traces describe themselves."""
+
+SCHEMA = 1
+CASES = "cases"
+CASES_PROCESS = 1
+FIRST_DEVICE = 2
+NANOSECONDS = 1e9
+"""Times are rounded to nanoseconds, so that what touches still touches, and no more, when it is read back."""
+
+JSONObject: TypeAlias = dict[str, Any]
+
+
+class PerfettoRow(NamedTuple):
+    """The numbers that stand for a queue. Threads' are unique in the file: viewers mix up equal ones."""
+
+    pid: int
+    tid: int
+
+
+CASES_ROW = PerfettoRow(CASES_PROCESS, CASES_PROCESS)
+
+
+def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
+    """Write a timeline as a Chrome trace, an event on a line; its description of itself comes first."""
+    rows = _rows(timeline.spans)
+    # In the order of time, so that also a file that is cut off begins with its earliest event.
+    slices = sorted(_slices(timeline, rows), key=itemgetter("ts"))
+    own = {
+        "schema": SCHEMA,
+        "source": timeline.source,
+        "notes": timeline.notes,
+        # A trace has no beginning but its first event.
+        "first_event_us": slices[0]["ts"] if slices else 0.0,
+    }
+    encode = msgspec.json.Encoder().encode
+    stream.write(b'{"displayTimeUnit":"ms",\n"%s":%s,\n"traceEvents":[' % (OWN_KEY.encode(), encode(own)))
+    # Arrows come last: at equal times a viewer binds an arrow to what it has read before.
+    for number, event in enumerate(chain(_names(timeline, rows), slices, _arrows(timeline.spans, rows))):
+        stream.write((b",\n" if number else b"\n") + encode(event))
+    stream.write(b"\n]}\n")
+
+
+def parse_timeline(trace: Trace) -> Timeline:
+    """Read back what `write_timeline` wrote. Raises ValueError for any other trace, or another schema."""
+    own = trace.properties.get(OWN_KEY)
+    if not isinstance(own, Mapping):
+        raise ValueError("it is no trace of parallel-core")
+    if own.get("schema") != SCHEMA:
+        raise ValueError(f"it is a timeline of schema {own.get('schema')}, but {SCHEMA} is known")
+    try:
+        first = float(own["first_event_us"]) / 1e6
+        return Timeline(
+            str(own["source"]),
+            tuple(_parse_span(one, trace, first) for one in trace.slices if one.process != CASES_PROCESS),
+            tuple(Window(one.name, *_times(one, first)) for one in trace.slices if one.process == CASES_PROCESS),
+            tuple(map(str, own["notes"])),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"it is a damaged timeline of parallel-core ({error!r})") from error
+
+
+def _rows(spans: Iterable[Span]) -> dict[Queue, PerfettoRow]:
+    queues = dict.fromkeys((span.device, span.queue) for span in spans)
+    in_order = sorted(queues, key=lambda queue: queue_order(*queue))
+    devices = dict.fromkeys(device for device, _ in in_order)
+    pids = {device: FIRST_DEVICE + place for place, device in enumerate(devices)}
+    return {
+        queue: PerfettoRow(pids[queue[0]], FIRST_DEVICE + len(pids) + place) for place, queue in enumerate(in_order)
+    }
+
+
+def _names(timeline: Timeline, rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:
+    all_rows = {(CASES, CASES): CASES_ROW, **rows} if timeline.cases else rows
+    processes = {row.pid: device for (device, _), row in all_rows.items()}
+    named = [("process", pid, PerfettoRow(pid, 0), device) for pid, device in processes.items()]
+    named += [("thread", row.tid, row, queue) for (_, queue), row in all_rows.items()]
+    for what, order, row, name in named:
+        yield {"ph": "M", "name": f"{what}_name", **row._asdict(), "args": {"name": name}}
+        yield {"ph": "M", "name": f"{what}_sort_index", **row._asdict(), "args": {"sort_index": order}}
+
+
+def _slices(timeline: Timeline, rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:
+    for case in timeline.cases:
+        yield _slice(case, "case", CASES_ROW)
+    for span in timeline.spans:
+        args: JSONObject = {"operator": span.operator, "kind": span.kind}
+        if span.launched is not None:
+            args["waited_us"] = (_nanoseconds(span.start) - _nanoseconds(span.launched)) / 1000
+        yield {**_slice(span, span.kind, rows[span.device, span.queue]), "args": args}
+
+
+def _slice(one: Span | Window, category: str, row: PerfettoRow) -> JSONObject:
+    duration = (_nanoseconds(one.end) - _nanoseconds(one.start)) / 1000
+    times = {"ts": _microseconds(one.start), "dur": duration}
+    return {"ph": "X", "name": one.name, "cat": category, **row._asdict(), **times}
+
+
+def _arrows(spans: Iterable[Span], rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:
+    launches = {_microseconds(span.start): rows[span.device, span.queue] for span in spans if span.kind == "host"}
+    for number, span in enumerate(spans, 1):
+        launched = None if span.launched is None else _microseconds(span.launched)
+        if launched in launches:
+            arrow = {"name": "launch", "cat": "launch", "id": number}
+            row = rows[span.device, span.queue]
+            yield {"ph": "s", **arrow, **launches[launched]._asdict(), "ts": launched}
+            yield {"ph": "f", "bp": "e", **arrow, **row._asdict(), "ts": _microseconds(span.start)}
+
+
+def _parse_span(one: Slice, trace: Trace, first: float) -> Span:
+    args = one.args
+    kind, waited = args["kind"], args.get("waited_us")
+    if kind not in get_args(SpanKind):
+        raise ValueError(f"unknown kind {kind!r}")
+    device, queue = trace.processes[one.process], trace.threads[one.process, one.thread]
+    # The very number at which the span of the launch starts.
+    launched = None if waited is None else (_nanoseconds(first + one.start) - round(waited * 1000)) / NANOSECONDS
+    return Span(one.name, kind, device, queue, *_times(one, first), launched, str(args.get("operator", "")))
+
+
+def _times(one: Slice, first: float) -> tuple[float, float]:
+    return _nanoseconds(first + one.start) / NANOSECONDS, _nanoseconds(first + one.end) / NANOSECONDS
+
+
+def _microseconds(seconds: float) -> float:
+    return _nanoseconds(seconds) / 1000
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * NANOSECONDS)

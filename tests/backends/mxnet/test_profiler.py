@@ -1,0 +1,64 @@
+"""MXNet's profiler: which rows of its traces are which devices, and which devices it has rows for."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from backends import BackendError, Device
+from backends.mxnet import profiler
+from backends.mxnet.profiler import refuse_rowless, timeline_of
+from backends.profiling.chrome_trace.slices import Slice, Trace
+
+
+def test_an_operator_that_another_one_runs_is_a_part_of_it() -> None:
+    rows = mxnet_rows("cpu/0", "cpu/1")
+    outer, inner = (
+        Slice("Convolution", "operator", 1, 7, 0.0, 3.0),
+        Slice("Reorder", "operator", 1, 7, 0.0, 1.0),
+    )
+    after = Slice("Reorder", "operator", 1, 7, 3.0, 4.0)
+    for slices in ((outer, inner, after), (inner, outer, after)):
+        assert [span.name for span in timeline_of(Trace(slices, rows)).spans] == ["conv2d", "Reorder"]
+
+
+def mxnet_rows(*labels: str) -> dict[int | str, str]:
+    return dict(enumerate(labels))
+
+
+@pytest.mark.parametrize(
+    ("labels", "devices"),
+    [
+        (("cpu/0", "cpu/1", "cpu pinned/", "cpu shared/"), ["cpu:0", "cpu:1", "cpu:2", "cpu:3"]),
+        (("cpu/0", "cpu/1", "cpu/2", "cpu pinned/", "cpu shared/"), ["cpu:0", "cpu:1", "cpu:2", "cpu:3", "cpu:4"]),
+        (("cpu/0", "cpu/1", "gpu/0", "gpu/1", "cpu pinned/"), ["cpu:0", "cpu:1", "gpu:0", "gpu:1", "cpu:0"]),
+    ],
+    ids=["two cores", "three cores", "GPUs"],
+)
+def test_mxnet_s_rows_are_given_their_devices_whatever_their_labels(labels: Sequence[str], devices: list[str]) -> None:
+    slices = tuple(Slice("_np_dot", "operator", row, 7, row, row + 0.5) for row in range(len(labels)))
+    found = timeline_of(Trace(slices, mxnet_rows(*labels)))
+    assert [span.device for span in found.spans] == devices
+
+
+def test_an_own_program_s_work_on_cpu_0_is_work() -> None:
+    def ran(name: str, start: float) -> Slice:
+        return Slice(name, "operator", 0, 7, start, start + 0.5)
+
+    found = timeline_of(Trace((ran("dot", 0), ran("WaitForVar", 1)), mxnet_rows("cpu/0")))
+    assert [(span.device, span.queue, span.kind) for span in found.spans] == [
+        ("cpu:0", "compute", "compute"),
+        ("host", "waits", "host"),
+    ]
+
+
+@pytest.mark.parametrize("index", [1, 2, 3, 4, 9])
+def test_a_device_that_would_abort_mxnet_s_profiler_is_refused_in_one_line(
+    index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiler, "core_numbers", lambda: [0, 1])
+    devices = [Device("cpu", number) for number in range(1, index + 1)]
+    if index <= 3:
+        refuse_rowless(devices, gpus=0)
+        return
+    with pytest.raises(BackendError, match=r"^mxnet's profiler would abort at cpu:4: .* --devices 3 or fewer$"):
+        refuse_rowless(devices, gpus=0)

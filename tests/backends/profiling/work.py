@@ -1,0 +1,38 @@
+"""Small work under a profiler, for tests of what it records."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from backends import Array, Backend, Device
+from backends.mxnet import profiler as mxnet_profiler
+from backends.profiling import Span, Timeline, case_text, read_trace, run_profiler
+from backends.torch import profiler as torch_profiler
+
+READERS: dict[str, ModuleType] = {"mxnet": mxnet_profiler, "torch": torch_profiler}
+COUNT = 5
+
+
+def see(backend: Backend, path: Path, **cases: Callable[[], object]) -> Timeline:
+    """Run cases under the profiler and read what it wrote."""
+    with run_profiler(backend, path) as mark:
+        for name, case in cases.items():
+            with mark(case_text(name)):
+                kept = case()
+                backend.waitall()
+                del kept
+    return READERS[backend.name].timeline_of(read_trace(path))
+
+
+def matrix(backend: Backend, device: Device, size: int = 200) -> Array:
+    return backend.asarray(np.ones((size, size), dtype=np.float32), device)
+
+
+def products(backend: Backend, x: Array) -> list[Array]:
+    return [backend.launch(backend.ops.matmul, x, x) for _ in range(COUNT)]
+
+
+def named(timeline: Timeline, name: str) -> list[Span]:
+    return [span for span in timeline.spans if span.name == name]
