@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from backends.devices import Device
 from backends.protocol import Array
-from backends.torch.streams.promise import Announcing
+from backends.torch.streams.future import Announcing
 from backends.torch.streams.worker import WorkerStream
 
 __all__ = ["Mark", "Marked", "case_of", "case_text", "marking_verbs", "marking_work", "run_of", "verb_of"]
@@ -77,8 +77,10 @@ def marking_verbs(backend: object, mark: Mark, device_of: FindDevice) -> Iterato
     try:
         yield
     finally:
-        for name in shadowed:
-            del vars(backend)[name]
+        for name, verb in shadowed.items():
+            # After a failure a verb that refuses stands here.
+            if vars(backend)[name] is verb:
+                del vars(backend)[name]
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from backends.profiling.threads_of_trace import (
 from backends.profiling.timeline import Kind, Span, Timeline
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
-from backends.torch.streams.promise import promises
+from backends.torch.streams.future import futures_in
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
 
@@ -50,7 +50,7 @@ NAMES = {
 }
 """What this project, and MXNet, call the same."""
 COPIES = {"aten::copy_", "aten::clone", "aten::to", "aten::_to_copy"}
-TASKS: dict[str, Kind] = {"_clone": "copy", "_overwrite": "copy", "to_host": "copy", "take_part": "exchange"}
+TASKS: dict[str, Kind] = {"clone": "copy", "overwrite": "copy", "to_host": "copy", "take_part": "exchange"}
 """What workers do in tasks that do not compute."""
 VERBS: dict[str, Kind] = {"copy_to": "copy", "launch to_host": "copy", "allreduce": "exchange"}
 """What eager PyTorch does in calls that do not compute."""
@@ -129,7 +129,7 @@ def _of_workers(work: Sequence[Slice], runs: Sequence[Slice], launched: Mapping[
         first = mark is not None and (row_of(mark), mark.start) not in told
         if mark:
             told.add((row_of(mark), mark.start))
-        kind: Kind = "compute" if task is None else TASKS.get(task.name, "compute")
+        kind: Kind = "compute" if task is None else TASKS.get(task.name.removeprefix("_"), "compute")
         yield _span(one, kind, queues[row_of(one)], launched.get(task.number) if task and first else None)
 
 
@@ -174,8 +174,8 @@ def _device_of(verb: str, *args: Array, **named: Array) -> Device | None:
     if verb == "copy_to":
         return named.get("device") or args[1]
     if verb == "launch":
-        for promise in promises(*args[1:]):
-            return promise.device
+        for future in futures_in(*args[1:]):
+            return future.device
     return None
 
 

@@ -78,7 +78,7 @@ def test_a_framework_imported_with_other_settings_is_refused(
     done = run_python(
         """
 import backends
-from backends.cuda_libraries import load_cuda_libraries
+from backends.installation.cuda_libraries import load_cuda_libraries
 load_cuda_libraries()
 import mxnet
 try:
