@@ -1,4 +1,4 @@
-"""Logical devices: what a backend schedules on. On a CPU several of them share one memory, and split its cores."""
+"""Logical devices: what a backend schedules on. On a CPU several of them share one memory, and divide its cores."""
 
 import re
 from collections import Counter
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from backends.errors import BackendError
-from backends.installation.gpu_probe import reason_against
 
 __all__ = [
     "HOST",
@@ -39,11 +38,11 @@ class Device:
 
 
 HOST = Device("cpu", 0)
-"""The memory of the host that GPUs copy from and to, page-locked so that a copy need not wait for anyone."""
+"""The memory of the host that GPUs copy from and to, page-locked so that a copy does not occupy the host."""
 
 
 def same_memory(first: Device, second: Device) -> bool:
-    """Tell whether what lies on one device can be read on the other: on CPUs always, and on two streams of one GPU."""
+    """Tell whether arrays of one device can be read on the other: on CPUs always, and on two streams of one GPU."""
     return first.kind == second.kind and (first.kind == "cpu" or first.index == second.index)
 
 
@@ -58,7 +57,7 @@ _NAME = re.compile(rf"(?:(cpu):{_NUMBER}|(gpu):{_NUMBER}(?:/{_NUMBER})?)", re.AS
 
 
 class Choice(NamedTuple):
-    """The devices, and what a reader of results should know about how they came to be chosen, if anything."""
+    """The devices, and what a reader of results should know about their choice, if anything."""
 
     devices: tuple[Device, ...]
     note: str = ""
@@ -66,10 +65,10 @@ class Choice(NamedTuple):
 
 def parse_device(name: str) -> Device:
     """Read the name of a device, `cpu:1`, `gpu:0` or `gpu:0/1`; raises BackendError for anything else."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise BackendError(f"{name!r} is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream on a GPU")
-    cpu, cpu_index, gpu, gpu_index, stream = found.groups()
+    cpu, cpu_index, gpu, gpu_index, stream = match.groups()
     kind = cast("DeviceKind", cpu or gpu)
     return Device(kind, int(cpu_index or gpu_index), None if stream is None else int(stream))
 
@@ -82,7 +81,7 @@ def parse_devices(text: str) -> Wanted:
 
 
 def cpu_devices(wanted: Wanted) -> int:
-    """Count the devices that share this process's cores; a number may turn out to mean GPUs, which share none."""
+    """Count the devices that share this process's cores; a number may later mean GPUs, which share none."""
     return wanted if isinstance(wanted, int) else sum(device.kind == "cpu" for device in wanted)
 
 
@@ -92,13 +91,13 @@ def choose_devices(
     wanted: Wanted,
     gpus: int,
     workers: int = 1,
-    reason_against: Callable[[str, int], str] = reason_against,
+    reason_against: Callable[[str, int], str] = lambda *_: "",
 ) -> Choice:
     """Choose devices, given the number of GPUs that a framework finds.
 
     A number means `cpu:1` … `cpu:N` or `gpu:0` … `gpu:N-1`, or streams on the only GPU. `kind` is `cpu`, `gpu`, or
-    `auto`: GPUs where there are enough, or one. `reason_against` says why the framework cannot compute on a GPU, and
-    nothing where it can: `auto` then takes CPUs. Raises BackendError for what cannot be had.
+    `auto`: GPUs if there are enough, or one. `reason_against(framework, index)` says why the framework cannot compute
+    on a GPU, and is empty if it can; if not, `auto` takes CPUs. Raises BackendError for what cannot be had.
     """
     if isinstance(wanted, int):
         devices = _first(framework, kind, wanted, gpus)
@@ -155,9 +154,9 @@ def _check_names(framework: str, kind: str, devices: Sequence[Device], gpus: int
 
 def _about_streams(devices: Sequence[Device]) -> str:
     counts = Counter(device.index for device in devices if device.stream is not None)
-    told = [
+    notes = [
         f"{', '.join(str(device) for device in devices if device.index == index and device.stream is not None)} "
         f"{'are streams' if count > 1 else 'is a stream'} on one GPU, and share it"
         for index, count in counts.items()
     ]
-    return "; ".join(told)
+    return "; ".join(notes)

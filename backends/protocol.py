@@ -4,18 +4,22 @@ A verb enters this protocol only if every backend implements it, two experiments
 from the others. Data dependencies are visible as values (`gradients = backend.allreduce(gradients)`), so a schedule
 can be read off an experiment's text.
 
-An `Array` is opaque: a framework's array, a tuple of arrays, or the promise of either. Experiments pass it from verb
-to verb, and may index it (`step[0]`) where it is a tuple.
+An `Array` is opaque: a framework's array, a tuple of arrays, or a future of either. Experiments pass it from verb to
+verb, and may index it (`step[0]`) if it is a tuple.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from functools import partial
+from inspect import isfunction
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
+from backends.arrays import row_ranges
 from backends.devices import Device
+from backends.errors import ComputationError
 
-__all__ = ["Array", "Backend", "Engine", "FrameworkSettings", "Ops"]
+__all__ = ["VERBS", "Array", "Backend", "BaseBackend", "Engine", "FrameworkSettings", "HostArray", "Ops"]
 
 
 FrameworkSettings = Mapping[str, str | None]
@@ -44,7 +48,7 @@ class Ops(Hashable, Protocol):
         """Multiply element by element with broadcasting."""
 
     def power(self, x: Array, exponent: float) -> Array:
-        """Raise each element to a power; where the exponent is not whole, elements must be positive."""
+        """Raise each element to a power; if the exponent is not whole, elements must be positive."""
 
     def relu(self, x: Array) -> Array:
         """Clip at zero from below; the derivative at zero is zero."""
@@ -76,7 +80,7 @@ class Ops(Hashable, Protocol):
     def to_host(self, x: Array) -> Array:
         """Copy to the host, on the queue that computes; on a CPU, to new memory. The book's way of communicating.
 
-        From a GPU, only `waitall` tells when it is done: `copy_to` is the way to read it sooner.
+        From a GPU, wait for it by `waitall`, or use `copy_to`, which can be waited for by itself.
         """
 
     def zeros_like(self, x: Array) -> Array:
@@ -85,20 +89,20 @@ class Ops(Hashable, Protocol):
     def value_and_grad(self, fn: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
         """Make the function (parameters, *rest) -> (fn(parameters, *rest), its gradients by the parameters).
 
-        `parameters` is a tuple of floating-point arrays, and so are the gradients; `fn` returns one number. Where one
-        of `rest` has no elements, value and gradients are zero: frameworks refuse to convolve nothing. Launched by
-        itself, its gradients may be used one by one, as they become ready; the last parameters' come first.
+        `parameters` is a tuple of floating-point arrays, and so are the gradients; `fn` returns one number. If one of
+        `rest` has no elements, value and gradients are zero: frameworks refuse to convolve nothing. Launched by itself,
+        its gradients may be used one by one, as they become ready; those of the last parameters come first.
         """
 
     def sgd(self, parameters: Array, gradients: Array, rate: float) -> Array:
         """Return parameters - rate · gradients. The parameters are consumed: their memory may hold the result."""
 
     def sgd_while_finite(self, parameters: Array, gradients: Array, rate: float, guard: Array) -> tuple[Array, Array]:
-        """Return (parameters - rate · gradients, guard), or the parameters as they are where something is not finite.
+        """Return (parameters - rate · gradients, guard), or unchanged parameters if a gradient is not finite.
 
         `guard`, float32 (1,), is 1 at first. It is NaN from the first step on in which the sum of the gradients'
-        squares is NaN or infinite, and where it is NaN no parameter changes any more. Nothing waits for it: it is
-        found out on the device. Parameters and gradients are consumed, the guard is not.
+        squares is NaN or infinite, and while it is NaN no parameter changes. The device decides this, so nothing waits
+        for it. Parameters and gradients are consumed, the guard is not.
         """
 
 
@@ -113,13 +117,13 @@ class Backend(Protocol):
     engine: Engine
     devices: tuple[Device, ...]
     threads_per_device: int
-    """Threads within one operator; where several workers serve a device, each has as many."""
+    """Threads within one operator; if several workers serve a device, each has as many."""
     workers_per_device: int
     """Workers that serve a device's queue of computations: with 2, two independent ones run at the same time."""
     cores: Sequence[set[int]]
-    """The cores that each device's work keeps to; empty for GPUs, and where the system does not tell."""
+    """The cores that each device's work keeps to; empty for GPUs, and if the system does not say."""
     scheduler: str
-    """Who queues the work, in a sentence that a reader of results can use."""
+    """What queues the work, in a sentence that a reader of results can use."""
     settings: FrameworkSettings
     """The environment variables that this backend set, or unset, for its framework to read, and the framework's own
     switches, which have a dot in their names."""
@@ -128,23 +132,23 @@ class Backend(Protocol):
     ops: Ops
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
-        """Enqueue `fn(*args)` on the device of its first array; return at once where the engine is asynchronous.
+        """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is asynchronous.
 
         New arrays in `fn` must come from its arguments (`ops.zeros_like`), which say the device.
         """
 
     def wait(self, x: Array) -> Array:
-        """Block until `x` is computed, and no longer; return it. Raises ComputationError where computing it failed."""
+        """Block until `x` is computed, and no longer; return it. Raises ComputationError if computing it failed."""
 
     def waitall(self) -> None:
-        """Block until all that was launched on any device is done. Raises ComputationError where any of it failed."""
+        """Block until all that was launched on any device is done. Raises ComputationError if any of it failed."""
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Enqueue a copy of `x` to `device`; it may overlap with computation that does not depend on it.
 
-        The device may be HOST where the others are GPUs. `out`, an array on that device of the same shape and dtype, is
-        consumed: the copy is written to its memory. Without it the copy gets memory of its own, even where `x` is on
-        that device already.
+        The device may be HOST if others are GPUs. `out`, an array on that device of the same shape and dtype, is
+        consumed: the copy is written to its memory. Without it the copy gets memory of its own, even if `x` is on that
+        device already.
         """
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
@@ -161,3 +165,42 @@ class Backend(Protocol):
 
     def to_numpy(self, x: Array) -> Any:
         """Wait for `x` and return it as NumPy (a tuple for a tuple): an array that shares no memory with `x`."""
+
+
+VERBS = tuple(name for name, value in vars(Backend).items() if isfunction(value) and not name.startswith("_"))
+"""The protocol's verbs, in its order."""
+
+
+class BaseBackend:
+    """What the backends of this package share: how rows are divided, and that a backend works until its first failure.
+
+    Abstract. Backends of others need not inherit from it.
+    """
+
+    name: str
+    asarray: Callable[..., Array]
+
+    def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        ranges = row_ranges(len(x), len(devices))
+        return tuple(self.asarray(x[rows], device) for rows, device in zip(ranges, devices, strict=True))
+
+    def _fail(self, error: BaseException, place: str = "") -> NoReturn:
+        """Raise ComputationError, now and from every verb that is called later: results would be garbage."""
+        raised = error
+        # What a group of processes raises says already what went wrong.
+        if not isinstance(error, ComputationError):
+            at = f"{self.name} {place}".rstrip()
+            raised = ComputationError(f"{at}: {type(error).__name__}: {self._reason(error)}")
+            raised.__cause__ = error
+        # Verbs that refuse take the place of this object's own, so that no verb asks each time.
+        refusal = f"{self.name} refuses further work after a failure ({raised}): load the backend again"
+        vars(self).update(dict.fromkeys(VERBS, partial(_refuse, refusal)))
+        raise raised
+
+    def _reason(self, error: BaseException) -> str:
+        """Return the line of an error's message that says what is wrong."""
+        return next(iter(str(error).strip().splitlines()), "no reason given")
+
+
+def _refuse(message: str, *_: object, **__: object) -> NoReturn:
+    raise ComputationError(message)

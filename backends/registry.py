@@ -1,21 +1,24 @@
-"""Find backends by entry point, and load one: its module is imported only then."""
+"""Finds backends by entry point and loads one, importing its module only then."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from configparser import ConfigParser
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import get_args
 
-from backends.devices import Device, Wanted, parse_device, parse_devices
+from backends.devices import Device, DeviceKind, Wanted, parse_device, parse_devices
 from backends.errors import BackendError
 from backends.host import keep_freed_memory
 from backends.protocol import Backend, Engine
 
-__all__ = ["GROUP", "load", "names", "package_version", "registered"]
+__all__ = ["GROUP", "class_of", "load", "names", "package_version", "registered"]
 
 
 GROUP = "parallel_core.backends"
+
+CLASSES = "parallel_core.backend_classes"
+"""For backends that have several classes: functions of an engine and kinds of devices that return the class."""
 
 
 def names() -> tuple[str, ...]:
@@ -35,16 +38,14 @@ def load(
     """Import a framework and return its backend.
 
     `devices` is the number of logical devices, or their names: `["cpu:1", "gpu:0"]`, or `"gpu:0/0,gpu:0/1"` for two
-    streams on one GPU. `device_kind` is `cpu`, `gpu`, or `auto` (GPUs where there are enough of them, or one, and then
+    streams on one GPU. `device_kind` is `cpu`, `gpu`, or `auto` (GPUs if there are enough of them, or one, and then
     streams on it). `engine` is `async` or `sync`; None takes the backend's own first choice: `async` for all but NumPy.
     `threads_per_device` is for CPU devices; None divides this process's cores among them. `workers_per_device` is how
     many operators a CPU device may run at the same time, each on as many threads; more than 1 needs a queue, and so the
     `async` engine. `variants` are names of `backends.variants.VARIANTS`, of each setting at most one.
     Raises BackendError, in one line, for anything that cannot be had.
     """
-    registered = _registered()
-    if name not in registered:
-        raise BackendError(f"unknown backend {name!r} (known: {', '.join(sorted(registered))})")
+    entry = _entry(name)
     wanted = _wanted(devices)
     if isinstance(wanted, int) and wanted < 1:
         raise BackendError(f"a backend needs at least 1 device, not {wanted}")
@@ -58,13 +59,26 @@ def load(
         raise BackendError(f"a device needs at least 1 worker, not {workers_per_device}")
     # For every framework alike, and before it allocates.
     keep_freed_memory()
-    make: Callable[..., Backend] = registered[name].load()
-    # Backends of others may know nothing of workers or variants, and need not while nobody asks for them.
+    make: Callable[..., Backend] = entry.load()
+    # Other people's backends may know nothing of workers or variants, and need not unless these are asked for.
     workers = () if workers_per_device == 1 else (workers_per_device,)
     named = {"variants": tuple(variants)} if variants else {}
     if named and not _takes_variants(make):
         raise BackendError(f"the backend {name!r} has no variants: leave out {', '.join(map(repr, variants))}")
     return make(wanted, device_kind, engine, threads_per_device, *workers, **named)
+
+
+def class_of(name: str, engine: str, kinds: Collection[DeviceKind]) -> str:
+    """Return the path, `module:name`, of the class that runs on an engine and devices of these kinds.
+
+    For a backend that does not say, it is what its entry point names. Raises BackendError for an unknown name.
+    """
+    own = _entry(name)
+    for entry in registered(CLASSES):
+        if entry.name == name:
+            chosen = entry.load()(engine, kinds)
+            return f"{chosen.__module__}:{chosen.__qualname__}"
+    return own.value
 
 
 def _wanted(devices: int | str | Sequence[str | Device]) -> Wanted:
@@ -80,17 +94,24 @@ def _takes_variants(make: Callable[..., Backend]) -> bool:
     return any(one.name == "variants" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
+def _entry(name: str) -> EntryPoint:
+    entries = _registered()
+    if name not in entries:
+        raise BackendError(f"unknown backend {name!r} (known: {', '.join(sorted(entries))})")
+    return entries[name]
+
+
 def _registered() -> dict[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
+    entries: dict[str, EntryPoint] = {}
     for entry in registered(GROUP):
-        other = found.setdefault(entry.name, entry)
+        other = entries.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise BackendError(
                 f"two backends are called {entry.name!r} ({other.value} and {entry.value}): uninstall one of them"
             )
-    if not found:
+    if not entries:
         raise BackendError(f"no entry points in {GROUP}: install the package first (pip install -e .)")
-    return found
+    return entries
 
 
 NAME = "parallel-core"
@@ -101,16 +122,16 @@ SETUP = Path(__file__).parent.parent / "setup.cfg"
 
 def registered(group: str) -> list[EntryPoint]:
     """List the entry points of a group, those of this package and of others."""
-    found = list(entry_points(group=group))
+    installed = list(entry_points(group=group))
     if _is_installed():
-        return found
+        return installed
     lines = _setup().get("options.entry_points", group, fallback="").strip().splitlines()
     own = [EntryPoint(name.strip(), value.strip(), group) for name, value in (line.split("=", 1) for line in lines)]
-    return [*own, *found]
+    return [*own, *installed]
 
 
 def package_version() -> str:
-    """Return this package's version; `unknown` where neither an installation nor a checkout tells."""
+    """Return this package's version; `unknown` if neither an installation nor a checkout says it."""
     return version(NAME) if _is_installed() else _setup().get("metadata", "version", fallback="unknown")
 
 
@@ -123,7 +144,7 @@ def _is_installed() -> bool:
 
 
 def _setup() -> ConfigParser:
-    # The file holds percent signs for nobody to fill in.
+    # No interpolation: percent signs in the file mean themselves.
     parsed = ConfigParser(interpolation=None)
     parsed.read(SETUP, encoding="utf-8")
     return parsed

@@ -1,0 +1,1 @@
+"""MXNet: its engine queues every operator, on CPUs and on GPUs."""

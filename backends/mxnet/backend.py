@@ -1,25 +1,24 @@
-"""MXNet behind the `Backend` protocol. Read it beside `torch_backend.py`: same verbs, same order.
+"""MXNet behind the `Backend` protocol. Read it beside `torch/worker_threads.py`: same verbs, same order.
 
 MXNet's engine queues every operator, on CPUs too: Python returns at once, the engine tracks which operator reads and
 writes which array, and each device's worker runs what is ready. So `launch` is `fn(*args)`, and a value is MXNet's
 own array. The synchronous engine is MXNet's NaiveEngine, which runs every operator where it is called.
 """
 
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 
-from backends.arrays import check_equal, row_ranges, tree_leaves, tree_map
+from backends.arrays import check_equal, tree_leaves, tree_map
 from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
-from backends.errors import ComputationError
-from backends.host import check_workers, cores_of, limit_openmp_threads, on_cores, threads_for, workers_in_words
+from backends.host import check_workers, cores_of, limit_openmp_threads, threads_for, workers_in_words
 from backends.installation.cuda_libraries import load_cuda_libraries
+from backends.installation.gpu_probe import reason_against
 from backends.installation.importing import import_framework
-from backends.protocol import Array, Engine, FrameworkSettings, HostArray
+from backends.mxnet.workers import start_workers
+from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray
 from backends.variants import BULK_ON, COPY_ON_COMPUTE_QUEUE, TEMPORARY_SPACE_LOW, check_device_kind, choose_variants
 
 __all__ = ["MXNetBackend"]
@@ -28,18 +27,15 @@ SHARDED_BYTES = 2**20
 """From here on summing in shards is worth its 0.3 ms: a function in Python for each device."""
 
 OWN_GPU_WORKERS = 2
-"""How many workers MXNet gives a GPU's queue unless it is told another number."""
-
-PATIENCE = 10.0
-"""Seconds after which a worker no longer waits for the others to start."""
+"""How many workers MXNet gives a GPU's queue by itself."""
 
 
 @final
-class MXNetBackend:
+class MXNetBackend(BaseBackend):
     """MXNet on CPU contexts `cpu(1)` … `cpu(N)`, on GPUs, or on both.
 
     Several logical devices on one GPU are one context. Its queue has two workers, each with a CUDA stream of its own,
-    or as many as there are such devices where they are named.
+    or as many as there are such devices if they are named.
     """
 
     name = "mxnet"
@@ -73,24 +69,21 @@ class MXNetBackend:
         mx = import_framework(
             "mxnet", self.settings, requirement="Python < 3.12 and numpy < 1.24", prepare=load_cuda_libraries
         )
-        from backends.mxnet import ops as mxnet_ops
-        from backends.mxnet import sharded_sum as mxnet_sharding
+        from backends.mxnet import ops, sharded_sum
 
-        self._mx, self.ops, self._sharding = mx, mxnet_ops, mxnet_sharding
+        self._mx, self.ops, self._sharded_sum = mx, ops, sharded_sum
         self.version: str = mx.__version__
         gpus: int = mx.context.num_gpus()
-        self.devices, note = choose_devices(self.name, device_kind, devices, gpus, workers_per_device)
+        self.devices, note = choose_devices(self.name, device_kind, devices, gpus, workers_per_device, reason_against)
         for kind in dict.fromkeys(device.kind for device in self.devices):
             check_device_kind(self.name, kind, variants)
         self._on_gpus = any(device.kind == "gpu" for device in self.devices)
-        # Functions and not methods: a backend that held on to itself would outlive its last user.
-        assign = mx.nd._internal._slice_assign
-        self._overwrite: Callable[[Array, Array], Array] = partial(_overwrite, assign)
+        # Functions and not methods: a backend that referred to itself would outlive its last user.
+        self._overwrite: Callable[[Array, Array], Array] = partial(
+            _overwrite_anywhere if self._on_gpus else _overwrite, mx.nd._internal._slice_assign
+        )
         if COPY_ON_COMPUTE_QUEUE.name in self.variants:
             self._overwrite = _overwrite_by_source
-        elif self._on_gpus:
-            self._overwrite = partial(_overwrite_anywhere, assign)
-        self._failure: ComputationError | None = None
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
         if self._on_gpus:
             self._contexts[HOST] = mx.cpu_pinned(0)
@@ -99,7 +92,7 @@ class MXNetBackend:
             self.devices, workers_per_device * self.threads_per_device if queued else None
         )
         if queued:
-            self._start_workers()
+            start_workers(mx, sharded_sum, self._contexts, self.cores, workers_per_device, self.threads_per_device)
         else:
             limit_openmp_threads(self.threads_per_device)
         scheduler = (
@@ -110,34 +103,27 @@ class MXNetBackend:
         self.scheduler = f"{scheduler}; {note}" if note else scheduler
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
-        if self._failure:
-            self._refuse()
         try:
             return fn(*args)
         except Exception as error:
             self._fail(error, "at launch")
 
     def wait(self, x: Array) -> Array:
-        if self._failure:
-            self._refuse()
         for leaf in tree_leaves(x):
             try:
                 leaf.wait_to_read()
             except Exception as error:
+                # MXNet reports an error to the first wait only; what is read later is garbage without a warning.
                 self._fail(error, f"on {leaf.ctx.device_type}:{leaf.ctx.device_id}")
         return x
 
     def waitall(self) -> None:
-        if self._failure:
-            self._refuse()
         try:
             self._mx.npx.waitall()
         except Exception as error:
             self._fail(error, "on some device")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        if self._failure:
-            self._refuse()
         try:
             if out is None:
                 return tree_map(lambda leaf: self._copy(leaf, self._contexts[device]), x)
@@ -145,15 +131,7 @@ class MXNetBackend:
         except Exception as error:
             self._fail(error, f"on {device}")
 
-    def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
-        return tuple(
-            self.asarray(x[rows], device)
-            for rows, device in zip(row_ranges(len(x), len(devices)), devices, strict=True)
-        )
-
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        if self._failure:
-            self._refuse()
         try:
             if self._on_gpus or _bytes_of(xs[0]) < SHARDED_BYTES:
                 return self._gather_and_broadcast(*xs)
@@ -162,39 +140,11 @@ class MXNetBackend:
             self._fail(error, "at launch")
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        if self._failure:
-            self._refuse()
         return tree_map(lambda leaf: self._mx.np.array(leaf, dtype=leaf.dtype, ctx=self._contexts[device]), x)
 
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
         return tree_map(lambda leaf: leaf.asnumpy(), x)
-
-    def _start_workers(self) -> None:
-        # MXNet starts a context's workers at its first operator, on the cores of the thread that issues it; those of
-        # cpu(0), which serve every wait, come first and are left free. On a GPU a worker only issues.
-        self._mx.np.zeros((1,), ctx=self._mx.cpu(0)).wait_to_read()
-        for device, cores in zip(self.devices, self.cores, strict=bool(self.cores)):
-            if device.kind == "gpu":
-                continue
-            with on_cores(cores):
-                self._mx.np.zeros((1,), ctx=self._contexts[device]).wait_to_read()
-            self._limit_threads_of_workers(self._contexts[device])
-
-    def _limit_threads_of_workers(self, context: Any) -> None:
-        # MXNet trusts OMP_NUM_THREADS, which OpenMP has not read where another framework brought it along before; and
-        # MXNet's OpenBLAS hangs where several workers use more than one thread each.
-        meeting = threading.Barrier(self.workers_per_device)
-
-        def limit() -> None:
-            limit_openmp_threads(self.threads_per_device)
-            # Each worker takes one of these: none returns for another one before all have begun.
-            with suppress(threading.BrokenBarrierError):
-                meeting.wait(PATIENCE)
-
-        for _ in range(self.workers_per_device):
-            self._sharding.push(limit, context, [self._mx.np.zeros((1,), ctx=context)])
-        self._mx.npx.waitall()
 
     def _copy(self, x: Array, context: Any) -> Array:
         return self._overwrite(self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context), x)
@@ -213,26 +163,24 @@ class MXNetBackend:
 
     def _sum_in_shards(self, *xs: Array) -> tuple[Array, ...]:
         in_order = tuple(tree_map(self._in_plain_order, x) for x in xs)
-        self._sharding.sum_in_shards(list(zip(*map(tree_leaves, in_order), strict=True)))
+        self._sharded_sum.sum_in_shards(list(zip(*map(tree_leaves, in_order), strict=True)))
         return in_order
 
     def _in_plain_order(self, x: Array) -> Array:
-        # What a convolution gives may lie in an order of MKL-DNN's own; `reshape` is an operator that undoes it.
+        # A result of a convolution may lie in an order of MKL-DNN's own; `reshape` is an operator that undoes it.
         return x if x.ndim <= 2 else x.reshape(-1).as_nd_ndarray().reshape(x.shape).as_np_ndarray()
 
-    def _fail(self, error: BaseException, place: str) -> NoReturn:
-        self._failure = ComputationError(f"mxnet {place}: {type(error).__name__}: {_reason(error)}")
-        raise self._failure from error
-
-    def _refuse(self) -> NoReturn:
-        # MXNet reports an error to the first wait only; what is read later is garbage without a warning.
-        raise ComputationError(f"mxnet refuses further work after a failure ({self._failure}): load the backend again")
+    def _reason(self, error: BaseException) -> str:
+        # MXNet puts its stack trace before or after the sentence that matters.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        sentences = [line for line in lines if "Error" in line or "Check failed" in line]
+        return (sentences or lines or [""])[-1]
 
 
 def _overwrite(assign: Callable[..., object], out: Array, x: Array) -> Array:
     if x.ndim == 0 or x.size == 0 or x.dtype == np.bool_:
         return _overwrite_by_source(out, x)
-    # An operator runs on the device of its first operand, so this one is the destination's work.
+    # An operator runs on the device of its first operand: here on the destination, whose queue does the copy.
     everything = (None,) * x.ndim
     target = out.as_nd_ndarray()
     assign(target, x.as_nd_ndarray(), begin=everything, end=everything, step=everything, out=target)
@@ -248,7 +196,7 @@ def _both_on_cpus(first: Array, second: Array) -> bool:
 
 
 def _streams_on_one_gpu(devices: Wanted) -> int:
-    # A number is known to mean streams when MXNet has been imported, and has told how many GPUs there are.
+    # A number means streams only if there are too few GPUs, and MXNet counts them when it has read its settings.
     indices = [] if isinstance(devices, int) else [device.index for device in devices if device.kind == "gpu"]
     return max(map(indices.count, indices), default=0)
 
@@ -260,10 +208,3 @@ def _overwrite_by_source(out: Array, x: Array) -> Array:
 
 def _bytes_of(x: Array) -> int:
     return sum(leaf.size * np.dtype(leaf.dtype).itemsize for leaf in tree_leaves(x))
-
-
-def _reason(error: BaseException) -> str:
-    # MXNet puts its stack trace before or after the sentence that matters.
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error" in line or "Check failed" in line]
-    return (told or lines or [""])[-1]

@@ -1,0 +1,1 @@
+"""NumPy: the synchronous reference for every number."""

@@ -1,0 +1,1 @@
+"""PyTorch: one class for each way of scheduling."""

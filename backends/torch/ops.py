@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.arrays import tree_map
-from backends.torch.streams.promise import Announcing, Path
+from backends.torch.streams.future import Announcing, ItemPath
 
-Announce: TypeAlias = Callable[[Path, Tensor], None]
+Announce: TypeAlias = Callable[[ItemPath, Tensor], None]
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
@@ -100,10 +100,10 @@ def sgd(parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: flo
 def sgd_while_finite(
     parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float, guard: Tensor
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    # Squared first, as everywhere: `linalg.vector_norm` overflows later.
+    # Squared first, as in the other backends: `linalg.vector_norm` overflows later.
     squares = [torch.dot(flat, flat) for flat in (gradient.reshape(-1) for gradient in gradients)]
     guard = guard + 0 * torch.stack(squares).sum()
-    # Chosen on the device: to ask for the number would make a GPU's host wait.
+    # Chosen on the device: reading the number would make a GPU's host wait.
     broken = guard.isnan()
     updated = sgd(parameters, gradients, rate)
     return tuple(torch.where(broken, old, new) for old, new in zip(parameters, updated, strict=True)), guard

@@ -2,7 +2,7 @@
 
 The processes meet in a store, a small server that rank 0 runs (under torchrun its agent does). Then every process is
 connected with every other, and a sum goes around among them as a ring. A sum occupies the thread that asks for it, so
-on CPU devices a thread of its own asks, as the copies of such devices have one.
+on the asynchronous engine a thread of its own asks, as the copies of a device have one.
 """
 
 import os
@@ -22,6 +22,7 @@ from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_excha
 from backends.process_groups.group import Group, GroupError
 from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
 from backends.protocol import Array, Backend
+from backends.torch.cuda.streams import CudaStream
 from backends.torch.streams.worker import WorkerStream
 
 __all__ = ["TorchGroup", "join_torch"]
@@ -65,8 +66,12 @@ class TorchGroup:
         first = backend.devices[0]
         self._place = f"cuda:{first.index}" if first.kind == "gpu" else "cpu"
         self._stream: WorkerStream | None = None
-        if first.kind == "cpu" and backend.engine == "async":
-            self._stream = WorkerStream(first, f"{first} exchange", set(), _nothing)
+        if backend.engine == "async":
+            name = f"{first} exchange"
+            on_gpu = first.kind == "gpu"
+            self._stream = (
+                CudaStream(torch.cuda, first, f"{name} issue") if on_gpu else WorkerStream(first, name, set(), _nothing)
+            )
 
     def sum(self, x: Array) -> Array:
         if self._stream is not None:

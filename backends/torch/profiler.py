@@ -34,7 +34,7 @@ from backends.profiling.threads_of_trace import (
 from backends.profiling.timeline import Span, SpanKind, Timeline
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
-from backends.torch.streams.promise import Announcing, promises
+from backends.torch.streams.future import Announcing, futures_in
 from backends.torch.streams.worker import WorkerStream
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
@@ -54,8 +54,8 @@ READABLE_NAMES = {
 """What this project, and MXNet, call the same."""
 COPY_OPERATORS = {"aten::copy_", "aten::clone", "aten::to", "aten::_to_copy"}
 KIND_OF_TASK: dict[str, SpanKind] = {
-    "_clone": "copy",
-    "_overwrite": "copy",
+    "clone": "copy",
+    "overwrite": "copy",
     "to_host": "copy",
     "take_part": "exchange",
 }
@@ -140,7 +140,7 @@ def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping
         key = thread_of(mark), mark.start
         launch = None if key in begun else launched.get(task.number)
         begun.add(key)
-        yield _span(one, KIND_OF_TASK.get(task.name, "compute"), queues[thread_of(one)], launch)
+        yield _span(one, KIND_OF_TASK.get(task.name.removeprefix("_"), "compute"), queues[thread_of(one)], launch)
 
 
 def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> Iterator[Span]:
@@ -208,8 +208,8 @@ def _queue_device(verb: str, *args: Array, **named: Array) -> Device | None:
     if verb == "copy_to":
         return named.get("device") or args[1]
     if verb == "launch":
-        for promise in promises(*args[1:]):
-            return promise.device
+        for future in futures_in(*args[1:]):
+            return future.device
     return None
 
 

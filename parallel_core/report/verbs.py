@@ -1,101 +1,139 @@
-"""How the backends differ, verb by verb: their own code, side by side, as it is installed here."""
+"""How the backends differ, verb by verb: the code of the classes that ran, side by side, as it is installed here."""
 
 import ast
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from backends import Backend
-from backends.registry import GROUP, registered
+from backends import Backend, BackendError
+from backends.devices import parse_device
+from backends.protocol import VERBS
+from backends.registry import class_of
 
 __all__ = ["Verb", "source_of_verb", "verbs"]
-
-COMMON = ("_refuse", "_fail")
-"""What almost every verb calls, and where nothing is to be learnt."""
-
-Function = ast.FunctionDef
 
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb of the protocol: its contract, and each backend's code as HTML."""
+    """A verb of the protocol: its contract, and each class's code as HTML."""
 
     name: str
     contract: str
     code: Mapping[str, Markup]
 
 
-def verbs(backends: Iterable[str]) -> tuple[Verb, ...]:
-    """Return the protocol's verbs in its order, with the code of the backends that are installed here."""
-    sources = {name: source for name in backends if (source := source_of(name))}
-    names = [
-        (name, inspect.getdoc(function) or "")
-        for name, function in vars(Backend).items()
-        if inspect.isfunction(function) and not name.startswith("_")
-    ]
+def verbs(ran: Iterable[Mapping[str, Any]]) -> tuple[Verb, ...]:
+    """Return the protocol's verbs in its order, with the code of the classes that ran and are installed here.
+
+    `ran` is what each result says of its backend: its name, engine and devices.
+    """
+    classes = dict.fromkeys(filter(None, map(class_that_ran, ran)))
+    readable = {path: name for path, name in classes if tree_of(path.partition(":")[0])}
     return tuple(
-        Verb(name, contract, {backend: coloured(source_of_verb(source, name)) for backend, source in sources.items()})
-        for name, contract in names
+        Verb(
+            verb,
+            inspect.getdoc(getattr(Backend, verb)) or "",
+            {name: coloured(source_of_verb(path, verb)) for path, name in readable.items()},
+        )
+        for verb in VERBS
     )
 
 
-def module_of(backend: str) -> Path | None:
-    """Find a backend's file, importing no more than its package; None where it is not installed here."""
-    for entry in registered(GROUP):
-        spec = find_spec(entry.module) if entry.name == backend else None
-        if spec is not None and spec.origin is not None:
-            return Path(spec.origin)
-    return None
-
-
-def source_of(backend: str) -> str:
-    """Return the text of a backend's file; empty where it cannot be found or is no Python."""
+def class_that_ran(backend: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the path of a backend's class, and its name for readers; None if it is not installed here."""
     try:
-        path = module_of(backend)
-        source = "" if path is None else path.read_text(encoding="utf-8")
-        ast.parse(source)
-    except (ImportError, OSError, ValueError, SyntaxError):
+        kinds = {parse_device(name).kind for name in backend["devices"]}
+        path = class_of(backend["name"], backend["engine"], kinds)
+    except BackendError:
+        return None
+    return path, f"{backend['name']}: {path.rpartition(':')[2]}"
+
+
+def source_of_verb(path: str, verb: str) -> str:
+    """Return a verb's method in the class at `path`, `module:name`, and below it the functions that it calls.
+
+    These are the private ones of its file, and those that it imports from the folder of its framework.
+    """
+    module, _, name = path.partition(":")
+    functions = list(methods(module, name, verb))[:1]
+    for module, function in functions:
+        functions += dict.fromkeys(called for called in called_by(module, function) if called not in functions)
+    return "\n\n".join(lines_of(module, function) for module, function in functions)
+
+
+def methods(module: str, name: str, verb: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Iterate over a method in a class and in those that it inherits from, with their modules."""
+    tree = tree_of(module)
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
+    # An entry point may name a function that makes the object: then the file's only class is meant.
+    chosen = classes.get(name, next(iter(classes.values()), None))
+    if tree and chosen:
+        yield from ((module, node) for node in chosen.body if isinstance(node, ast.FunctionDef) and node.name == verb)
+        for base in chosen.bases:
+            if isinstance(base, ast.Name) and base.id != chosen.name:
+                yield from methods(imports(tree).get(base.id, module), base.id, verb)
+
+
+def called_by(module: str, function: ast.FunctionDef) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Iterate over the functions that a function calls in its own file or imports, in the order of its text."""
+    tree = tree_of(module)
+    if tree is None:
+        return
+    private = {name: node for name, node in functions_in(tree).items() if name.startswith("_")}
+    parts = module.split(".")
+    folder = ".".join(parts[: min(2, len(parts) - 1)]) + "."
+    for node in ast.walk(function):
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        origin = imports(tree).get(name, "")
+        if name in private:
+            yield module, private[name]
+        elif origin.startswith(folder) and (other := tree_of(origin)) and name in functions_in(other):
+            yield origin, functions_in(other)[name]
+
+
+@cache
+def source_of(module: str) -> str:
+    """Return the text of a module, importing no more than its package; empty if it cannot be read."""
+    try:
+        spec = find_spec(module)
+        return Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    except (ImportError, OSError, ValueError):
         return ""
-    return source
 
 
-def source_of_verb(source: str, verb: str) -> str:
-    """Return a verb's method, and below it the file's private functions that it calls."""
-    tree = ast.parse(source)
-    private = {node.name: node for node in ast.walk(tree) if isinstance(node, Function) and node.name.startswith("_")}
-    methods = [node for node in ast.walk(tree) if isinstance(node, Function) and node.name == verb]
-    if not methods:
-        return ""
-    wanted = [methods[0]]
-    for node in wanted:
-        wanted += [private[name] for name in called(node) if name in private and private[name] not in wanted]
-    return "\n\n".join(lines_of(source, node) for node in wanted)
+@cache
+def tree_of(module: str) -> ast.Module | None:
+    """Parse a module; None if it cannot be read or is no Python."""
+    try:
+        return ast.parse(source_of(module)) if source_of(module) else None
+    except SyntaxError:
+        return None
 
 
-def called(node: Function) -> list[str]:
-    """List the private names in a function, in the order in which they stand there."""
-    found = [
-        name
-        for child in ast.walk(node)
-        for name in (
-            [child.id] if isinstance(child, ast.Name) else [child.attr] if isinstance(child, ast.Attribute) else []
-        )
-        if name.startswith("_") and name not in COMMON and not name.startswith("__")
-    ]
-    return list(dict.fromkeys(found))
+def functions_in(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    """Return the functions and methods of a module by name."""
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-def lines_of(source: str, node: Function) -> str:
+def imports(tree: ast.Module) -> dict[str, str]:
+    """Return the modules from which a module imports names, by name."""
+    nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return {alias.asname or alias.name: node.module or "" for node in nodes for alias in node.names}
+
+
+def lines_of(module: str, node: ast.FunctionDef) -> str:
     """Return a function's lines, not indented."""
-    return dedent("\n".join(source.splitlines()[node.lineno - 1 : node.end_lineno]))
+    return dedent("\n".join(source_of(module).splitlines()[node.lineno - 1 : node.end_lineno]))
 
 
 def coloured(code: str) -> Markup:

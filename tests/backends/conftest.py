@@ -2,14 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
 
 import backends
 from backends import Backend
-from backends.devices import choose_devices
 from tests.conftest import reason_against
 
 
@@ -34,9 +32,8 @@ def on_made_up_gpus(monkeypatch: pytest.MonkeyPatch, engine: str) -> Callable[..
     def load(names: str, seed: int = 0, variants: tuple[str, ...] = ()) -> tuple[Backend, Any]:
         torch = MadeUpTorch(2, seed)
         with monkeypatch.context() as patched:
-            patched.setattr("backends.torch.base.import_framework", lambda *_, **__: torch)
-            choose = partial(choose_devices, reason_against=lambda *_: "")
-            patched.setattr("backends.torch.base.choose_devices", choose)
+            patched.setattr("backends.torch.loading.import_framework", lambda *_, **__: torch)
+            patched.setattr("backends.torch.loading.reason_against", lambda *_: "")
             patched.setenv("CUDA_LAUNCH_BLOCKING", "0")
             chosen = variants if engine == "async" else ()
             return backends.load("torch", names, "auto", engine, 1, variants=chosen), torch.cuda

@@ -1,8 +1,10 @@
 """Backends are found by name and loaded when asked for; what cannot be had is said in one line."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copy
 
 import pytest
 
@@ -78,7 +80,7 @@ def test_a_framework_imported_with_other_settings_is_refused(
     done = run_python(
         """
 import backends
-from backends.cuda_libraries import load_cuda_libraries
+from backends.installation.cuda_libraries import load_cuda_libraries
 load_cuda_libraries()
 import mxnet
 try:
@@ -120,6 +122,29 @@ def test_a_plug_in_is_found_by_its_entry_point(run_python: RunPython, tmp_path: 
         "import backends; print(backends.names(), backends.load('mine', 3, 'cpu', 'sync', 2))", PYTHONPATH=str(tmp_path)
     )
     assert done.stdout == "('mine', 'mxnet', 'numpy', 'torch') (3, 'cpu', 'sync', 2)\n"
+
+
+def test_a_plug_in_written_against_the_protocol_runs_an_experiment(run_python: RunPython, tmp_path: Path) -> None:
+    plug_in(tmp_path, "mine", "mine = mine.backend:MineBackend")
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    copy(Path(__file__).with_name("plug_in.py"), package / "backend.py")
+    done = run_python(
+        """
+import json, sys
+import backends
+from parallel_core.command_line import cli
+mine = backends.load("mine", 3)
+assert type(mine).__module__ == "mine.backend" and len(mine.devices) == 3
+assert backends.registry.class_of("mine", "sync", ["cpu"]) == "mine.backend:MineBackend"
+cli(["run", "parallel", "--backend", "mine", "--size", "100", "--rounds", "2", "--json", "-"])
+""",
+        PYTHONPATH=str(tmp_path),
+    )
+    result = json.loads(done.stdout)
+    assert (result["backend"]["name"], result["backend"]["devices"]) == ("mine", ["cpu:1", "cpu:2"])
+    assert result["metrics"]["parallel_speedup"] > 0
 
 
 def test_two_backends_of_one_name_are_refused(run_python: RunPython, tmp_path: Path) -> None:

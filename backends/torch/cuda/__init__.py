@@ -1,0 +1,1 @@
+"""CUDA streams that worker threads issue to."""

@@ -1,7 +1,7 @@
-"""Copies and loads of worker streams, where some of the devices are GPUs: who does which, and how.
+"""Copies and loads on GPUs, and on CPU devices beside them: which worker does which, and how.
 
 Every GPU's logical device has a worker for what arrives there and one for what leaves for the host, so that a copy runs
-beside the computation, and beside one the other way. Arrays in the host's ordinary memory go through page-locked
+beside the computation, and beside a copy the other way. Arrays in the host's ordinary memory go through page-locked
 buffers; HOST is page-locked itself.
 """
 
@@ -12,28 +12,13 @@ from typing import Any, final
 
 from backends.arrays import tree_map
 from backends.devices import HOST, Device
-from backends.errors import BackendError
+from backends.torch.base import allocate_like
 from backends.torch.cuda.staging import Staging
-from backends.torch.cuda.streams import CudaPromise, CudaQueue, CudaStream
-from backends.torch.streams.promise import Promise, promises
+from backends.torch.cuda.streams import CudaFuture, CudaQueue, CudaStream
+from backends.torch.streams.future import Future, completed_future, device_of
 from backends.torch.streams.worker import WorkerStream
 
-__all__ = ["CudaCopies", "CudaLoads", "empty_like", "place_of"]
-
-
-def place_of(device: Device) -> str:
-    """Return PyTorch's name of the memory of a device."""
-    return f"cuda:{device.index}" if device.kind == "gpu" else "cpu"
-
-
-def empty_like(torch: Any, x: Any, device: Device) -> Any:
-    """Allocate memory on a device for a copy of `x`; page-locked for HOST."""
-    return torch.empty_like(
-        x,
-        device=place_of(device),
-        memory_format=torch.contiguous_format,
-        **({"pin_memory": True} if device == HOST else {}),
-    )
+__all__ = ["CudaCopies", "CudaLoads"]
 
 
 @final
@@ -59,25 +44,17 @@ class CudaCopies:
         # Each is used by one worker alone, on its own thread.
         self._staging = {stream: Staging(torch) for stream in (*arriving.values(), *leaving.values())}
 
-    def submit(self, fn: Callable[..., Any], x: Any) -> Promise:
-        """Enqueue a copy of `x`, by `fn(x)` where it goes from a CPU device to another; never blocks."""
-        stream, copy = self._way(x)
-        return self._promised(stream.submit(copy or fn, x))
+    def submit(self, fn: Callable[..., Any], x: Any) -> Future:
+        """Enqueue a copy of `x`, by `fn(x)` if it goes from a CPU device to another; never blocks."""
+        stream, copy = self._route(device_of(x))
+        return stream.submit(copy or fn, x).on(self.device)
 
-    def submit_consuming(self, fn: Callable[..., Any], out: Any, x: Any) -> Promise:
+    def submit_consuming(self, fn: Callable[..., Any], out: Any, x: Any) -> Future:
         """Enqueue a copy to the memory of `out`, by `fn(out, x)` between CPU devices; never blocks."""
-        stream, copy = self._way(x)
-        return self._promised(stream.submit_consuming(fn if copy is None else _swapped(copy), out, x))
+        stream, copy = self._route(device_of(x))
+        return stream.submit_consuming(fn if copy is None else _swapped(copy), out, x).on(self.device)
 
-    def _promised(self, promise: Promise) -> Promise:
-        # What is launched with the copy is the destination's work.
-        promise.device = self.device
-        return promise
-
-    def _way(self, x: Any) -> tuple[WorkerStream, Callable[..., Any] | None]:
-        source = next((promise.device for promise in promises(x)), None)
-        if source is None:
-            raise BackendError("copy_to needs an array of this backend: it says where the copy comes from")
+    def _route(self, source: Device) -> tuple[WorkerStream, Callable[..., Any] | None]:
         if source.kind == self.device.kind == "cpu":
             assert self._on_host is not None
             return self._on_host, partial(self._copy, _at_once) if self.device == HOST else None
@@ -90,13 +67,13 @@ class CudaCopies:
 
     def _copy(self, overwrite: Callable[[Any, Any], Any], x: Any, out: Any = None) -> Any:
         if out is None:
-            out = tree_map(lambda leaf: empty_like(self._torch, leaf, self.device), x)
+            out = tree_map(lambda leaf: allocate_like(self._torch, leaf, self.device), x)
         return tree_map(overwrite, out, x)
 
 
 @final
 class CudaLoads:
-    """Loads what the caller has onto devices, by the calling thread; GPUs have a stream for loads alone."""
+    """Loads the caller's arrays onto devices, by the calling thread; every GPU has a stream for loads alone."""
 
     def __init__(self, torch: Any, gpus: Sequence[int]) -> None:
         self._torch = torch
@@ -104,18 +81,17 @@ class CudaLoads:
         self._staging = {gpu: Staging(torch) for gpu in gpus}
         self._loading = threading.Lock()
 
-    def load(self, x: Any, device: Device) -> Promise:
-        """Issue a copy of a tensor of the caller's own, in ordinary memory, to a device; no copy for a CPU device."""
+    def load(self, x: Any, device: Device) -> Future:
+        """Issue a copy of a tensor in ordinary memory to a device; for a CPU device the tensor itself is its value."""
         if device.kind == "cpu":
-            loaded = Promise(device)
-            loaded.fulfil(empty_like(self._torch, x, HOST).copy_(x) if device == HOST else x)
-            return loaded
+            pinned = device == HOST
+            return completed_future(device, allocate_like(self._torch, x, HOST).copy_(x) if pinned else x)
         queue = self._queues[device.index]
-        promise = CudaPromise(device, queue)
+        future = CudaFuture(device, queue)
         with self._loading, self._torch.cuda.stream(queue.stream):
-            out = empty_like(self._torch, x, device)
-            promise.fulfil(self._staging[device.index].to_gpu(out, x))
-        return promise
+            out = allocate_like(self._torch, x, device)
+            future.set_result(self._staging[device.index].to_gpu(out, x))
+        return future
 
 
 def _swapped(copy: Callable[..., Any]) -> Callable[[Any, Any], Any]:

@@ -3,7 +3,7 @@
 A small training step is many short kernels, and the host can take longer to issue them than the GPU to compute them.
 
 A graph works on the memory that it was recorded with. So arguments are copied there, and results away from there:
-values stay values. (All of one type by one call, for each copy by itself is one more kernel to issue.)
+values stay values. (One call copies all arrays of a type: each copy by itself would be one more kernel to issue.)
 
 The first calls are issued as usual: what CUDA's libraries set up when they are first used cannot be recorded.
 """
@@ -11,18 +11,21 @@ The first calls are issued as usual: what CUDA's libraries set up when they are 
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
 from typing import Any, final
 from weakref import WeakKeyDictionary
 
 from backends.arrays import tree_leaves, tree_map
+from backends.protocol import Ops
 
 __all__ = ["CudaGraphs"]
 
 ISSUED_AS_USUAL = 2
 MAX_CALLS = 64
-"""So many different calls of one function may get a graph, which has memory of its own for as long as the function."""
+"""How many different calls of one function may get a graph, whose memory stays for as long as the function."""
 
-# To begin a recording is to wait for the whole GPU, which CUDA refuses while anything is recorded there.
+# A recording begins by waiting for the whole GPU, which CUDA refuses while anything is recorded there.
 _recording = threading.Lock()
 
 
@@ -39,29 +42,41 @@ class CudaGraphs:
         self._calls: WeakKeyDictionary[Callable[..., Any], dict[Hashable, int | _Graph]] = WeakKeyDictionary()
         self._streams: dict[int, Any] = {}
 
+    def replaying(self, ops: Ops) -> Ops:
+        """Return the functions with those changed whose kernels are replayed: gradients and updates."""
+        # A module and no namespace, because it must be hashable.
+        changed: Any = ModuleType(f"{__name__}.ops")
+        vars(changed).update(vars(ops))
+        changed.value_and_grad = lambda fn: partial(self.issue, ops.value_and_grad(fn))
+        changed.sgd = partial(self.issue, ops.sgd)
+        changed.sgd_while_finite = partial(self.issue, ops.sgd_while_finite)
+        replayed: Ops = changed
+        return replayed
+
     def issue(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Return `fn(*args)`, issued to the current stream of the one GPU that all arrays are on."""
         tensors = [x for x in tree_leaves(args) if isinstance(x, self._torch.Tensor)]
         if not tensors or not all(x.is_cuda for x in tensors):
             return fn(*args)
-        # A graph has its memory for itself only where the stream's order keeps its replays apart.
+        # A graph's memory is safe only if the order of one stream keeps its replays apart.
         stream = self._torch.cuda.current_stream(tensors[0].device)
         call = (stream, self._signature(args))
         with self._begun:
             calls = self._calls.setdefault(fn, {})
-        found = calls.get(call, 0)
-        if isinstance(found, int):
-            if found == 0 and len(calls) >= MAX_CALLS:
+        graph = calls.get(call, 0)
+        if isinstance(graph, int):
+            issued = graph
+            if issued == 0 and len(calls) >= MAX_CALLS:
                 return fn(*args)
-            if found < ISSUED_AS_USUAL:
-                calls[call] = found + 1
+            if issued < ISSUED_AS_USUAL:
+                calls[call] = issued + 1
                 return fn(*args)
-            found = calls[call] = self._record(stream, tensors[0].device.index, fn, args)
-        return found.replay(tensors)
+            graph = calls[call] = self._record(stream, tensors[0].device.index, fn, args)
+        return graph.replay(tensors)
 
     def _record(self, current: Any, gpu: int, fn: Callable[..., Any], args: tuple[Any, ...]) -> "_Graph":
         torch = self._torch
-        held = tree_map(lambda x: torch.empty_like(x) if isinstance(x, torch.Tensor) else x, args)
+        own_args = tree_map(lambda x: torch.empty_like(x) if isinstance(x, torch.Tensor) else x, args)
         graph = torch.cuda.CUDAGraph()
         with _recording:
             # One for all: PyTorch's streams are few, and a new one may be a stream that is in use.
@@ -71,8 +86,8 @@ class CudaGraphs:
             recording = torch.cuda.graph(graph, stream=self._streams[gpu], capture_error_mode="thread_local")
             # A recording that fails would leave its own stream behind as the current one.
             with torch.cuda.stream(current), recording:
-                result = fn(*held)
-        return _Graph(torch, graph, [x for x in tree_leaves(held) if isinstance(x, torch.Tensor)], result)
+                result = fn(*own_args)
+        return _Graph(torch, graph, [x for x in tree_leaves(own_args) if isinstance(x, torch.Tensor)], result)
 
     def _signature(self, args: Sequence[Any]) -> Hashable:
         return tuple(

@@ -19,9 +19,9 @@ class Staging:
     """
 
     def __init__(self, torch: Any, buffers: int = 4, piece_bytes: int = 2**22) -> None:
-        self._torch, self._most, self._bytes = torch, buffers, piece_bytes
+        self._torch, self._max_buffers, self._bytes = torch, buffers, piece_bytes
         self._buffers: deque[tuple[Any, Any]] = deque()
-        self._made = 0
+        self._allocated = 0
 
     def to_gpu(self, out: Any, x: Any) -> Any:
         """Issue a copy of `x`, in ordinary memory, to `out`, on a GPU; `x` may change on return."""
@@ -35,12 +35,12 @@ class Staging:
         return out
 
     def to_host(self, out: Any, x: Any) -> Any:
-        """Copy `x`, on a GPU, to `out`, in ordinary memory; it is there on return."""
+        """Copy `x`, on a GPU, to `out`, in ordinary memory; complete on return."""
         if not out.is_contiguous():
             return out.copy_(self.to_host(self._in_plain_order(out), x))
         issued: deque[tuple[Any, Any, Any, Any]] = deque()
         for target, source in self._pieces(out, x):
-            if len(issued) == self._most:
+            if len(issued) == self._max_buffers:
                 self._empty(*issued.popleft())
             whole, buffer = self._next(source)
             buffer.copy_(source, non_blocking=True)
@@ -61,8 +61,8 @@ class Staging:
             yield targets[start : start + length], sources[start : start + length]
 
     def _next(self, piece: Any) -> tuple[Any, Any]:
-        if self._made < self._most and not (self._buffers and self._buffers[0][1].query()):
-            self._made += 1
+        if self._allocated < self._max_buffers and not (self._buffers and self._buffers[0][1].query()):
+            self._allocated += 1
             whole = self._torch.empty(self._bytes, dtype=self._torch.uint8, pin_memory=True)
         else:
             whole, done = self._buffers.popleft()

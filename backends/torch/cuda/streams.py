@@ -1,14 +1,14 @@
-"""Worker threads that feed CUDA streams: GPUs beside CPU devices, and several logical devices on one GPU.
+"""Worker threads that feed CUDA streams: a stream of its own for each thing that a GPU's logical device does at a time.
 
-A worker of a GPU issues its tasks to a CUDA stream of its own, so a task that is done has been queued and not computed.
-Its promise holds the event that says when it is computed, and whoever takes the value waits the way that he can:
+A worker of a GPU issues its tasks to a CUDA stream of its own, so a task that has ended has been queued and not
+computed. Its future holds the event that says when it is computed. What takes the value waits in its own way:
 
 - a worker of another stream lets its stream wait for the event, and goes on issuing;
 - the host (a caller of `wait`, a worker of a CPU device) blocks until the event has come;
 - the stream itself comes later anyway.
 
-PyTorch gives freed memory to the next allocation on the stream that it was allocated on, whoever else still reads it.
-So what a task has read of other streams is kept until the task's own event has come. (`record_stream` would do as well,
+PyTorch gives freed memory to the next allocation on the stream that it was allocated on, even while others read it. So
+what a task has read of other streams is kept until the task's own event has come. (`record_stream` would do as well,
 but then nobody can foresee when the memory is free again.)
 
 This module imports no framework: it is given `torch.cuda`, or whatever has its streams and events.
@@ -16,22 +16,23 @@ This module imports no framework: it is given `torch.cuda`, or whatever has its 
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, final
 
 from backends.devices import Device
-from backends.torch.streams.promise import Path, Promise, promises
+from backends.torch.streams.future import Future, ItemPath
 from backends.torch.streams.worker import WorkerStream
 
-__all__ = ["CudaPromise", "CudaQueue", "CudaStream"]
+__all__ = ["CudaFuture", "CudaQueue", "CudaStream"]
 
 _here = threading.local()
 
 
 @final
 class CudaQueue:
-    """A CUDA stream of a GPU, and what was read on it of other streams. One thread at a time issues to it."""
+    """A CUDA stream of a GPU, and what its tasks read of other streams. One thread at a time issues to it."""
 
     def __init__(self, cuda: Any, gpu: int, others: Sequence[int] = ()) -> None:
         self.stream = cuda.Stream(gpu)
@@ -66,64 +67,64 @@ class CudaQueue:
 
 
 @final
-class _Reading:
-    """A task that reads a value; who enters waits for it: a stream behind its event, the host until it has come."""
+class _TaskEnd:
+    """The end of a task. A CUDA stream that enters it waits behind its event, the host until the event has come."""
 
-    __slots__ = ("_issued", "done")
+    __slots__ = ("_issued", "event")
 
     def __init__(self, issued: Any) -> None:
         self._issued = issued
-        self.done: Any = None
+        self.event: Any = None
 
     def __enter__(self) -> None:
         with self._issued:
             pass
-        if self.done is None:
+        if self.event is None:
             return
         queue = getattr(_here, "queue", None)
         if queue is None:
-            self.done.synchronize()
+            self.event.synchronize()
         else:
-            queue.stream.wait_event(self.done)
+            queue.stream.wait_event(self.event)
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
 @final
-class CudaPromise(Promise):
-    """A value that a CUDA stream will compute; there as soon as it is issued, for those who can wait for its event."""
+class CudaFuture(Future):
+    """A value that a CUDA stream will compute; set as soon as it is issued, for those that can wait for its event."""
 
-    __slots__ = ("_queue", "reading")
+    __slots__ = ("_ended", "_queue")
 
     def __init__(self, device: Device, queue: CudaQueue) -> None:
         super().__init__(device)
         self._queue = queue
-        self.reading = _Reading(self._pending)
+        self.end = self._ended = _TaskEnd(self._pending)
 
-    def fulfil(self, value: Any) -> None:
-        """Set the value, which has been issued, and wake those who wait for it."""
-        self.reading.done = self._queue.end_task()
-        super().fulfil(value)
+    def set_result(self, value: Any) -> None:
+        """Set the value, which has been issued, and wake all that wait for it."""
+        self._ended.event = self._queue.end_task()
+        super().set_result(value)
 
-    def fail(self, error: BaseException) -> None:
+    def set_exception(self, error: BaseException) -> None:
         """Set the error that `result` will raise."""
         # What was issued before the error may still be running. After some errors CUDA refuses everything.
         with suppress(Exception):
-            self.reading.done = self._queue.end_task()
-        super().fail(error)
+            self._ended.event = self._queue.end_task()
+        super().set_exception(error)
 
-    def announce(self, path: Path, value: Any) -> None:
-        """Tell nobody: an item has no event of its own, and is there when all of the value is."""
+    def announce(self, path: ItemPath, value: Any) -> None:
+        """Do nothing: an item has no event of its own, and is ready when all of the value is."""
 
     def result(self) -> Any:
         """Return the value when the caller may use it, or raise the error that prevented it."""
         value = super().result()
         queue = getattr(_here, "queue", None)
         if queue is None:
-            self.reading.done.synchronize()
+            self._ended.event.synchronize()
         elif queue is not self._queue:
-            queue.read(self.reading.done, value)
+            queue.read(self._ended.event, value)
         return value
 
 
@@ -132,27 +133,7 @@ class CudaStream(WorkerStream):
     """One worker thread that issues tasks to a CUDA stream in the order of their submission."""
 
     def __init__(self, cuda: Any, device: Device, name: str, others: Sequence[int] = ()) -> None:
-        # The thread holds the queue, and not the stream, which would otherwise outlive its last user.
-        self._queue = CudaQueue(cuda, device.index, others)
-        super().__init__(device, name, set(), self._queue.enter)
-
-    def submit(self, fn: Callable[..., Any], *args: Any) -> Promise:
-        """Enqueue `fn(*args)`, with promises among the arguments replaced by their values; never blocks."""
-        promise = CudaPromise(self.device, self._queue)
-        self._read(args, promise)
-        self._put((promise, fn, args, ()))
-        return promise
-
-    def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Promise:
-        """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never blocks."""
-        readers = (reader for read in promises(consumed) for reader in read.conflicting_readers())
-        others = [done for stream, done in readers if stream is not self]
-        promise = CudaPromise(self.device, self._queue)
-        self._read((consumed, *args), promise)
-        self._put((promise, fn, (consumed, *args), others))
-        return promise
-
-    def _read(self, args: tuple[Any, ...], promise: Promise) -> None:
-        assert isinstance(promise, CudaPromise)
-        for read in promises(*args):
-            read.readers[self] = promise.reading
+        # The thread refers to the queue, and not to this object, which would otherwise outlive its last user.
+        queue = CudaQueue(cuda, device.index, others)
+        super().__init__(device, name, set(), queue.enter)
+        self._new_future = partial(CudaFuture, queue=queue)

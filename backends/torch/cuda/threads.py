@@ -1,50 +1,99 @@
-"""The workers of GPUs that stand beside CPU devices, or that are several logical devices."""
+"""PyTorch's asynchronous engine on GPUs, and on CPU devices beside them: worker threads issue to CUDA streams.
 
-from collections.abc import Callable, Mapping, Sequence
+Compare `../worker_threads.py`. PyTorch enqueues on a GPU by itself, but on one stream at a time, and only for the
+thread that issues. So each logical device on a GPU, be it all of the GPU or one of several, gets workers that issue to
+CUDA streams of their own: one for computation, one for what arrives and one for what leaves.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from backends.devices import HOST, Device
+from backends.arrays import tree_leaves, tree_map
+from backends.devices import HOST, Device, same_memory
 from backends.host import core_numbers
+from backends.protocol import Array, Engine, HostArray
+from backends.torch.base import Setup, TorchBackend, clone, detached_copy, overwrite
 from backends.torch.cuda.copies import CudaCopies, CudaLoads
+from backends.torch.cuda.graphs import CudaGraphs
 from backends.torch.cuda.streams import CudaStream
-from backends.torch.streams.worker import WorkerStream
+from backends.torch.streams.future import device_of, resolve
+from backends.torch.streams.worker import WorkerStream, first_error
+from backends.torch.sums import add_into
+from backends.variants import COPY_ON_COMPUTE_QUEUE, GRAPH_REPLAY
 
-__all__ = ["CudaWorkers"]
+__all__ = ["CudaThreadsTorch"]
 
 
 @final
-class CudaWorkers:
-    """For each GPU's logical device a stream to compute, one for what arrives and one for what leaves; two for HOST.
+class CudaThreadsTorch(TorchBackend):
+    """PyTorch on GPUs, whole or as several logical devices each, and on CPU devices beside them."""
 
-    `copies_on_cpus` are the CPU devices' streams for copies. `prepare` is what a thread needs that computes on CPUs.
-    """
+    engine: Engine = "async"
 
-    def __init__(
-        self,
-        torch: Any,
-        devices: Sequence[Device],
-        copies_on_cpus: Mapping[Device, WorkerStream],
-        prepare: Callable[[], None],
-        on_compute_queue: bool,
-    ) -> None:
-        on_gpus = [device for device in devices if device.kind == "gpu"]
-        gpus = sorted({device.index for device in on_gpus})
+    def __init__(self, setup: Setup) -> None:
+        gpus = sorted({device.index for device in setup.devices if device.kind == "gpu"})
+        on_cpus = [device for device in setup.devices if device.kind == "cpu"]
+        also = " and to compute on CPUs, where eager PyTorch has no queue" if on_cpus else ""
+        scheduler = f"worker threads of parallel-core, to issue to a CUDA stream for each device on a GPU{also}"
+        super().__init__(setup, scheduler, setup.threads_per_device)
+        if GRAPH_REPLAY.name in self.variants:
+            self.ops = CudaGraphs(self._torch).replaying(self.ops)
+        shares = dict(zip(self.devices, self.cores, strict=False)) | {HOST: set(core_numbers())}
 
-        def streams(what: str) -> dict[Device, CudaStream]:
+        def on_host(purpose: str) -> dict[Device, WorkerStream]:
+            names = {device: str(device) for device in on_cpus} | {HOST: "host"}
+            return {d: WorkerStream(d, f"{n} {purpose}", shares[d], self._limit_threads) for d, n in names.items()}
+
+        def on_gpus(purpose: str) -> dict[Device, CudaStream]:
             others = {gpu: [other for other in gpus if other != gpu] for gpu in gpus}
-            return {d: CudaStream(torch.cuda, d, f"{d} {what}", others[d.index]) for d in on_gpus}
+            devices = [device for device in self.devices if device.kind == "gpu"]
+            return {d: CudaStream(self._torch.cuda, d, f"{d} {purpose}", others[d.index]) for d in devices}
 
-        computing = streams("compute")
-        arriving, leaving = (computing, computing) if on_compute_queue else (streams("copy in"), streams("copy out"))
-        cores = set(core_numbers())
-        host_compute, host_copy = (WorkerStream(HOST, f"host {what}", cores, prepare) for what in ("compute", "copy"))
-        self.compute: dict[Device, WorkerStream] = {**computing, HOST: host_compute}
-        self.loads = CudaLoads(torch, gpus)
-        self.copies: dict[Device, CudaCopies] = {
-            device: CudaCopies(
-                torch, device, {**copies_on_cpus, HOST: host_copy}.get(device), arriving, leaving, on_compute_queue
-            )
-            for device in (*devices, HOST)
+        computing, host_copies = on_gpus("compute issue"), on_host("copy")
+        arriving, leaving = computing, computing
+        by_source = COPY_ON_COMPUTE_QUEUE.name in self.variants
+        if not by_source:
+            arriving, leaving = on_gpus("copy in"), on_gpus("copy out")
+        self._compute: dict[Device, WorkerStream] = {**on_host("compute"), **computing}
+        self._copies_to = {
+            device: CudaCopies(self._torch, device, host_copies.get(device), arriving, leaving, by_source)
+            for device in (*self.devices, HOST)
         }
-        own = dict.fromkeys((*computing.values(), *arriving.values(), *leaving.values()))
-        self.streams: tuple[WorkerStream, ...] = (*own, host_compute, host_copy)
+        self._loads = CudaLoads(self._torch, gpus)
+        copying = (*host_copies.values(), *arriving.values(), *leaving.values())
+        self.streams = tuple(dict.fromkeys((*self._compute.values(), *copying)))
+
+    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        return self._compute[device_of(*args)].submit(fn, *args)
+
+    def wait(self, x: Array) -> Array:
+        for leaf in tree_leaves(x):
+            try:
+                resolve(leaf)
+            except Exception as error:
+                self._fail(error, f"on {leaf.device}")
+        return x
+
+    def waitall(self) -> None:
+        if failed := first_error(self.streams):
+            error, device = failed
+            self._fail(error, f"on {device}")
+
+    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        # `clone` and `overwrite` are for CPU devices; copies from and to GPUs are `CudaCopies`' own.
+        if out is None:
+            return self._copies_to[device].submit(clone, x)
+        return self._copies_to[device].submit_consuming(overwrite, out, x)
+
+    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        first, *others = xs
+        home = device_of(first)
+        terms = [x if same_memory(home, device_of(x)) else self.copy_to(x, home) for x in others]
+        total = self._compute[home].submit_consuming(add_into, first, *terms)
+        return (total, *(self.copy_to(total, device_of(x), out=x) for x in others))
+
+    def asarray(self, x: HostArray, device: Device) -> Array:
+        return tree_map(lambda leaf: self._loads.load(self._torch.tensor(leaf), device), x)
+
+    def to_numpy(self, x: Array) -> Any:
+        return detached_copy(resolve(self.wait(x)))

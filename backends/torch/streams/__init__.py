@@ -1,0 +1,1 @@
+"""Queues made of worker threads, and the futures that they compute."""

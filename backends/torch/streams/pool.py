@@ -1,8 +1,9 @@
 """Streams that several worker threads serve: tasks begin in the order of their submission, and may end in any order.
 
-What follows from that order in a stream of one worker, such a stream has to count. Its tasks have numbers, and a task
-that writes to memory begins when all tasks before it are done, in its own stream, and in others those up to the last
-that reads the memory. A task waits for earlier ones only, so program order excludes deadlock here too.
+With one worker, that order alone keeps the tasks of a stream apart; such a stream counts instead. Its tasks have
+numbers, and a task that writes to memory begins when all tasks before it are done in its own stream, and in others
+those up to the last that reads the memory. A task waits for earlier ones only, so program order excludes deadlock here
+too.
 """
 
 import threading
@@ -11,7 +12,7 @@ from functools import partial
 from typing import Any, final
 
 from backends.devices import Device
-from backends.torch.streams.promise import Promise, promises
+from backends.torch.streams.future import Future
 from backends.torch.streams.worker import WorkerStream
 
 __all__ = ["PooledStream"]
@@ -28,52 +29,41 @@ class PooledStream(WorkerStream):
         super().__init__(device, name, cores, prepare)
         for _ in range(1, workers):
             self._start_worker(name, cores, prepare)
-        self._progress = _Progress()
-        # Numbers must be in the queue's order, whoever submits: tasks that wait for numbers behind them wait for ever.
+        self._counter = _TaskCounter()
+        # Not a method of the stream's own: a stream that referred to itself would outlive its last user.
+        self._new_future = self._counter.new_future
+        # Numbers must be in the queue's order, whoever submits: tasks that wait for numbers behind them never end.
         self._submitting = threading.Lock()
-        self._submitted = 0
 
-    def submit(self, fn: Callable[..., Any], *args: Any) -> Promise:
-        """Enqueue `fn(*args)`, with promises among the arguments replaced by their results; never blocks."""
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Future:
+        """Enqueue `fn(*args)`, with futures among the arguments replaced by their results; never blocks."""
         with self._submitting:
-            promise = self._next_promise()
-            self._read(args, promise)
-            self._put((promise, fn, args, ()))
-        return promise
+            return super().submit(fn, *args)
 
-    def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Promise:
+    def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Future:
         """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never blocks."""
         with self._submitting:
-            readers = (reader for read in promises(consumed) for reader in read.conflicting_readers())
-            before = [done for stream, done in readers if stream is not self]
-            before.append(_Through(self._progress, self._submitted))
-            promise = self._next_promise()
-            self._read((consumed, *args), promise)
-            self._put((promise, fn, (consumed, *args), before))
-        return promise
+            self._earlier = (_Through(self._counter, self._counter.submitted),)
+            return super().submit_consuming(fn, consumed, *args)
 
     def barrier(self) -> Callable[[], object]:
         """Return a function that blocks until all tasks that were submitted before are done; never blocks itself."""
-        return partial(self._progress.wait_through, self._submitted)
-
-    def _next_promise(self) -> "_Numbered":
-        self._submitted += 1
-        return _Numbered(self.device, self._submitted, self._progress)
-
-    def _read(self, args: tuple[Any, ...], promise: Promise) -> None:  # noqa: ARG002
-        through = _Through(self._progress, self._submitted)
-        for read in promises(*args):
-            read.readers[self] = through
+        return partial(self._counter.wait_through, self._counter.submitted)
 
 
 @final
-class _Progress:
-    """Which of the tasks 1, 2, 3, … are done."""
+class _TaskCounter:
+    """Numbers the tasks 1, 2, 3, … and keeps which of them are done."""
 
     def __init__(self) -> None:
+        self.submitted = 0
         self._changed = threading.Condition()
         self._through = 0
         self._done_beyond: set[int] = set()
+
+    def new_future(self, device: Device) -> "_NumberedFuture":
+        self.submitted += 1
+        return _NumberedFuture(device, self.submitted, self)
 
     def done(self, number: int) -> None:
         with self._changed:
@@ -91,32 +81,33 @@ class _Progress:
 
 @final
 class _Through:
-    """What a stream of one worker has a lock for: who enters waits until all tasks up to a number are done."""
+    """What a stream of one worker has a lock for: entering it blocks until all tasks up to a number are done."""
 
-    def __init__(self, progress: _Progress, number: int) -> None:
-        self._progress, self._number = progress, number
+    def __init__(self, counter: _TaskCounter, number: int) -> None:
+        self._counter, self._number = counter, number
 
     def __enter__(self) -> None:
-        self._progress.wait_through(self._number)
+        self._counter.wait_through(self._number)
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
 @final
-class _Numbered(Promise):
-    """A promise that tells its stream's progress when it is kept or broken."""
+class _NumberedFuture(Future):
+    """A future that counts its task as done when it is set."""
 
-    __slots__ = ("_number", "_progress")
+    __slots__ = ("_counter", "_number")
 
-    def __init__(self, device: Device, number: int, progress: _Progress) -> None:
+    def __init__(self, device: Device, number: int, counter: _TaskCounter) -> None:
         super().__init__(device)
-        self._number, self._progress = number, progress
+        self._number, self._counter = number, counter
+        self.end = _Through(counter, number)
 
-    def fulfil(self, value: Any) -> None:
-        super().fulfil(value)
-        self._progress.done(self._number)
+    def set_result(self, value: Any) -> None:
+        super().set_result(value)
+        self._counter.done(self._number)
 
-    def fail(self, error: BaseException) -> None:
-        super().fail(error)
-        self._progress.done(self._number)
+    def set_exception(self, error: BaseException) -> None:
+        super().set_exception(error)
+        self._counter.done(self._number)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -181,19 +182,25 @@ def test_a_process_can_be_profiled_more_than_once(profiled: Backend, tmp_path: P
         assert {span.device for span in named(again, "matmul")} == {str(profiled.devices[1])}
 
 
-def test_afterwards_the_verbs_are_the_backend_s_own_also_where_the_work_failed(
-    profiled: Backend, tmp_path: Path
-) -> None:
-    x, other = matrix(profiled, profiled.devices[0], 3), matrix(profiled, profiled.devices[0], 4)
+def test_afterwards_the_verbs_are_the_backend_s_own(profiled: Backend, tmp_path: Path) -> None:
+    x = matrix(profiled, profiled.devices[0], 3)
     own = {name: getattr(profiled, name) for name in ("launch", "wait", "waitall", "copy_to", "allreduce")}
+    see(profiled, tmp_path / "trace.json", work=lambda: profiled.wait(profiled.launch(profiled.ops.relu, x)))
+    assert {name: getattr(profiled, name) for name in own} == own
+    assert not set(own) & set(vars(profiled))
+
+
+def test_after_a_failure_within_a_profile_every_verb_refuses(profiled: Backend, tmp_path: Path) -> None:
+    x, other = (matrix(profiled, profiled.devices[0], size) for size in (3, 4))
 
     def fail() -> None:
         profiled.wait(profiled.launch(profiled.ops.matmul, x, other))
 
     with pytest.raises(ComputationError):
         see(profiled, tmp_path / "trace.json", fail=fail)
-    assert {name: getattr(profiled, name) for name in own} == own
-    assert not set(own) & set(vars(profiled))
+    for verb in (partial(profiled.launch, profiled.ops.relu, x), profiled.waitall, partial(profiled.wait, x)):
+        with pytest.raises(ComputationError, match="refuses further work"):
+            verb()
 
 
 def test_a_backend_without_a_profiler_is_refused_in_one_line(tmp_path: Path) -> None:

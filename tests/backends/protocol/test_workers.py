@@ -105,7 +105,7 @@ import numpy as np
 import backends
 
 backend = backends.load("mxnet", 1, "cpu", "async", 1, {workers})
-from backends.mxnet_sharding import push
+from backends.mxnet.sharded_sum import push
 first, second = (backend.asarray(np.ones(1, dtype=np.float32), backend.devices[0]) for _ in range(2))
 met = []
 meeting = threading.Barrier(2)

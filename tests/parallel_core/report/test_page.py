@@ -12,7 +12,6 @@ import pytest
 
 from parallel_core.comparison.cells import Cell, Comparison, Measured
 from parallel_core.report import render
-from parallel_core.report.verbs import module_of, source_of_verb, verbs
 from tests.parallel_core.comparison.made_up import comparison, failed, measured, result
 
 if TYPE_CHECKING:
@@ -231,25 +230,6 @@ def test_nothing_measured_is_a_page_too() -> None:
     page = render(comparison(failed(Cell("parallel", "mxnet", "async"))))
     assert "Nothing could be measured" in page
     assert 'id="chart-' not in page
-
-
-def test_the_verbs_are_the_protocol_s_with_each_backend_s_own_code() -> None:
-    found = verbs(["mxnet", "torch", "numpy", "missing"])
-    assert [verb.name for verb in found][:3] == ["launch", "wait", "waitall"]
-    for verb in found:
-        assert list(verb.code) == ["mxnet", "torch", "numpy"]
-        assert all("<span" in code for code in verb.code.values()), verb.name
-
-
-def test_private_functions_stand_below_the_verb_that_calls_them() -> None:
-    path = module_of("torch")
-    assert path is not None
-    source = source_of_verb(path.read_text(), "allreduce")
-    names = ("allreduce", "_gather_and_broadcast", "_sum_between_gpus", "_add_into", "_sum_own_shard", "_add_terms")
-    places = [source.index(f"def {name}(") for name in names]
-    assert places[0] == 0
-    assert min(places[1:]) > 0
-    assert "def _refuse" not in source
 
 
 def test_variants_are_a_column_where_there_are_any() -> None:

@@ -45,4 +45,4 @@ def test_arrays_of_any_shape_arrive_and_come_back(copies: list[tuple[list[int], 
             staging.to_host(back, there)
         assert real.equal(back, x)
     assert torch.cuda.races == []
-    assert staging._made <= 3
+    assert staging._allocated <= 3

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.devices import Device
+from backends.torch.streams.future import Future, resolve
 from backends.torch.streams.pool import PooledStream
-from backends.torch.streams.promise import Promise, resolve
 from backends.torch.streams.worker import WorkerStream, submit_collective
 
 FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
@@ -37,8 +37,8 @@ def test_as_many_tasks_run_at_once_as_there_are_workers() -> None:
 def test_tasks_begin_in_order() -> None:
     worker, gate, ran = pool(), threading.Event(), []
     blocked = worker.submit(gate.wait)
-    promises = [worker.submit(ran.append, number) for number in range(100)]
-    promises[-1].result()
+    futures = [worker.submit(ran.append, number) for number in range(100)]
+    futures[-1].result()
     assert ran == list(range(100))
     gate.set()
     blocked.result()
@@ -95,7 +95,7 @@ def test_a_consumer_comes_after_readers_of_what_shares_its_memory() -> None:
 
 def test_who_consumes_one_after_the_other_writes_in_that_order() -> None:
     worker = pool()
-    value: Promise = worker.submit(list)
+    value: Future = worker.submit(list)
     for number in range(200):
         value = worker.submit_consuming(lambda cell, n: [cell.append(n), cell][1], value, number)
     assert value.result() == list(range(200))
@@ -149,7 +149,7 @@ def test_many_threads_may_submit_to_one_pool() -> None:
     worker = pool()
 
     def consume_and_read(start: int) -> int:
-        value: Promise = worker.submit(lambda: [start])
+        value: Future = worker.submit(lambda: [start])
         for _ in range(200):
             read = worker.submit(len, value)
             value = worker.submit_consuming(lambda cell, n: [cell.append(n), cell][1], value, read)
@@ -182,8 +182,8 @@ STEPS = st.tuples(
 def test_random_programs_give_what_they_would_one_after_the_other(steps: list[tuple[str, int, int, float]]) -> None:
     streams: list[Any] = [pool(FIRST), pool(SECOND, workers=3), stream()]
     expected: list[list[int]] = []
-    cells: list[Promise] = []
-    reads: list[tuple[Promise, list[int]]] = []
+    cells: list[Future] = []
+    reads: list[tuple[Future, list[int]]] = []
     for number, (what, place, chosen, seconds) in enumerate(steps):
         if what == "make" or not cells:
             cells.append(streams[place].submit(after(seconds, lambda n: [n]), number))
@@ -197,7 +197,7 @@ def test_random_programs_give_what_they_would_one_after_the_other(steps: list[tu
             expected[index].append(number)
     for wait_until_done in [stream.barrier() for stream in streams]:
         wait_until_done()
-    assert not any("pending" in repr(promise) for promise in (*cells, *(read for read, _ in reads)))
+    assert not any("pending" in repr(future) for future in (*cells, *(read for read, _ in reads)))
     assert [read.result() for read, _ in reads] == [wanted for _, wanted in reads]
     assert [cell.result() for cell in cells] == expected
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from backends.devices import Device
-from backends.torch.streams.promise import Announcing, Promise, resolve
+from backends.torch.streams.future import Announcing, Future, resolve
 from backends.torch.streams.worker import WorkerStream, submit_collective
 
 FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
@@ -21,17 +21,17 @@ def stream(device: Device = FIRST) -> WorkerStream:
 
 def test_submit_returns_before_the_task_ran() -> None:
     gate = threading.Event()
-    promise = stream().submit(gate.wait)
-    assert "pending" in repr(promise)
+    future = stream().submit(gate.wait)
+    assert "pending" in repr(future)
     gate.set()
-    assert promise.result() is True
-    assert "done" in repr(promise)
+    assert future.result() is True
+    assert "done" in repr(future)
 
 
 def test_tasks_run_in_order() -> None:
     worker, ran = stream(), []
-    promises = [worker.submit(ran.append, number) for number in range(100)]
-    promises[-1].result()
+    futures = [worker.submit(ran.append, number) for number in range(100)]
+    futures[-1].result()
     assert ran == list(range(100))
 
 
@@ -43,7 +43,7 @@ def test_streams_do_not_wait_for_each_other() -> None:
     blocked.result()
 
 
-def test_promises_among_the_arguments_are_waited_for_in_the_worker() -> None:
+def test_futures_among_the_arguments_are_waited_for_in_the_worker() -> None:
     gate = threading.Event()
     first, second = stream(FIRST), stream(SECOND)
     late = first.submit(lambda: gate.wait() and 20)
@@ -68,9 +68,9 @@ def test_a_consumer_comes_after_the_readers_on_other_streams() -> None:
     assert memory == [2]
 
 
-def test_items_of_a_promised_tuple_are_promises() -> None:
+def test_items_of_a_future_tuple_are_futures() -> None:
     pair = stream().submit(lambda: (1, (2, 3)))
-    assert isinstance(pair[1], Promise)
+    assert isinstance(pair[1], Future)
     assert resolve((pair[0], pair[1][0])) == (1, 2)
     with pytest.raises(TypeError, match="not iterable"):
         iter(pair)
@@ -119,27 +119,27 @@ def test_an_announced_item_is_there_before_the_rest() -> None:
         gate.wait()
         return "value", ("early", "late")
 
-    promise = stream().submit(Announcing(compute))
-    reader = stream(SECOND).submit(lambda item: f"{item} and read", promise[1][0])
+    future = stream().submit(Announcing(compute))
+    reader = stream(SECOND).submit(lambda item: f"{item} and read", future[1][0])
     assert reader.result() == "early and read"
-    assert "pending" in repr(promise)
+    assert "pending" in repr(future)
     gate.set()
-    assert promise[1][1].result() == "late"
-    assert promise[1].result() == ("early", "late")
+    assert future[1][1].result() == "late"
+    assert future[1].result() == ("early", "late")
 
 
 def test_who_waits_for_an_item_that_nobody_announces_waits_for_the_rest() -> None:
     gate = threading.Event()
-    promise = stream().submit(lambda: gate.wait() and ("a", "b"))
-    items = [stream(SECOND).submit(lambda item: item, promise[place]) for place in (0, 1)]
+    future = stream().submit(lambda: gate.wait() and ("a", "b"))
+    items = [stream(SECOND).submit(lambda item: item, future[place]) for place in (0, 1)]
     gate.set()
     assert [item.result() for item in items] == ["a", "b"]
 
 
 def test_who_waits_for_an_item_hears_of_the_failure() -> None:
     gate = threading.Event()
-    promise = stream().submit(lambda: gate.wait() and 1 // 0)
-    item = stream(SECOND).submit(lambda item: item, promise[0])
+    future = stream().submit(lambda: gate.wait() and 1 // 0)
+    item = stream(SECOND).submit(lambda item: item, future[0])
     gate.set()
     with pytest.raises(ZeroDivisionError):
         item.result()
@@ -218,7 +218,7 @@ def test_a_part_that_fails_fails_the_collective_on_every_stream() -> None:
 def test_collectives_that_two_threads_launch_do_not_wait_for_each_other() -> None:
     streams = [stream(FIRST), stream(SECOND)]
 
-    def launch_many() -> list[Promise]:
+    def launch_many() -> list[Future]:
         return [r for _ in range(300) for r in submit_collective(streams, lambda values, part: None, (1, 2))]
 
     with ThreadPoolExecutor(2) as pool:

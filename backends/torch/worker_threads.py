@@ -1,0 +1,77 @@
+"""PyTorch's asynchronous engine on CPUs. Read it beside `mxnet/backend.py`: same verbs, same order.
+
+Eager PyTorch has no queue on a CPU: an operator runs on the calling thread and returns when it is done (the GIL is
+released meanwhile). So this backend brings queues of its own (`streams/`), for each logical device a thread for
+computation and one for copies. `launch` is a place in a queue, and a value is a future: MXNet knows which operator
+reads and writes which array, and here the futures among a function's arguments say what it waits for.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, final
+
+from backends.arrays import tree_leaves, tree_map
+from backends.devices import Device
+from backends.protocol import Array, Engine, HostArray
+from backends.torch.base import Setup, TorchBackend, clone, detached_copy, overwrite
+from backends.torch.streams.future import completed_future, device_of, resolve
+from backends.torch.streams.pool import PooledStream
+from backends.torch.streams.source_queue import SourceQueue
+from backends.torch.streams.worker import WorkerStream, first_error, submit_collective
+from backends.torch.sums import sum_own_shard
+from backends.variants import COPY_ON_COMPUTE_QUEUE
+
+__all__ = ["WorkerThreadsTorch"]
+
+
+@final
+class WorkerThreadsTorch(TorchBackend):
+    """PyTorch on CPU devices `cpu:1` … `cpu:N`, each with threads of its own."""
+
+    engine: Engine = "async"
+
+    def __init__(self, setup: Setup) -> None:
+        scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
+        super().__init__(setup, scheduler, setup.workers_per_device * setup.threads_per_device)
+        shares = dict(zip(self.devices, self.cores, strict=True))
+        workers = self.workers_per_device
+        # With one worker the order of a queue protects its tasks from each other; several have to count.
+        queue = partial(PooledStream, workers=workers) if workers > 1 else WorkerStream
+        self._compute = {d: queue(d, f"{d} compute", shares[d], self._limit_threads) for d in self.devices}
+        self._copy = {d: WorkerStream(d, f"{d} copy", shares[d], self._limit_threads) for d in self.devices}
+        self.streams = (*self._compute.values(), *self._copy.values())
+        # On the destination's thread for copies the source's threads, and so its cores, go on computing.
+        self._copies_to: Mapping[Device, WorkerStream | SourceQueue] = self._copy
+        if COPY_ON_COMPUTE_QUEUE.name in self.variants:
+            self._copies_to = {device: SourceQueue(device, self._compute) for device in self.devices}
+
+    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        return self._compute[device_of(*args)].submit(fn, *args)
+
+    def wait(self, x: Array) -> Array:
+        for leaf in tree_leaves(x):
+            try:
+                resolve(leaf)
+            except Exception as error:
+                self._fail(error, f"on {leaf.device}")
+        return x
+
+    def waitall(self) -> None:
+        if failed := first_error(self.streams):
+            error, device = failed
+            self._fail(error, f"on {device}")
+
+    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        if out is None:
+            return self._copies_to[device].submit(clone, x)
+        return self._copies_to[device].submit_consuming(overwrite, out, x)
+
+    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        # On the threads for copies, so that values that are ready are summed while others are still computed.
+        return submit_collective([self._copy[device_of(x)] for x in xs], sum_own_shard, tuple(xs))
+
+    def asarray(self, x: HostArray, device: Device) -> Array:
+        return tree_map(lambda leaf: completed_future(device, self._torch.tensor(leaf)), x)
+
+    def to_numpy(self, x: Array) -> Any:
+        return detached_copy(resolve(self.wait(x)))

@@ -1,0 +1,64 @@
+"""The report's verbs: the protocol's, in its order, with the code of the classes that ran."""
+
+from typing import Any
+
+import pytest
+
+from backends.protocol import VERBS
+from backends.registry import class_of
+from parallel_core.report.verbs import source_of_verb, verbs
+
+
+def ran(name: str, engine: str, *devices: str) -> dict[str, Any]:
+    return {"name": name, "engine": engine, "devices": list(devices)}
+
+
+def test_the_verbs_are_the_protocol_s_with_the_code_of_each_class_that_ran() -> None:
+    shown = verbs(
+        [
+            ran("mxnet", "async", "cpu:1", "cpu:2"),
+            ran("torch", "async", "cpu:1"),
+            ran("torch", "sync", "cpu:1"),
+            ran("torch", "async", "cpu:1", "gpu:0/1"),
+            ran("torch", "async", "gpu:0"),
+            ran("numpy", "sync", "cpu:1"),
+            ran("missing", "sync", "cpu:1"),
+        ]
+    )
+    assert tuple(verb.name for verb in shown) == VERBS
+    for verb in shown:
+        assert list(verb.code) == [
+            "mxnet: MXNetBackend",
+            "torch: WorkerThreadsTorch",
+            "torch: EagerTorch",
+            "torch: CudaThreadsTorch",
+            "numpy: NumPyBackend",
+        ]
+        assert all("<span" in code for code in verb.code.values()), verb.name
+        assert verb.contract
+
+
+@pytest.mark.parametrize(
+    ("engine", "kinds", "functions"),
+    [
+        ("async", ["cpu"], ("allreduce", "submit_collective", "device_of", "sum_own_shard", "_add_terms")),
+        ("async", ["gpu"], ("allreduce", "device_of", "add_into", "_add_terms")),
+        ("sync", ["cpu"], ("allreduce",)),
+    ],
+)
+def test_functions_of_the_framework_s_folder_stand_below_the_verb_that_calls_them(
+    engine: str, kinds: list[Any], functions: tuple[str, ...]
+) -> None:
+    source = source_of_verb(class_of("torch", engine, kinds), "allreduce")
+    places = [source.index(f"def {name}(") for name in functions]
+    assert places[0] == 0
+    assert all(places[1:])
+    assert source.count("def _add_terms(") <= 1
+
+
+def test_a_verb_that_all_share_is_shown_as_well() -> None:
+    assert source_of_verb(class_of("numpy", "sync", ["cpu"]), "split_and_load").startswith("def split_and_load(")
+
+
+def test_code_that_cannot_be_read_is_no_code() -> None:
+    assert source_of_verb("no_such_package.module:Class", "launch") == ""

@@ -1,0 +1,146 @@
+"""Imports run one way: no circle between files or folders, nothing runs up, and a folder's listing fits on a screen.
+
+Every import counts, also one inside a function or for type checkers alone: a reader follows it all the same.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("backends", "parallel_core", "benchmarks")
+MAX_ENTRIES = 15
+ORDER = {
+    "backends": (
+        ("errors",),
+        ("devices", "arrays"),
+        ("host", "protocol"),
+        ("variants",),
+        ("registry",),
+        ("installation",),
+        ("process_groups", "profiling"),
+        # A framework's folder knows nothing of another framework's.
+        ("numpy", "mxnet", "torch"),
+    ),
+    "parallel_core": (
+        ("errors", "formatting"),
+        ("system",),
+        ("measurement",),
+        ("training",),
+        ("experiments",),
+        ("trace_analysis",),
+        ("comparison", "plots"),
+        ("report",),
+        ("doctor",),
+        ("terminal",),
+        ("jobs",),
+        ("command_line",),
+        ("__main__",),
+    ),
+    # What is measured against knows nothing of what measures it.
+    "benchmarks": (("harness", "plain"), ("workers", "gpu")),
+}
+"""What may be imported by whom: each row by the rows below it, and never by its own row or those above."""
+
+
+def modules() -> dict[str, Path]:
+    """Name every module of the packages; a package is named without its `__init__`."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+
+
+MODULES = modules()
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Iterate over the modules of the packages that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in MODULES else node.module for name in names]
+        else:
+            continue
+        yield from (name for name in names if name in MODULES)
+
+
+FILES: Mapping[str, set[str]] = {name: set(imported(path)) - {name} for name, path in MODULES.items()}
+
+
+def children(package: str) -> dict[str, set[str]]:
+    """Return what each file and folder in a package imports of the others there."""
+    names = {
+        name: name.removeprefix(f"{package}.").partition(".")[0] for name in MODULES if name.startswith(f"{package}.")
+    }
+    graph: dict[str, set[str]] = {child: set() for child in names.values()}
+    for name, child in names.items():
+        graph[child] |= {names[other] for other in FILES[name] if other in names} - {child}
+    return graph
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """Return the first circle of a graph; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
+
+
+def test_a_circle_is_found() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+    assert not circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert " -> ".join(circle(FILES)) == ""
+
+
+@pytest.mark.parametrize("package", [name for name, path in MODULES.items() if path.name == "__init__.py"])
+def test_no_folders_import_each_other_in_a_circle(package: str) -> None:
+    assert " -> ".join(circle(children(package))) == ""
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_no_import_runs_up(package: str) -> None:
+    ranks = {name: rank for rank, row in enumerate(ORDER[package]) for name in row}
+    graph = children(package)
+    unplaced = {name for name in graph if name not in ranks}
+    assert package == "benchmarks" or not unplaced, "every file and folder has its place in ORDER"
+    up = [
+        f"{package}.{child} imports {package}.{other}"
+        for child, others in graph.items()
+        for other in others
+        if ranks.get(other, -1) >= ranks.get(child, len(ORDER[package]))
+    ]
+    assert up == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_those_below_alone(package: str) -> None:
+    below = PACKAGES[: PACKAGES.index(package) + 1]
+    others = {
+        f"{name} imports {other}"
+        for name, imports in FILES.items()
+        if name.partition(".")[0] == package
+        for other in imports
+        if other.partition(".")[0] not in below
+    }
+    assert others == set()
+
+
+def test_a_folder_s_listing_fits_on_a_screen() -> None:
+    crowded = {}
+    for folder in (ROOT, *(folder for top in (*PACKAGES, "tests", "docs") for folder in (ROOT / top).rglob("*/"))):
+        entries = [path.name for path in folder.iterdir() if not path.name.startswith(("__pycache__", "."))]
+        entries = [name for name in entries if not name.endswith(".egg-info")]
+        if len(entries) > MAX_ENTRIES:
+            crowded[str(folder.relative_to(ROOT))] = len(entries)
+    assert crowded == {}
