@@ -57,7 +57,7 @@ def required(config: pytest.Config) -> list[str]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """End the run if a required framework cannot be loaded: green with everything skipped is the worst bug of a suite."""
+    """End the run if a required framework cannot be loaded: a run that skips everything must not be green."""
     if hasattr(session.config, "workerinput"):  # The process that started this worker has checked.
         return
     for name in required(session.config):
@@ -132,6 +132,27 @@ def run_python() -> RunPython:
         if check and done.returncode != 0:
             pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
+
+    return run
+
+
+RunProgram = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunProgram:
+    """Run `parallel-core` with arguments in this process, for what needs no framework and no signals."""
+    from parallel_core import __main__
+
+    monkeypatch.setattr(__main__, "end_soon_on_interrupt", lambda: None)
+
+    def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        monkeypatch.setattr(sys, "argv", ["parallel-core", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            __main__.main()
+        code = ended.value.code
+        return subprocess.CompletedProcess(arguments, code if isinstance(code, int) else 0, *capfd.readouterr())
 
     return run
 
