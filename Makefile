@@ -5,22 +5,28 @@ BIN := .venv/bin
 READY := .venv/ready
 CU112 := .venv-cu112
 SAY := printf 'parallel-core: %s\n'
+# worksteal: neighbours in a file share what their fixtures made, and no worker ends long before the other.
+PYTEST := python -m pytest --dist worksteal
+# The tests start hundreds of processes, and each would compile our modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-cu112 bench docs lint clean
 
 demo: $(READY)
 	$(BIN)/parallel-core compare --quick
 
-# MXNet reads its engine at import, so each engine has processes of its own: two at a time, a file in each.
+# MXNet reads its engine at import, so each engine has processes of its own. Many tests wait for processes that they
+# start: while the asynchronous engine's two workers do, the synchronous engine's one takes the cores.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --engine async --require mxnet,torch
-	$(BIN)/python -m pytest -n 2 --dist loadfile --engine sync --require mxnet,torch
+	@$(BIN)/$(PYTEST) -n 1 --engine sync --require mxnet,torch >.venv/test-sync.log 2>&1 & sync=$$!; \
+	$(BIN)/$(PYTEST) -n 2 --engine async --require mxnet,torch; async=$$?; \
+	wait $$sync; sync=$$?; $(SAY) 'the synchronous engine:'; cat .venv/test-sync.log; exit $$((async | sync))
 
 # MXNet's CUDA build, from wheels of 2 GB in an environment of its own, with a driver that finds no GPU: all tests but
 # PyTorch's, which skip themselves. Those marked slow are for this environment alone.
 test-cu112: $(CU112)/ready $(CU112)/driver/libcuda.so.1
 	export LD_LIBRARY_PATH='$(CURDIR)/$(CU112)/driver'; for engine in async sync; do \
-	  $(CU112)/bin/python -m pytest -n 2 --dist loadfile --engine $$engine --require mxnet || exit; done
+	  $(CU112)/bin/$(PYTEST) -n 2 --engine $$engine --require mxnet || exit; done
 
 # All benchmarks, one after the other, and which targets they met: 15 to 17 minutes on two cores.
 bench: $(READY)

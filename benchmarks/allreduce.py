@@ -71,10 +71,10 @@ def variants(sizes: Mapping[str, int]) -> list[Variant]:
     own = ("--algorithm", ",".join(ALGORITHMS), "--sizes", ",".join(sizes))
     return [
         *(Variant(f"{name} ours", parallel_core("run", "allreduce", "--backend", name, *own)) for name in BACKENDS),
-        Variant("mxnet book", worker("book_allreduce", framework="mxnet", sizes=lengths, threads=1)),
-        Variant("mxnet kvstore", worker("kvstore", sizes=lengths)),
-        Variant("torch book", worker("book_allreduce", framework="torch", sizes=lengths, threads=1)),
-        Variant("torch book, 2 threads", worker("book_allreduce", framework="torch", sizes=lengths, threads=2)),
+        Variant("mxnet book", worker("device_allreduce", peer="mxnet", sizes=lengths, threads=1)),
+        Variant("mxnet kvstore", worker("device_allreduce", peer="kvstore", sizes=lengths, threads=1)),
+        Variant("torch book", worker("device_allreduce", peer="torch", sizes=lengths, threads=1)),
+        Variant("torch book, 2 threads", worker("device_allreduce", peer="torch", sizes=lengths, threads=2)),
         Variant("torch gloo", worker("gloo", sizes=lengths)),
     ]
 

@@ -21,7 +21,6 @@ from benchmarks.gpu.cuda_tests import run_tests
 from benchmarks.gpu.page import as_json, as_markdown, file_name, summary
 from benchmarks.gpu.part import Found, Place
 from benchmarks.gpu.supervision import Clock, run_parts
-from benchmarks.harness.targets import RESULTS
 from parallel_core.system.files import write_whole
 
 __all__ = ["main"]
@@ -34,6 +33,7 @@ OF_ANY_FRAMEWORK = {
     "training": "benchmarks.gpu.training:measure",
 }
 OF_TORCH = {"bus": "benchmarks.gpu.bus:measure", "matrix products": "benchmarks.gpu.matrices:measure"}
+RESULTS = Path(__file__).parent / "results"
 BUDGET_SECONDS = 225.0
 TESTS_SECONDS = 60.0
 ROUNDS = {"gpu": 7, "cpu": 2}

@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from benchmarks.harness.findings import RESULTS, tally
+from benchmarks.harness.findings import results_folder, tally
 
-NAMES = ("abstraction", "overlap", "allreduce", "training", "exchange", "growth")
+NAMES = ("abstraction", "overlap", "allreduce", "training/speed", "training/exchange", "training/growth")
 
 
 def summary(benchmarks: Mapping[str, Mapping[str, Any] | None]) -> str:
@@ -38,15 +38,15 @@ def summary(benchmarks: Mapping[str, Mapping[str, Any] | None]) -> str:
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=RESULTS)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=results_folder)
 @click.option("--quick", is_flag=True, help="Less work, in one round: to see that they run.")
 def main(out: Path, quick: bool) -> None:
     """Run all benchmarks; exit with status 1 where one failed, not where a target was missed."""
     found: dict[str, Any] = {}
     start = monotonic()
+    options = [*([] if out == results_folder() else ["--out", str(out)]), *(["--quick"] if quick else [])]
     for name in NAMES:
-        elsewhere = [] if out == RESULTS else ["--out", str(out)]
-        command = [sys.executable, "-m", f"benchmarks.{name}", *elsewhere, *(["--quick"] if quick else [])]
+        command = [sys.executable, "-m", f"benchmarks.{name.replace('/', '.')}", *options]
         done = subprocess.run(command, check=False)
         found[name] = json.loads((out / f"{name}.json").read_text()) if done.returncode == 0 else None
     click.echo(f"\n{summary(found)}, in {(monotonic() - start) / 60:.0f} minutes")

@@ -1,8 +1,8 @@
 """One backend fixture for the whole suite: a test that takes `backend` runs on every installed backend.
 
 `--engine` chooses the engine of the whole process, because MXNet reads its own at import; a plain `pytest` takes
-async. With `--engine sync` only the tests that depend on the engine run. `--require mxnet,torch` turns a missing
-framework from a skip into a failure.
+async. With `--engine sync` only the tests that depend on the engine run, and not on NumPy, which has one engine. A
+framework that cannot be loaded is a skip; `--require mxnet,torch` ends the run at its start instead.
 """
 
 import ctypes
@@ -73,18 +73,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--require", default="", help="frameworks whose absence is a failure: mxnet,torch")
 
 
+def required(config: pytest.Config) -> list[str]:
+    """Return the frameworks that `--require` names."""
+    return [name for name in str(config.getoption("--require")).split(",") if name]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End the run if a required framework cannot be loaded: a run that skips everything must not be green."""
+    if hasattr(session.config, "workerinput"):  # The process that started this worker has checked.
+        return
+    for name in required(session.config):
+        if reason := reason_against(name):
+            pytest.exit(f"{name} is required and cannot be loaded: {reason}", returncode=pytest.ExitCode.TESTS_FAILED)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend_name" in metafunc.fixturenames:
-        # NumPy has the sync engine alone; it is tested in both runs, as the reference of both.
-        metafunc.parametrize("backend_name", ["mxnet", "torch", "numpy"])
+        # NumPy has one engine, sync, and runs beside the asynchronous engines as their reference.
+        reference = ["numpy"] if metafunc.config.getoption("--engine") == "async" else []
+        metafunc.parametrize("backend_name", ["mxnet", "torch", *reference])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--engine") == "async":
         return
-    on_engine = [item for item in items if "engine" in getattr(item, "fixturenames", ())]
-    config.hook.pytest_deselected(items=[item for item in items if item not in on_engine])
+    on_engine = [item for item in items if depends_on_engine(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not depends_on_engine(item)])
     items[:] = on_engine
+
+
+def depends_on_engine(item: pytest.Item) -> bool:
+    """Return whether a test takes the process's engine; one that is parametrised with engines has its own processes."""
+    own = getattr(item, "callspec", None)
+    return "engine" in getattr(item, "fixturenames", ()) and (own is None or "engine" not in own.params)
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +122,7 @@ def load(backend_name: str, engine: str, request: pytest.FixtureRequest) -> Call
             own = "sync" if backend_name == "numpy" else engine
             return backends.load(backend_name, devices, "cpu", own, THREADS)
         except BackendError as error:
-            if backend_name in str(request.config.getoption("--require")).split(","):
+            if backend_name in required(request.config):
                 raise
             pytest.skip(str(error))
 
@@ -137,6 +158,27 @@ def run_python() -> RunPython:
     return run
 
 
+RunProgram = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunProgram:
+    """Run `parallel-core` with arguments in this process, for what needs no framework and no signals."""
+    from parallel_core import __main__
+
+    monkeypatch.setattr(__main__, "end_soon_on_interrupt", lambda: None)
+
+    def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        monkeypatch.setattr(sys, "argv", ["parallel-core", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            __main__.main()
+        code = ended.value.code
+        return subprocess.CompletedProcess(arguments, code if isinstance(code, int) else 0, *capfd.readouterr())
+
+    return run
+
+
 @cache
 def reason_against(framework: str) -> str:
     """Try to load a framework in a fresh process, once for all tests; say why it cannot be, nothing if it can."""
@@ -147,13 +189,10 @@ def reason_against(framework: str) -> str:
 
 @pytest.fixture
 def require(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Skip a test whose framework is not installed, or fail where it is required."""
+    """Skip a test whose framework cannot be loaded. A required one can: the session started with it."""
 
     def check(name: str) -> None:
-        reason = reason_against(name)
-        if reason:
-            if name in str(request.config.getoption("--require")).split(","):
-                pytest.fail(f"{name} is required and cannot be loaded: {reason}")
+        if name not in required(request.config) and (reason := reason_against(name)):
             pytest.skip(f"{name} cannot be loaded: {reason}")
 
     return check

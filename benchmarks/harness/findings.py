@@ -1,6 +1,7 @@
 """What a benchmark found: figures with intervals, the targets they are held against, a table and a JSON file."""
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +13,16 @@ from typing import Any, BinaryIO
 import click
 
 from benchmarks.harness.side_by_side import Measured
-from benchmarks.harness.targets import RESULTS, Finding, Target, Verdict, rows, tally
+from benchmarks.harness.targets import Finding, Target, Verdict, rows, tally
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.system.files import write_whole
 from parallel_core.system.machine import describe_machine
 
-__all__ = ["RESULTS", "Finding", "Report", "Target", "Verdict", "benchmark", "table", "tally"]
+__all__ = ["Finding", "Report", "Target", "Verdict", "benchmark", "results_folder", "table", "tally"]
+
+RESULTS = Path(__file__).parents[1] / "results"
+MAKERS = {"amd", "intel", "genuine", "r", "tm", "cpu", "processor"}
+"""What a processor's name says besides its model."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,13 @@ class Report:
             for one in measured
             for name, version in one.versions.items()
         }
+
+
+def results_folder() -> Path:
+    """Return the folder of this machine's results: `results/epyc-2-cores`."""
+    machine = describe_machine()
+    words = [word for word in re.findall("[a-z0-9]+", machine["processor"].lower()) if word not in MAKERS]
+    return RESULTS / "-".join([*words, str(machine["cores"]), "cores"])
 
 
 def table(report: Report, rounds: int, machine: Mapping[str, Any]) -> str:
@@ -67,12 +79,12 @@ def benchmark(name: str, rounds: int) -> Callable[[Callable[[int, bool], Report]
     """
 
     def decorate(measure: Callable[[int, bool], Report]) -> click.Command:
-        @click.command(name, help=measure.__doc__)
+        @click.command(Path(name).name, help=measure.__doc__)
         @click.option(
             "--out",
             type=click.Path(path_type=Path, file_okay=False),
-            default=RESULTS,
-            help="Folder for NAME.json and NAME.md. Default: results beside the scripts.",
+            default=results_folder,
+            help="Folder for NAME.json and NAME.md. Default: this machine's, in results beside the scripts.",
         )
         @click.option(
             "--rounds",
@@ -85,8 +97,9 @@ def benchmark(name: str, rounds: int) -> Callable[[Callable[[int, bool], Report]
         @wraps(measure)
         def command(out: Path, rounds: int, quick: bool) -> None:
             rounds = 1 if quick else rounds
-            out.mkdir(parents=True, exist_ok=True)
-            write(measure(rounds, quick), out / name, rounds, quick)
+            path = out / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(measure(rounds, quick), path, rounds, quick)
 
         return command
 

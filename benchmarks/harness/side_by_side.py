@@ -22,12 +22,12 @@ from parallel_core.system.subprocesses import Outcome, supervise
 __all__ = [
     "Measured",
     "Variant",
-    "by_round",
     "difference_by_round",
     "independent",
     "launched",
     "paired",
     "parallel_core",
+    "ratio_by_round",
     "read_answer",
     "refuse_disagreement",
     "scaled",
@@ -148,7 +148,7 @@ def paired(processes: Sequence[Measured], case: str, other: str) -> Interval:
     )
 
 
-def by_round(values: Sequence[float], others: Sequence[float]) -> Interval:
+def ratio_by_round(values: Sequence[float], others: Sequence[float]) -> Interval:
     """Return the ratio of two variants' figures, taken in each round: both processes ran on the same cores."""
     return median_interval([value / other for value, other in zip(values, others, strict=True)])
 

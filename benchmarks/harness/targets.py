@@ -3,16 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from parallel_core.formatting import figure
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 
-__all__ = ["RESULTS", "Finding", "Target", "Verdict", "rows", "tally"]
+__all__ = ["Finding", "Target", "Verdict", "rows", "tally"]
 
 Verdict = Literal["met", "missed", "undecided"]
-RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from backends.host import core_numbers
 from benchmarks.harness.side_by_side import worker
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.environment import set_environment
-from benchmarks.workers.vectors import drawn, problem, time_calls
+from benchmarks.workers.vectors import drawn, time_sizes
 
 TIMEOUT = timedelta(seconds=60)
 
@@ -48,13 +48,11 @@ def take_part(sizes: list[int], rank: int, meeting: str) -> dict[str, Any]:
     from torch import distributed
 
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=TIMEOUT)
-    cases, problems = [], []
-    for size in sizes:
-        x = torch.tensor(drawn(size, rank))
-        distributed.all_reduce(x)
-        problems += problem(f"gloo, {size} B", [x.numpy()] * 2)
-        x.zero_()
-        cases.append(time_calls(size, "gloo", lambda x=x: distributed.all_reduce(x)))
+
+    def load(size: int) -> list[Any]:
+        return [torch.tensor(drawn(size, rank))]
+
+    cases, problems = time_sizes("gloo", sizes, load, lambda data: distributed.all_reduce(data[0]), lambda x: x.numpy())
     distributed.destroy_process_group()
     return compose(cases, {"torch": torch.__version__}, problems)
 

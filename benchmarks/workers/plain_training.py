@@ -6,9 +6,8 @@ from time import perf_counter
 from typing import Any
 
 from backends.installation.cuda_libraries import load_cuda_libraries
-from benchmarks.plain.data import batches
 from benchmarks.workers.answer import answer, compose
-from benchmarks.workers.data import few_tests
+from benchmarks.workers.data import batches, few_tests
 from benchmarks.workers.environment import set_environment
 from parallel_core.measurement.result import Case
 from parallel_core.training.lenet import initial_parameters

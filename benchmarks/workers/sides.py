@@ -10,7 +10,7 @@ import numpy as np
 
 import backends
 from backends import Array, Backend, Device
-from benchmarks.plain.data import batches
+from benchmarks.workers.data import batches
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters

@@ -9,10 +9,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import allreduce, growth, network, processes, run_all
+from benchmarks import allreduce, processes, run_all
 from benchmarks.harness import findings, side_by_side
 from benchmarks.harness.findings import Finding, Report, Target
 from benchmarks.harness.side_by_side import Measured, Variant
+from benchmarks.training import growth, network
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.subprocesses import Outcome
 
@@ -46,7 +47,7 @@ def test_pairs_are_neighbours_in_a_process_so_that_drift_falls_on_both() -> None
 
 
 def test_rounds_are_paired_for_ratios_and_differences() -> None:
-    ratio = side_by_side.by_round([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
+    ratio = side_by_side.ratio_by_round([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
     difference = side_by_side.difference_by_round([3.0, 4.0, 5.0], [4.0, 5.0, 6.0])
     assert (ratio.low, ratio.high) == pytest.approx((2, 2))
     assert side_by_side.scaled(difference, 10) == Interval(-10, -10, -10)
@@ -144,9 +145,9 @@ def test_the_summary_counts_over_all_benchmarks_and_names_failed_ones() -> None:
     assert text.endswith("1 targets met, 1 missed, 0 undecided; failed: two")
 
 
-@pytest.mark.parametrize("name", [*run_all.NAMES, "network", "processes"])
+@pytest.mark.parametrize("name", [*run_all.NAMES, "training/network", "processes"])
 def test_every_benchmark_has_the_shared_options(name: str) -> None:
-    options = {option.name for option in importlib.import_module(f"benchmarks.{name}").main.params}
+    options = {option.name for option in importlib.import_module(f"benchmarks.{name.replace('/', '.')}").main.params}
     assert options == {"out", "rounds", "quick"}
 
 

@@ -1,8 +1,6 @@
 """`parallel-core diff`: what changed between two saved comparisons, and when that fails a check."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.difference import difference
+from tests.conftest import RunProgram
 from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel
 
 HINT = "(compare --like OLD does the work of OLD)"
@@ -25,11 +24,6 @@ def save(found: Comparison, folder: Path) -> str:
     folder.mkdir()
     (folder / "comparison.json").write_text(json.dumps(found.as_json()))
     return str(folder)
-
-
-def diff(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "parallel_core", "diff", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_every_case_is_held_against_what_it_was() -> None:
@@ -92,11 +86,11 @@ def test_other_versions_and_machines_are_told() -> None:
     [(1.1, "5", 1), (1.1, "0", 1), (1.1, "15", 0), (1.0005, "0", 0), (0.5, "0", 0)],
 )
 def test_the_check_fails_where_a_larger_slow_down_is_shown(
-    tmp_path: Path, factor: float, percent: str, status: int
+    program: RunProgram, tmp_path: Path, factor: float, percent: str, status: int
 ) -> None:
     old = save(comparison(measured(MXNET, ONE), measured(TORCH, ONE)), tmp_path / "old")
     new = save(comparison(measured(MXNET, ONE), measured(TORCH, times(factor))), tmp_path / "new")
-    done = diff(old, new, "--fail-if-slower", percent)
+    done = program("diff", old, new, "--fail-if-slower", percent)
     assert done.returncode == status
     assert "2 cases compared" in done.stdout
     if status:
@@ -104,56 +98,58 @@ def test_the_check_fails_where_a_larger_slow_down_is_shown(
             f"parallel-core: 1 of 2 cases became slower by more than {percent} %, "
             "most of all parallel on torch async: on all together (× 1.10)\n"
         )
-    assert diff(old, new).returncode == 0
+    assert program("diff", old, new).returncode == 0
 
 
-def test_json_has_standard_output_to_itself(tmp_path: Path) -> None:
+def test_json_has_standard_output_to_itself(program: RunProgram, tmp_path: Path) -> None:
     old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
     new = save(comparison(measured(MXNET, times(2))), tmp_path / "new")
-    (change,) = json.loads(diff(old, new, "--json", "-").stdout)["changes"]
+    (change,) = json.loads(program("diff", old, new, "--json", "-").stdout)["changes"]
     assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
 
 
 @pytest.mark.parametrize("command", ["diff", "report"])
-def test_an_experiment_of_another_version_is_one_line_and_status_2(tmp_path: Path, command: str) -> None:
+def test_an_experiment_of_another_version_is_one_line_and_status_2(
+    program: RunProgram, tmp_path: Path, command: str
+) -> None:
     found = comparison(measured(MXNET, ONE)).as_json()
     found["cells"][0]["experiment"] = "later"
     path = tmp_path / "comparison.json"
     path.write_text(json.dumps(found))
     arguments = [str(path)] * (2 if command == "diff" else 1)
-    done = subprocess.run(
-        [sys.executable, "-m", "parallel_core", command, *arguments], capture_output=True, text=True, check=False
-    )
+    done = program(command, *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "holds the experiment 'later', which is not known here" in done.stderr
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"schema": 99}', '{"schema": 1, "rounds": 3}', "\x00"])
-def test_what_is_no_comparison_is_one_line_and_status_2(tmp_path: Path, content: str | None) -> None:
+def test_what_is_no_comparison_is_one_line_and_status_2(
+    program: RunProgram, tmp_path: Path, content: str | None
+) -> None:
     good = save(comparison(measured(MXNET, ONE)), tmp_path / "good")
     bad = tmp_path / "bad.json"
     if content is not None:
         bad.write_text(content)
-    done = diff(good, str(bad))
+    done = program("diff", good, str(bad))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert str(bad) in done.stderr
 
 
-def test_comparisons_with_nothing_in_common_are_one_line_and_status_2(tmp_path: Path) -> None:
+def test_comparisons_with_nothing_in_common_are_one_line_and_status_2(program: RunProgram, tmp_path: Path) -> None:
     old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
     new = save(comparison(measured(TORCH, ONE)), tmp_path / "new")
-    done = diff(old, new)
+    done = program("diff", old, new)
     assert done.returncode == 2
     assert done.stderr == (
         f"parallel-core: {old} and {new} have nothing in common: parallel on torch async: only in the new comparison\n"
     )
 
 
-def test_what_can_no_longer_be_measured_fails_the_check(tmp_path: Path) -> None:
+def test_what_can_no_longer_be_measured_fails_the_check(program: RunProgram, tmp_path: Path) -> None:
     old = save(comparison(measured(MXNET, ONE), measured(TORCH, ONE)), tmp_path / "old")
     new = save(comparison(measured(MXNET, ONE), failed(TORCH)), tmp_path / "new")
-    assert diff(old, new).returncode == 0
-    done = diff(old, new, "--fail-if-slower", "5")
+    assert program("diff", old, new).returncode == 0
+    done = program("diff", old, new, "--fail-if-slower", "5")
     assert done.returncode == 1
     assert done.stderr.startswith(f"parallel-core: what was measured in {old} no longer is: parallel on torch async: ")
 
@@ -169,7 +165,7 @@ def test_made_up_images_are_not_the_same_work_as_real_ones() -> None:
 
 
 @pytest.mark.parametrize("limit", ["-1", "nan", "inf", "much"])
-def test_a_limit_that_is_no_percentage_is_one_line_and_status_2(limit: str) -> None:
-    done = diff("old", "new", f"--fail-if-slower={limit}")
+def test_a_limit_that_is_no_percentage_is_one_line_and_status_2(program: RunProgram, limit: str) -> None:
+    done = program("diff", "old", "new", f"--fail-if-slower={limit}")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "is not zero or a positive number" in done.stderr

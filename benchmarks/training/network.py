@@ -1,6 +1,6 @@
 """When does communication dominate? Two hosts train over links of three speeds, and exchange after or during backward.
 
-    python -m benchmarks.network
+    python -m benchmarks.training.network
 
 The hosts are network namespaces of this machine, a core each, joined by a link whose rate `tc` limits; that takes root,
 so this is not one of `make bench`. A step's time in communication is what it takes longer than one of the same work
@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 
 from benchmarks.harness.findings import Finding, Report, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, by_round, launched, scaled, take_turns, worker
+from benchmarks.harness.side_by_side import Measured, Variant, launched, ratio_by_round, scaled, take_turns, worker
 from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, set_link, two_hosts
 from parallel_core.formatting import figure
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
@@ -48,7 +48,7 @@ class Cell:
         return f"{self.backend}, width {self.width}, {self.rate}, {self.exchange}"
 
 
-@benchmark("network", rounds=3)
+@benchmark("training/network", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
     """Train on two hosts over 10 Gbit/s, 1 Gbit/s and 100 Mbit/s, with gradients exchanged after or during backward."""
     rates, widths = (QUICK_RATES, QUICK_WIDTHS) if quick else (RATES, tuple(WIDTHS))
@@ -119,7 +119,7 @@ def of_pair(backend: str, width: int, rate: str, processes: Mapping[str, Sequenc
     cell = f"{backend}, width {width}, {rate}"
     steps = [[one.figures["step_seconds"] for one in measured] for measured in (during, after)]
     return [
-        Finding(f"{cell}: a step, during / after", by_round(*steps)),
+        Finding(f"{cell}: a step, during / after", ratio_by_round(*steps)),
         *(
             finding
             for exchange, measured in zip(EXCHANGES, (after, during), strict=True)

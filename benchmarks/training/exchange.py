@@ -1,6 +1,6 @@
 """Does it save time to exchange gradients while the backward pass goes on?
 
-python -m benchmarks.exchange
+python -m benchmarks.training.exchange
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ CELLS = ((1, 32, 30), (4, 256, 2), (4, 32, 6))
 QUICK_CELLS = ((1, 32, 4), (4, 32, 1))
 
 
-@benchmark("exchange", rounds=3)
+@benchmark("training/exchange", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
     """Time a step with gradients exchanged after the backward pass and during it."""
     cells = QUICK_CELLS if quick else CELLS

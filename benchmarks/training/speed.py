@@ -1,6 +1,6 @@
 """Images a second of our data-parallel training, against one device, the book's plain loop and two threads.
 
-    python -m benchmarks.training
+    python -m benchmarks.training.speed
 
 A logical CPU device is a core. One device and the book's loop get a single core for all they do, the preparation of
 batches included; two devices, and one process with two intra-operator threads, get two.
@@ -10,8 +10,8 @@ from benchmarks.harness.findings import Finding, Report, Target, benchmark
 from benchmarks.harness.side_by_side import (
     Measured,
     Variant,
-    by_round,
     independent,
+    ratio_by_round,
     refuse_disagreement,
     scaled,
     take_turns,
@@ -32,7 +32,7 @@ def ours(devices: int, batch: int = BATCH) -> str:
     return f"ours, {devices} device{'s' if devices > 1 else ''}, batch {batch}"
 
 
-@benchmark("training", rounds=3)
+@benchmark("training/speed", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
     """Hold our data-parallel training against one device and against the book's loop written plainly."""
     images = QUICK_IMAGES if quick else IMAGES
@@ -82,7 +82,7 @@ def targets(name: str, rates: dict[str, list[float]], on_two: list[Measured]) ->
     def finding(mine: str, other: str, bound: float) -> Finding:
         # Both on one core: the same one in each round.
         on_one = mine == ours(1) and other == PLAIN
-        ratio = (by_round if on_one else independent)(rates[mine], rates[other])
+        ratio = (ratio_by_round if on_one else independent)(rates[mine], rates[other])
         return Finding(f"{name}: {mine} / {other}", ratio, target=Target("at least", bound))
 
     return [

@@ -1,6 +1,6 @@
 """What grows with the work: the cost of issuing an operation, the speed on more devices than cores, memory.
 
-python -m benchmarks.growth
+python -m benchmarks.training.growth
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ WIDTH = 4
 Processes = dict[str, list[Measured]]
 
 
-@benchmark("growth", rounds=3)
+@benchmark("training/growth", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
     """Measure dispatch by queue depth, images a second and memory by number of devices."""
     depths = DEPTHS[:4] if quick else DEPTHS

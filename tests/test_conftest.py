@@ -1,0 +1,38 @@
+"""A run that requires a framework which cannot be loaded fails as a whole, and skips with the reason otherwise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ONE_TEST = "tests/backends/test_arrays.py::test_a_single_shard_does_not_share_memory_with_its_source[torch]"
+
+
+def run_without_torch(root: Path, folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    (folder / "torch.py").write_text("raise ModuleNotFoundError('hidden', name='torch')\n")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", *options, ONE_TEST],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
+def test_a_required_framework_that_cannot_be_loaded_fails_the_run(
+    root: Path, tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    done = run_without_torch(root, tmp_path, *workers, "--require", "torch")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "torch is required and cannot be loaded: " in done.stdout + done.stderr
+
+
+def test_any_other_is_skipped_with_the_reason(root: Path, tmp_path: Path) -> None:
+    done = run_without_torch(root, tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "torch is not installed: pip install" in done.stdout
