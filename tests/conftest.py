@@ -115,6 +115,27 @@ def run_python() -> RunPython:
     return run
 
 
+RunProgram = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunProgram:
+    """Run `parallel-core` with arguments in this process, for what needs no framework and no signals."""
+    from parallel_core import __main__
+
+    monkeypatch.setattr(__main__, "end_soon_on_interrupt", lambda: None)
+
+    def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        monkeypatch.setattr(sys, "argv", ["parallel-core", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            __main__.main()
+        code = ended.value.code
+        return subprocess.CompletedProcess(arguments, code if isinstance(code, int) else 0, *capfd.readouterr())
+
+    return run
+
+
 @cache
 def reason_against(framework: str) -> str:
     """Try to load a framework in a fresh process, once for all tests; say why it cannot be, nothing if it can."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +13,6 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import uncollected
-from parallel_core.plots import can_draw
 from parallel_core.trace_analysis.trace_files import read_timeline
 
 __all__ = ["MAX_CASES", "Profile", "profile", "shown_case"]
@@ -29,16 +27,6 @@ class Profile:
 
     timeline: Timeline
     seconds: Mapping[str, float]
-
-    def _repr_png_(self) -> bytes | None:
-        # Notebooks ask for this method; drawing needs matplotlib, which is an extra.
-        if not can_draw():
-            return None
-        from parallel_core.plots.timeline import draw_timeline
-
-        stream = BytesIO()
-        draw_timeline(self.timeline, stream, "png")
-        return stream.getvalue()
 
 
 def profile(backend: Backend, result: Result) -> Profile:

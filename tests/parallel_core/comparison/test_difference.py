@@ -1,15 +1,14 @@
 """`parallel-core diff`: what changed between two saved comparisons, and when that fails a check."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.difference import difference
+from parallel_core.comparison.difference import compare_with_old
+from tests.conftest import RunProgram
 from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel
 
 HINT = "(compare --like OLD does the work of OLD)"
@@ -27,15 +26,10 @@ def save(found: Comparison, folder: Path) -> str:
     return str(folder)
 
 
-def diff(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "parallel_core", "diff", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
 def test_every_case_is_held_against_what_it_was() -> None:
     old = comparison(measured(MXNET, ONE), measured(TORCH, ONE))
     new = comparison(measured(MXNET, times(1.1)), measured(TORCH, times(0.999)))
-    slower, same = difference(old, new).changes
+    slower, same = compare_with_old(old, new).changes
     assert (slower.cell, slower.verdict) == (MXNET, "slower")
     assert slower.ratio.estimate == pytest.approx(1.1)
     assert (same.cell, same.verdict) == (TORCH, "no difference shown")
@@ -46,7 +40,7 @@ def test_cells_that_cannot_be_compared_are_left_out_with_the_reason() -> None:
     results = tuple(replace(result, parameters={"size": 104, "rounds": 3}) for result in other_size.results)
     old = comparison(measured(MXNET, ONE), measured(TORCH, ONE), measured(parallel("numpy"), ONE))
     new = comparison(failed(MXNET), replace(other_size, results=results), measured(parallel("jax"), ONE))
-    found = difference(old, new)
+    found = compare_with_old(old, new)
     assert found.changes == ()
     assert found.left_out == (
         "parallel on mxnet async: failed in the new comparison (torch is not installed)",
@@ -63,8 +57,8 @@ def test_variants_are_other_work_and_old_results_had_none() -> None:
         results = (replace(one, backend={**one.backend, "variants": variants}) for one in new.results)
         return comparison(replace(new, results=tuple(results)))
 
-    assert difference(comparison(old), with_variants([])).changes
-    found = difference(comparison(old), with_variants(["bulk-on", "temporary-space-low"]))
+    assert compare_with_old(comparison(old), with_variants([])).changes
+    found = compare_with_old(comparison(old), with_variants(["bulk-on", "temporary-space-low"]))
     assert found.changes == ()
     assert found.left_out == (
         f"{MXNET}: not the same work: variants was none and is bulk-on, temporary-space-low {HINT}",
@@ -74,17 +68,17 @@ def test_variants_are_other_work_and_old_results_had_none() -> None:
 def test_how_often_something_was_timed_may_differ() -> None:
     again = measured(TORCH, ONE)
     results = tuple(replace(result, parameters={"size": 100, "rounds": 5}) for result in again.results)
-    assert difference(comparison(measured(TORCH, ONE)), comparison(replace(again, results=results))).changes
+    assert compare_with_old(comparison(measured(TORCH, ONE)), comparison(replace(again, results=results))).changes
 
 
-def test_other_versions_and_machines_are_told() -> None:
+def test_other_versions_and_machines_are_named() -> None:
     new = measured(TORCH, ONE)
     results = tuple(replace(result, backend={**result.backend, "version": "2.0"}) for result in new.results)
     after = comparison(replace(new, results=results))
     after = replace(after, machine={**after.machine, "processor": "another"})
-    told = difference(comparison(measured(TORCH, ONE)), after).surroundings
-    assert told[0].endswith(" → another")
-    assert told[1:] == ("torch: 1.0 → 2.0",)
+    changes = compare_with_old(comparison(measured(TORCH, ONE)), after).environment_changes
+    assert changes[0].endswith(" → another")
+    assert changes[1:] == ("torch: 1.0 → 2.0",)
 
 
 @pytest.mark.parametrize(
@@ -92,11 +86,11 @@ def test_other_versions_and_machines_are_told() -> None:
     [(1.1, "5", 1), (1.1, "0", 1), (1.1, "15", 0), (1.0005, "0", 0), (0.5, "0", 0)],
 )
 def test_the_check_fails_where_a_larger_slow_down_is_shown(
-    tmp_path: Path, factor: float, percent: str, status: int
+    program: RunProgram, tmp_path: Path, factor: float, percent: str, status: int
 ) -> None:
     old = save(comparison(measured(MXNET, ONE), measured(TORCH, ONE)), tmp_path / "old")
     new = save(comparison(measured(MXNET, ONE), measured(TORCH, times(factor))), tmp_path / "new")
-    done = diff(old, new, "--fail-if-slower", percent)
+    done = program("diff", old, new, "--fail-if-slower", percent)
     assert done.returncode == status
     assert "2 cases compared" in done.stdout
     if status:
@@ -104,56 +98,58 @@ def test_the_check_fails_where_a_larger_slow_down_is_shown(
             f"parallel-core: 1 of 2 cases became slower by more than {percent} %, "
             "most of all parallel on torch async: on all together (× 1.10)\n"
         )
-    assert diff(old, new).returncode == 0
+    assert program("diff", old, new).returncode == 0
 
 
-def test_json_has_standard_output_to_itself(tmp_path: Path) -> None:
+def test_json_has_standard_output_to_itself(program: RunProgram, tmp_path: Path) -> None:
     old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
     new = save(comparison(measured(MXNET, times(2))), tmp_path / "new")
-    (change,) = json.loads(diff(old, new, "--json", "-").stdout)["changes"]
+    (change,) = json.loads(program("diff", old, new, "--json", "-").stdout)["changes"]
     assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
 
 
 @pytest.mark.parametrize("command", ["diff", "report"])
-def test_an_experiment_of_another_version_is_one_line_and_status_2(tmp_path: Path, command: str) -> None:
+def test_an_experiment_of_another_version_is_one_line_and_status_2(
+    program: RunProgram, tmp_path: Path, command: str
+) -> None:
     found = comparison(measured(MXNET, ONE)).as_json()
     found["cells"][0]["experiment"] = "later"
     path = tmp_path / "comparison.json"
     path.write_text(json.dumps(found))
     arguments = [str(path)] * (2 if command == "diff" else 1)
-    done = subprocess.run(
-        [sys.executable, "-m", "parallel_core", command, *arguments], capture_output=True, text=True, check=False
-    )
+    done = program(command, *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "holds the experiment 'later', which is not known here" in done.stderr
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"schema": 99}', '{"schema": 1, "rounds": 3}', "\x00"])
-def test_what_is_no_comparison_is_one_line_and_status_2(tmp_path: Path, content: str | None) -> None:
+def test_what_is_no_comparison_is_one_line_and_status_2(
+    program: RunProgram, tmp_path: Path, content: str | None
+) -> None:
     good = save(comparison(measured(MXNET, ONE)), tmp_path / "good")
     bad = tmp_path / "bad.json"
     if content is not None:
         bad.write_text(content)
-    done = diff(good, str(bad))
+    done = program("diff", good, str(bad))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert str(bad) in done.stderr
 
 
-def test_comparisons_with_nothing_in_common_are_one_line_and_status_2(tmp_path: Path) -> None:
+def test_comparisons_with_nothing_in_common_are_one_line_and_status_2(program: RunProgram, tmp_path: Path) -> None:
     old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
     new = save(comparison(measured(TORCH, ONE)), tmp_path / "new")
-    done = diff(old, new)
+    done = program("diff", old, new)
     assert done.returncode == 2
     assert done.stderr == (
         f"parallel-core: {old} and {new} have nothing in common: parallel on torch async: only in the new comparison\n"
     )
 
 
-def test_what_can_no_longer_be_measured_fails_the_check(tmp_path: Path) -> None:
+def test_what_can_no_longer_be_measured_fails_the_check(program: RunProgram, tmp_path: Path) -> None:
     old = save(comparison(measured(MXNET, ONE), measured(TORCH, ONE)), tmp_path / "old")
     new = save(comparison(measured(MXNET, ONE), failed(TORCH)), tmp_path / "new")
-    assert diff(old, new).returncode == 0
-    done = diff(old, new, "--fail-if-slower", "5")
+    assert program("diff", old, new).returncode == 0
+    done = program("diff", old, new, "--fail-if-slower", "5")
     assert done.returncode == 1
     assert done.stderr.startswith(f"parallel-core: what was measured in {old} no longer is: parallel on torch async: ")
 
@@ -164,12 +160,12 @@ def test_made_up_images_are_not_the_same_work_as_real_ones() -> None:
         replace(trained, results=tuple(replace(result, data=data) for result in trained.results))
         for data in ("Fashion-MNIST from /data", "synthetic images")
     )
-    (reason,) = difference(comparison(real), comparison(made_up)).left_out
+    (reason,) = compare_with_old(comparison(real), comparison(made_up)).left_out
     assert "data was real and is synthetic" in reason
 
 
 @pytest.mark.parametrize("limit", ["-1", "nan", "inf", "much"])
-def test_a_limit_that_is_no_percentage_is_one_line_and_status_2(limit: str) -> None:
-    done = diff("old", "new", f"--fail-if-slower={limit}")
+def test_a_limit_that_is_no_percentage_is_one_line_and_status_2(program: RunProgram, limit: str) -> None:
+    done = program("diff", "old", "new", f"--fail-if-slower={limit}")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "is not zero or a positive number" in done.stderr
