@@ -1,13 +1,13 @@
-"""How often a comparison is wrong: cells compared with themselves, and with a slow-down of a tenth that was planted.
+"""How often a comparison is wrong: cells compared with themselves, and with a planted slow-down of a tenth.
 
     python benchmarks/self_test.py --real 3 --out benchmarks/results/NAME
 
-Synthetic cells have the noise that real ones were seen to have: every process is off by a hundredth, one in fifty is
-disturbed by up to a quarter, single repetitions are off by a hundredth and now and then by a half, and the machine
-drifts from round to round. With --real N real cells follow, N trials on each framework and engine: 50 products on each
-device and on both, run in rounds A B C, where A and B are the same and C multiplies matrices of 496 instead of 480,
-which is 10 % more work. Intervals and verdicts are made by the code that `parallel-core compare` uses. The three cases
-of a real trial come from the same processes: the rates' own intervals take them as independent, which they are not.
+Synthetic cells have the noise of real ones: every process is off by a hundredth, one in fifty is disturbed by up to a
+quarter, single repetitions are off by a hundredth and sometimes by a half, and the machine drifts from round to round.
+With --real N real cells follow, N trials on each framework and engine: 50 products on each device and on both, run in
+rounds A B C. A and B are the same, and C multiplies matrices of 496 instead of 480, which is 10 % more work. Intervals
+and verdicts come from the code of `parallel-core compare`. The three cases of a real trial come from the same
+processes: the intervals of the rates treat them as independent, which they are not.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from typing import Any
 import click
 import numpy as np
 
-from parallel_core.comparison.cells import Cell, Failure, Measured
+from parallel_core.comparison.cells import Cell, CellResults, FailedRun
 from parallel_core.comparison.runner import Plan, run_once
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import ratio_interval, verdict
+from parallel_core.measurement.confidence_intervals import compare_times
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.machine import describe_machine
 
@@ -50,7 +50,7 @@ NOISES = {"quiet": Noise(0.005, 0.01), "usual": Noise(0.01, 0.02), "loud": Noise
 
 @dataclass(frozen=True)
 class Rates:
-    """Of so many comparisons, the shares that called a difference where none is, and that found the planted one."""
+    """How many comparisons called a difference that does not exist, and how many found the planted one."""
 
     name: str
     rounds: int
@@ -75,8 +75,8 @@ def bounds(count: int, of: int) -> str:
     return f"{max(0, centre - half):.1%}–{min(1, centre + half):.1%}"
 
 
-def processes(generator: np.random.Generator, noise: Noise, drift: np.ndarray, factor: float) -> Measured:
-    """Make up a cell's results: one for each step of the drift."""
+def processes(generator: np.random.Generator, noise: Noise, drift: np.ndarray, factor: float) -> CellResults:
+    """Return the synthetic results of a cell: one for each step of the drift."""
     results = []
     for step in drift:
         off = generator.normal(0, noise.process)
@@ -86,33 +86,32 @@ def processes(generator: np.random.Generator, noise: Noise, drift: np.ndarray, f
         repetitions += (generator.random(REPETITIONS) < noise.spikes) * generator.uniform(0.05, 0.5, REPETITIONS)
         seconds = tuple(float(one) for one in factor * np.exp(step + off + repetitions))
         results.append(Result("parallel", {}, {}, (Case(CASE, seconds, seconds),), {}, {}, "", environment={}))
-    return Measured(CELL, tuple(results))
+    return CellResults(CELL, tuple(results))
 
 
-def verdict_on(mine: Measured, theirs: Measured, case: str) -> str:
+def case_verdict(results: CellResults, others: CellResults, case: str) -> str:
     """Return the verdict on a case in two cells."""
-    a, b = mine.medians(case), theirs.medians(case)
-    return verdict(ratio_interval(a, b), min(len(a), len(b)))
+    return compare_times(results.medians(case), others.medians(case))[1]
 
 
 def synthetic(name: str, rounds: int, trials: int) -> Rates:
-    """Compare made-up cells with themselves and with slower ones."""
+    """Compare synthetic cells with themselves and with slower ones."""
     generator = np.random.default_rng((rounds, list(NOISES).index(name)))
-    false = found = 0
+    false = detected = 0
     for _ in range(trials):
         drift = np.cumsum(generator.normal(0, NOISES[name].drift, rounds))
         one, same, slower = (processes(generator, NOISES[name], drift, factor) for factor in (1, 1, PLANTED))
-        false += verdict_on(same, one, CASE) != "no difference shown"
-        found += verdict_on(slower, one, CASE) == "slower"
-    return Rates(f"synthetic, {name} noise", rounds, trials, false, found)
+        false += case_verdict(same, one, CASE) != "no difference shown"
+        detected += case_verdict(slower, one, CASE) == "slower"
+    return Rates(f"synthetic, {name} noise", rounds, trials, false, detected)
 
 
 Trials = list[dict[str, list[list[float]]]]
-"""For each trial and case the processes' medians on the sides A, B and C, in seconds."""
+"""For each trial and case the medians of the processes on the sides A, B and C, in seconds."""
 
 
 def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Trials]:
-    """Compare a real cell with itself and with one that has a tenth more to do; also return what was measured."""
+    """Compare a real cell with itself and with one that does a tenth more; return the rates and the measured times."""
     plan = Plan((EXPERIMENTS["parallel"],), (backend,), (engine,), {backend: sys.executable}, rounds, "quick")
     cell = plan.cells[0]
     verdicts: list[tuple[str, str]] = []
@@ -122,18 +121,18 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
         for turn in range(rounds):
             click.echo(f"{cell}: trial {trial + 1} of {trials}, round {turn + 1} of {rounds}", err=True)
             for results, size in zip(sides, (480, 480, 496), strict=True):
-                gave = asyncio.run(run_once(plan, cell, {"size": size}, turn))
-                if isinstance(gave, Failure):
-                    raise click.ClickException(f"{cell}: {gave.reason}")
-                results.append(gave)
-        one, same, slower = (Measured(cell, tuple(results)) for results in sides)
-        verdicts += [(verdict_on(same, one, case), verdict_on(slower, one, case)) for case in one.case_names]
+                outcome = asyncio.run(run_once(plan, cell, {"size": size}, turn))
+                if isinstance(outcome, FailedRun):
+                    raise click.ClickException(f"{cell}: {outcome.reason}")
+                results.append(outcome)
+        one, same, slower = (CellResults(cell, tuple(results)) for results in sides)
+        verdicts += [(case_verdict(same, one, case), case_verdict(slower, one, case)) for case in one.case_names]
         measured.append({case: [list(side.medians(case)) for side in (one, same, slower)] for case in one.case_names})
-    # Invalid processes may leave too few on one side to say anything.
+    # Invalid processes may leave too few on one side for a verdict.
     verdicts = [both for both in verdicts if "too few runs" not in both]
     false = sum(called != "no difference shown" for called, _ in verdicts)
-    found = sum(called == "slower" for _, called in verdicts)
-    return Rates(f"real, {cell.side}", rounds, len(verdicts), false, found), measured
+    detected = sum(called == "slower" for _, called in verdicts)
+    return Rates(f"real, {cell.side}", rounds, len(verdicts), false, detected), measured
 
 
 def noise_of(trials: Trials) -> str:
@@ -156,13 +155,13 @@ def table(rates: Sequence[Rates], trials: dict[str, Trials], machine: dict[str, 
         "| --- | --- | --- | --- | --- |",
         *(one.row() for one in rates if one.compared),
         "",
-        *(f"- {name}: {noise_of(found)}" for name, found in trials.items()),
+        *(f"- {name}: {noise_of(of_cell)}" for name, of_cell in trials.items()),
     ]
     return "\n".join(lines) + "\n"
 
 
 def write(out: Path, rates: Sequence[Rates], trials: dict[str, Trials]) -> None:
-    """Write what is known so far."""
+    """Write the results so far, as JSON and as Markdown."""
     machine = describe_machine()
     everything = {"machine": machine, "rates": [vars(one) for one in rates], "trials": trials}
     out.with_suffix(".json").write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
@@ -177,15 +176,15 @@ def write(out: Path, rates: Sequence[Rates], trials: dict[str, Trials]) -> None:
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Where to write, without suffix.")
 def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
-    """Count wrong verdicts; exit with status 1 where the usual synthetic noise gives too many at the default rounds."""
+    """Count wrong verdicts; exit with status 1 if the usual synthetic noise gives too many at the default rounds."""
     out.parent.mkdir(parents=True, exist_ok=True)
     rates = [synthetic(name, count, trials) for name in NOISES for count in (3, 5, 10)]
     measured: dict[str, Trials] = {}
     write(out, rates, measured)
     for backend, engine in [(b, e) for b in ("mxnet", "torch") for e in ("async", "sync")] if real_trials else []:
-        found, measured_now = real(backend, engine, rounds, real_trials)
-        rates.append(found)
-        measured[found.name] = measured_now
+        rate, times = real(backend, engine, rounds, real_trials)
+        rates.append(rate)
+        measured[rate.name] = times
         write(out, rates, measured)
     click.echo(out.with_suffix(".md").read_text())
     default = next(one for one in rates if one.name == "synthetic, usual noise" and one.rounds == 5)

@@ -6,6 +6,7 @@
 >>> result.metrics["parallel_speedup"], result.explanation
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -66,3 +67,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:
+    import_module(f"{__name__}.report.notebook").register_in_notebooks(_shell)

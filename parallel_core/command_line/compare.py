@@ -1,4 +1,4 @@
-"""`parallel-core compare`: experiments × backends × engines in, a table, a report and the raw values out."""
+"""`parallel-core compare`: measure experiments × backends × engines; print tables, write a report and raw values."""
 
 import asyncio
 import shlex
@@ -15,26 +15,17 @@ from rich.console import Console
 
 import backends
 from parallel_core.command_line import options
+from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.runner import Plan
-from parallel_core.comparison.runner import compare as compare_cells
-from parallel_core.comparison.storage import (
-    REPORT,
-    RESULT,
-    SUITES,
-    new_folder,
-    new_traces,
-    read_comparison,
-    saved_timelines,
-    write_comparison,
-)
-from parallel_core.comparison.summary import judge
+from parallel_core.comparison.runner import Plan, run_comparison
+from parallel_core.comparison.storage import RESULT, new_folder, new_traces, read_comparison, write_comparison
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.report import write_report
 from parallel_core.system import files
 from parallel_core.terminal.comparison import comparison_progress, show_comparison
 
-__all__ = ["compare", "write_readable"]
+__all__ = ["compare"]
 
 
 class Interpreter(click.ParamType[tuple[str, str]]):
@@ -43,7 +34,7 @@ class Interpreter(click.ParamType[tuple[str, str]]):
     name = "interpreter"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Return name and path, or fail with a line that says what is missing."""
+        """Return name and path; fail with one line that says what is missing."""
         if isinstance(value, tuple):
             return value
         backend, equals, given = value.partition("=")
@@ -73,9 +64,7 @@ class Interpreter(click.ParamType[tuple[str, str]]):
     metavar="NAMES",
 )
 @click.option("--rounds", type=options.POSITIVE, help="Processes for each cell. Default: 5, with --quick 3.")
-@click.option(
-    "--all", "with_exercises", is_flag=True, help="The chapters' exercises too, where no experiment is named."
-)
+@click.option("--all", "with_exercises", is_flag=True, help="The chapters' exercises too, if no experiment is named.")
 @click.option("--quick", is_flag=True, help="Shorter runs: a first look in some minutes.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="A new folder. Default: named by the time.")
 @click.option(
@@ -84,13 +73,13 @@ class Interpreter(click.ParamType[tuple[str, str]]):
     type=Interpreter(),
     multiple=True,
     metavar="NAME=PATH",
-    help="The Python that runs a backend, where it needs an environment of its own.",
+    help="The Python that runs a backend, if it needs an environment of its own.",
 )
 @click.option(
     "--like",
     type=click.Path(path_type=Path),
     metavar="OLD",
-    help="Do the work of a saved comparison, with its sizes, so that `diff` can hold both against each other.",
+    help="Do the work of a saved comparison, with its sizes, so that `diff` can compare the two.",
 )
 @click.option(
     "--deadline", type=options.Number(), default=600, show_default=True, help="Seconds that one process may take."
@@ -99,7 +88,7 @@ class Interpreter(click.ParamType[tuple[str, str]]):
     "--traces/--no-traces",
     "with_traces",
     default=True,
-    help="Profile each cell in its last process, after what is timed, and show timelines. Default: with traces.",
+    help="Profile each cell in its last process, after the timed part, and show timelines. Default: with traces.",
 )
 @options.devices()
 @options.device_kind
@@ -125,8 +114,8 @@ def compare(
     """Compare backends and engines: the chapters' demonstrations, or the experiments that are named.
 
     Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds. The folder gets
-    report.html, comparison.json, pyperf/ with the raw times for pyperf's own tools, and traces/ with what the
-    frameworks' profilers saw.
+    report.html, comparison.json, pyperf/ with the raw times for pyperf's own tools, and traces/ with the
+    recordings of the frameworks' profilers.
     """
     plan = Plan(
         experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
@@ -141,7 +130,7 @@ def compare(
         deadline=deadline,
     )
     if like is not None:
-        plan = doing_the_work_of(plan, read_comparison(like), like)
+        plan = with_sizes_of(plan, read_comparison(like), like)
     if json_path is not None:
         files.check_writable(json_path)
     folder = new_folder(out)
@@ -149,20 +138,20 @@ def compare(
         new_traces(folder)
         plan = replace(plan, traces_in=folder)
     comparison = run_plan(plan, folder, Console(stderr=True, highlight=False))
+    analysis = analyse(comparison)
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
-    written = write_readable(comparison, folder)
+    page = write_report(analysis, folder)
     if json_path is not None:
         write_comparison(comparison, json_path)
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
-    show_comparison(comparison, console)
-    console.print(f"Report: {written}", soft_wrap=True)
-    states = [judge(measured) for measured in comparison.cells]
-    if not any(state == "measured" for state, _ in states):
-        raise MeasurementError(f"nothing could be measured: {states[0][1]}")
+    show_comparison(analysis, console)
+    console.print(f"Report: {page}", soft_wrap=True)
+    if not any(cell.believed for cell in analysis.cells):
+        raise MeasurementError(f"nothing could be measured: {analysis.cells[0].reason}")
 
 
 def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str, ...]:
-    """Return the experiments asked for, once each, or those of the catalogue; fail for one that is not known."""
+    """Return the requested experiments, once each, or those of the catalogue; fail for an unknown one."""
     for name in names:
         if name not in EXPERIMENTS:
             raise click.UsageError(f"unknown experiment {name!r} (known: {', '.join(EXPERIMENTS)})")
@@ -173,14 +162,14 @@ def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str
 
 
 def known_device_kind(kind: str) -> str:
-    """Return the kind of device, or fail before anything is run."""
+    """Return the kind of device; fail for an unknown one before anything is run."""
     if kind not in ("auto", "cpu", "gpu"):
         raise RequestError(f"unknown device kind {kind!r} (known: auto, cpu, gpu)")
     return kind
 
 
 def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return each backend's Python, this one where none was given; fail where parallel-core is not installed there."""
+    """Return each backend's Python, by default this one; fail if parallel-core is not installed there."""
     for backend, path in given:
         if backend not in names:
             raise RequestError(f"--python names {backend!r}, which is not compared (compared: {', '.join(names)})")
@@ -191,7 +180,7 @@ def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ..
 
 
 def why_it_cannot_run(interpreter: str) -> str:
-    """Say why a Python cannot run parallel-core; empty where it can."""
+    """Say why a Python cannot run parallel-core; empty if it can."""
     asked = [interpreter, "-P", "-c", "import parallel_core.command_line.run"]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=60, check=False)
@@ -202,8 +191,8 @@ def why_it_cannot_run(interpreter: str) -> str:
     return (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
 
 
-def doing_the_work_of(plan: Plan, old: Comparison, path: Path) -> Plan:
-    """Return the plan with the sizes of a saved comparison; fail where the rest of the work is not the same."""
+def with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
+    """Return the plan with the sizes of a saved comparison; fail if the rest of the work is not the same."""
     old_mode = "quick" if old.quick else "full"
     asked = {"mode": plan.mode, "devices": plan.devices, "device_kind": plan.device_kind, "threads": plan.threads}
     wanted = {"mode": old_mode, **{name: old.options.get(name) for name in ("devices", "device_kind", "threads")}}
@@ -212,17 +201,17 @@ def doing_the_work_of(plan: Plan, old: Comparison, path: Path) -> Plan:
             option = "--quick" if name == "mode" else f"--{name.replace('_', '-')}"
             raise RequestError(f"--like {path} was made with {name} {value}, not {asked[name]}: see {option}")
     sizes = {
-        measured.cell.experiment: {name: result.parameters[name] for name in EXPERIMENTS[experiment].calibrated}
-        for measured in old.cells
-        for result in measured.results
-        if (experiment := measured.cell.experiment) in EXPERIMENTS
+        results.cell.experiment: {name: result.parameters[name] for name in EXPERIMENTS[experiment].calibrated}
+        for results in old.cells
+        for result in results.results
+        if (experiment := results.cell.experiment) in EXPERIMENTS
         and all(name in result.parameters for name in EXPERIMENTS[experiment].calibrated)
     }
     return replace(plan, sizes=sizes)
 
 
 def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
-    """Run the plan, keeping what is measured after every process; leave at once on SIGINT, SIGTERM and SIGHUP."""
+    """Run the plan and save the results after every process; exit at once on SIGINT, SIGTERM and SIGHUP."""
     path = folder / RESULT
     stopped_by: list[signal.Signals] = []
 
@@ -234,38 +223,23 @@ def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
-        # The processes have sessions of their own: no signal to this one's group reaches them.
+        # The processes have sessions of their own: a signal to this one's group does not reach them.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # What nohup or a shell's background job ignores stays ignored.
+            # Signals that nohup or a shell's background job ignores stay ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, stop, number, task)
         command = shlex.join(["parallel-core", *sys.argv[1:]])
         with comparison_progress(console, plan.rounds) as on_run:
-            return await compare_cells(plan, command, on_run, lambda found: write_comparison(found, path))
+            return await run_comparison(plan, command, on_run, lambda so_far: write_comparison(so_far, path))
 
     try:
         return asyncio.run(run_until_stopped())
     except asyncio.CancelledError:
-        leave(stopped_by[0], path)
+        exit_interrupted(stopped_by[0], path)
 
 
-def leave(number: signal.Signals, path: Path) -> NoReturn:
-    """Say how to see the results so far, and exit with the status that a signal gives."""
+def exit_interrupted(number: signal.Signals, path: Path) -> NoReturn:
+    """Say how to see the results so far, and exit with the status of a process that the signal ended."""
     kept = f"; see what was measured until then: parallel-core report {path.parent}" if path.exists() else ""
     click.echo(f"parallel-core: interrupted{kept}", err=True)
     sys.exit(128 + number)
-
-
-def write_readable(comparison: Comparison, folder: Path) -> Path:
-    """Write the report, with the timelines of the folder's traces, and the pyperf suites; return the report's path.
-
-    Raises OSError.
-    """
-    # Their libraries take half a second to import, which `parallel-core run` need not wait for.
-    from parallel_core.comparison.pyperf_export import save_suites
-    from parallel_core.report import render
-
-    page = render(comparison, saved_timelines(folder)).encode(errors="replace")
-    files.write_whole(folder / REPORT, lambda stream: stream.write(page))
-    save_suites(comparison, folder / SUITES)
-    return folder / REPORT

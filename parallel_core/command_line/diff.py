@@ -1,4 +1,4 @@
-"""`parallel-core diff`: two saved comparisons held against each other, for a regression check."""
+"""`parallel-core diff`: compare two saved comparisons, for a regression check."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 
 from parallel_core.command_line import options
-from parallel_core.comparison.difference import difference
+from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.storage import read_comparison
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.system import files
@@ -24,27 +24,27 @@ __all__ = ["diff"]
     "limit",
     type=options.Number(zero=True),
     metavar="PERCENT",
-    help="Exit with status 1 where a case is shown to be slower by more than this, or can no longer be measured.",
+    help="Exit with status 1 if a case is shown to be slower by more than this, or can no longer be measured.",
 )
 @options.json_file
 def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> None:
     """Compare NEW with OLD: two folders (or files) that `parallel-core compare` has written."""
     if json_path is not None:
         files.check_writable(json_path)
-    found = difference(read_comparison(old), read_comparison(new))
-    if not found.changes and not found.broken:
-        raise RequestError(f"{old} and {new} have nothing in common: {found.left_out[0]}")
+    difference = compare_with_old(read_comparison(old), read_comparison(new))
+    if not difference.changes and not difference.broken:
+        raise RequestError(f"{old} and {new} have nothing in common: {difference.left_out[0]}")
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
-    show_difference(found, console)
+    show_difference(difference, console)
     if json_path is not None:
-        text = json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(difference.as_json(), indent=1, ensure_ascii=False) + "\n"
         files.write_whole(json_path, lambda stream: stream.write(text.encode()))
-    slower = () if limit is None else found.slower_by_more_than(limit)
-    if found.broken and limit is not None:
-        raise MeasurementError(f"what was measured in {old} no longer is: {found.broken[0]}")
+    slower = () if limit is None else difference.slower_by_more_than(limit)
+    if difference.broken and limit is not None:
+        raise MeasurementError(f"what was measured in {old} no longer is: {difference.broken[0]}")
     if limit is not None and slower:
         worst = max(slower, key=lambda change: change.ratio.low)
         raise MeasurementError(
-            f"{len(slower)} of {len(found.changes)} cases became slower by more than {limit:g} %, "
+            f"{len(slower)} of {len(difference.changes)} cases became slower by more than {limit:g} %, "
             f"most of all {worst.cell}: {worst.case} (× {worst.ratio.estimate:.2f})"
         )

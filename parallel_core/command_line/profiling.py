@@ -11,8 +11,7 @@ from parallel_core.comparison.storage import reason_path
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
-from parallel_core.plots import check_drawing
-from parallel_core.plots.timeline import write_picture_file
+from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import agreements, overhead

@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from parallel_core.command_line.compare import write_readable
+from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.storage import read_comparison
+from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
 
 __all__ = ["report"]
@@ -17,10 +18,10 @@ __all__ = ["report"]
 def report(saved: Path) -> None:
     """Show SAVED, a folder that `compare` has written, and write its report again.
 
-    What an interrupted comparison has measured becomes a report in this way.
+    Use it to see the results of a comparison that was interrupted.
     """
-    comparison = read_comparison(saved)
-    written = write_readable(comparison, saved if saved.is_dir() else saved.parent)
+    analysis = analyse(read_comparison(saved))
+    page = write_report(analysis, saved if saved.is_dir() else saved.parent)
     console = Console(highlight=False)
-    show_comparison(comparison, console)
-    console.print(f"Report: {written}", soft_wrap=True)
+    show_comparison(analysis, console)
+    console.print(f"Report: {page}", soft_wrap=True)

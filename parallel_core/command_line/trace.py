@@ -9,8 +9,7 @@ from rich.markup import escape
 
 from parallel_core.command_line import options
 from parallel_core.measurement.timing import without_garbage_collection
-from parallel_core.plots import check_drawing
-from parallel_core.plots.timeline import write_picture_file
+from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.trace_analysis.figures import timeline_figures

@@ -1,1 +1,1 @@
-"""Compare cells (experiment × backend × engine) so that the answer can be believed: fresh processes, intervals."""
+"""Compare cells (experiment × backend × engine): fresh processes in interleaved rounds, intervals, verdicts."""

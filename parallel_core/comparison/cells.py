@@ -1,4 +1,4 @@
-"""What is compared: cells, each one experiment on one backend and engine, and what their processes gave."""
+"""What is compared: cells, each one experiment on one backend and engine, and the results of their processes."""
 
 import math
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from parallel_core.measurement.result import MACHINE_KEYS, Case, Result
 
-__all__ = ["Cell", "Comparison", "Failure", "Measured"]
+__all__ = ["Cell", "CellResults", "Comparison", "FailedRun"]
 
 SCHEMA = 1
 
@@ -30,8 +30,8 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A process that gave no result, and why. A refusal, unlike a failure, would be the same in every round."""
+class FailedRun:
+    """A process that gave no result, and why. One that was refused would be refused again in every round."""
 
     round: int
     reason: str
@@ -39,16 +39,16 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """All that a cell's processes gave, in the order of the rounds."""
+class CellResults:
+    """The results and failures of a cell's processes, in the order of the rounds."""
 
     cell: Cell
     results: tuple[Result, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedRun, ...] = ()
 
     @property
     def valid(self) -> tuple[Result, ...]:
-        """The results without problems: only these are counted."""
+        """The results without problems; only these are counted."""
         return tuple(result for result in self.results if not result.problems)
 
     @property
@@ -62,15 +62,15 @@ class Measured:
 
     def medians(self, case: str) -> tuple[float, ...]:
         """Return the median time of a case in every valid process, in seconds."""
-        return tuple(found.median for found in self.cases(case))
+        return tuple(one.median for one in self.cases(case))
 
     def metric(self, name: str) -> tuple[float, ...]:
         """Return a metric of every valid process that has it as a number."""
-        found = (result.metrics.get(name, math.nan) for result in self.valid)
-        return tuple(value for value in found if math.isfinite(value))
+        values = (result.metrics.get(name, math.nan) for result in self.valid)
+        return tuple(value for value in values if math.isfinite(value))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that stands in a comparison's `cells`."""
+        """Return the object that `cells` of a comparison's JSON holds."""
         return {
             "experiment": self.cell.experiment,
             "backend": self.cell.backend,
@@ -88,33 +88,33 @@ class Measured:
         return cls(
             Cell(read["experiment"], read["backend"], read["engine"]),
             tuple(Result.from_json(result) for result in read["results"]),
-            tuple(Failure(found["round"], found["reason"], found["refused"]) for found in read["failures"]),
+            tuple(FailedRun(failure["round"], failure["reason"], failure["refused"]) for failure in read["failures"]),
         )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A whole comparison: what was asked for and what every cell gave."""
+    """A whole comparison: what was asked for, and the results of every cell."""
 
     rounds: int
     quick: bool
     command: str
     utc: str
     machine: Mapping[str, Any]
-    cells: tuple[Measured, ...]
+    cells: tuple[CellResults, ...]
     seconds: float = 0.0
     """How long it took."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Devices, their kind, threads, deadline in seconds and interpreters, as they were asked for."""
+    """Devices, their kind, threads, deadline in seconds and interpreters, as asked for."""
 
     @property
     def experiments(self) -> tuple[str, ...]:
         """The experiments, in the order in which they were run."""
-        return tuple(dict.fromkeys(measured.cell.experiment for measured in self.cells))
+        return tuple(dict.fromkeys(results.cell.experiment for results in self.cells))
 
-    def of(self, experiment: str) -> tuple[Measured, ...]:
-        """Return an experiment's cells."""
-        return tuple(measured for measured in self.cells if measured.cell.experiment == experiment)
+    def of(self, experiment: str) -> tuple[CellResults, ...]:
+        """Return the results of an experiment's cells."""
+        return tuple(results for results in self.cells if results.cell.experiment == experiment)
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `comparison.json` holds."""
@@ -127,7 +127,7 @@ class Comparison:
             "seconds": self.seconds,
             "options": dict(self.options),
             "machine": dict(self.machine),
-            "cells": [measured.as_json() for measured in self.cells],
+            "cells": [results.as_json() for results in self.cells],
         }
 
     @classmethod
@@ -135,7 +135,7 @@ class Comparison:
         """Read what `as_json` returned; raises ValueError for anything else."""
         try:
             if read["schema"] != SCHEMA:
-                raise ValueError(f"a comparison of schema {read['schema']}, where {SCHEMA} is known")
+                raise ValueError(f"a comparison of schema {read['schema']}; known here: {SCHEMA}")
             missing = [name for name in MACHINE_KEYS if name not in read["machine"]]
             if missing:
                 raise ValueError(f"a comparison without {', '.join(missing)}")
@@ -145,7 +145,7 @@ class Comparison:
                 command=str(read["command"]),
                 utc=str(read["utc"]),
                 machine=dict(read["machine"]),
-                cells=tuple(Measured.from_json(cell) for cell in read["cells"]),
+                cells=tuple(CellResults.from_json(cell) for cell in read["cells"]),
                 seconds=float(read["seconds"]),
                 options=dict(read["options"]),
             )

@@ -1,18 +1,18 @@
 """What changed between two comparisons: every case of every cell that both hold, new over old."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parallel_core.comparison.cells import Cell, Comparison, Measured
-from parallel_core.comparison.summary import judge
-from parallel_core.measurement.confidence_intervals import Interval, Verdict, ratio_interval, verdict
+from parallel_core.comparison.cells import Cell, CellResults, Comparison
+from parallel_core.comparison.validity import CellState, assess
+from parallel_core.measurement.confidence_intervals import Interval, Verdict, compare_times
 from parallel_core.measurement.result import Result
 
-__all__ = ["Change", "Difference", "difference"]
+__all__ = ["Change", "Difference", "compare_with_old"]
 
-HOW_OFTEN = ("rounds", "epochs")
+REPETITIONS = ("rounds", "epochs")
 """Parameters that say how often something is timed, not what."""
 
 
@@ -28,16 +28,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Difference:
-    """All changes, what could not be compared and why, and what differs in machine and versions."""
+    """All changes, the cells that could not be compared and why, and what differs in machine and versions."""
 
     changes: tuple[Change, ...]
     left_out: tuple[str, ...]
     broken: tuple[str, ...]
-    """The cells among those left out that were measured before and, though tried, are not now."""
-    surroundings: tuple[str, ...]
+    """The cells among those left out that were measured before and, although tried, are not now."""
+    environment_changes: tuple[str, ...]
 
     def slower_by_more_than(self, percent: float) -> tuple[Change, ...]:
-        """Return the changes whose whole interval lies above this many percent."""
+        """Return the changes whose whole interval lies above a slow-down of so many percent."""
         limit = 1 + percent / 100
         return tuple(change for change in self.changes if change.verdict == "slower" and change.ratio.low > limit)
 
@@ -59,57 +59,55 @@ class Difference:
             ],
             "left_out": list(self.left_out),
             "broken": list(self.broken),
-            "surroundings": list(self.surroundings),
+            "surroundings": list(self.environment_changes),
         }
 
 
-def difference(old: Comparison, new: Comparison) -> Difference:
-    """Hold a newer comparison against an older one, by the same intervals and verdicts as cells of one comparison.
+def compare_with_old(old: Comparison, new: Comparison) -> Difference:
+    """Compare each cell with the same one of an older comparison, by the intervals and verdicts of `compare`.
 
-    The two were not interleaved: a machine that was busier at one time shows as a difference that no interval holds.
+    The two were not interleaved: if the machine was busier during one of them, that appears as a difference, and no
+    interval covers it.
     """
-    before = {measured.cell: measured for measured in old.cells}
+    before, after = ({one.cell: (one, *assess(one)) for one in comparison.cells} for comparison in (old, new))
     changes: list[Change] = []
     left_out: list[str] = []
     broken: list[str] = []
-    for measured in new.cells:
-        was = before.get(measured.cell)
-        reason = why_not(was, measured)
-        if reason:
-            left_out.append(f"{measured.cell}: {reason}")
-            if was is not None and judge(was)[0] == "measured" != judge(measured)[0]:
-                broken.append(left_out[-1])
-        else:
-            changes += changes_of(before[measured.cell], measured)
-    now = {measured.cell for measured in new.cells}
-    left_out += [f"{cell}: only in the old comparison" for cell in before if cell not in now]
-    return Difference(tuple(changes), tuple(left_out), tuple(broken), surroundings(old, new))
+    for cell, now in after.items():
+        reason = why_not_comparable(before.get(cell), now)
+        if not reason:
+            changes += changes_of(before[cell][0], now[0])
+            continue
+        left_out.append(f"{cell}: {reason}")
+        if cell in before and before[cell][1] == "measured" != now[1]:
+            broken.append(left_out[-1])
+    left_out += [f"{cell}: only in the old comparison" for cell in before if cell not in after]
+    return Difference(tuple(changes), tuple(left_out), tuple(broken), environment_changes(old, new))
 
 
-def changes_of(old: Measured, new: Measured) -> list[Change]:
-    """Compare the cases that a cell had and has."""
-    found = []
+def changes_of(old: CellResults, new: CellResults) -> Iterator[Change]:
+    """Compare the cases that both results of a cell have."""
     for case in new.case_names:
-        theirs, mine = old.medians(case), new.medians(case)
-        if theirs:
-            ratio = ratio_interval(mine, theirs)
-            found.append(Change(new.cell, case, ratio, verdict(ratio, min(len(mine), len(theirs)))))
-    return found
+        if before := old.medians(case):
+            yield Change(new.cell, case, *compare_times(new.medians(case), before))
 
 
-def why_not(old: Measured | None, new: Measured) -> str:
-    """Say why a cell cannot be compared with what it was; empty where it can."""
+Assessed = tuple[CellResults, CellState, str]
+"""A cell's results, whether they can be believed, and why not."""
+
+
+def why_not_comparable(old: Assessed | None, new: Assessed) -> str:
+    """Say why a cell cannot be compared with its old results; empty if it can."""
     if old is None:
         return "only in the new comparison"
-    for when, measured in (("old", old), ("new", new)):
-        state, reason = judge(measured)
+    for name, (_, state, reason) in (("old", old), ("new", new)):
         if state != "measured":
-            return f"{state} in the {when} comparison ({reason})"
-    was, now = work(old.valid[0]), work(new.valid[0])
+            return f"{state} in the {name} comparison ({reason})"
+    before, after = work(old[0].valid[0]), work(new[0].valid[0])
     unequal = [
-        f"{name} was {was.get(name)} and is {now.get(name)}"
-        for name in {**was, **now}
-        if was.get(name) != now.get(name)
+        f"{name} was {before.get(name)} and is {after.get(name)}"
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
     ]
     if unequal:
         return f"not the same work: {', '.join(unequal)} (compare --like OLD does the work of OLD)"
@@ -117,8 +115,8 @@ def why_not(old: Measured | None, new: Measured) -> str:
 
 
 def work(result: Result) -> Mapping[str, Any]:
-    """Return what decides how much work a case is, and on what it is done."""
-    parameters = {name: value for name, value in result.parameters.items() if name not in HOW_OFTEN}
+    """Return what decides how much work a case is, and on which devices it is done."""
+    parameters = {name: value for name, value in result.parameters.items() if name not in REPETITIONS}
     data = {} if result.data is None else {"data": "synthetic" if result.data.startswith("synthetic") else "real"}
     backend = result.backend
     return {
@@ -130,23 +128,25 @@ def work(result: Result) -> Mapping[str, Any]:
     }
 
 
-def surroundings(old: Comparison, new: Comparison) -> tuple[str, ...]:
+def environment_changes(old: Comparison, new: Comparison) -> tuple[str, ...]:
     """Say what differs in the machines and in the frameworks' versions."""
-    told = [
+    machine = [
         f"{name}: {old.machine.get(name)} → {new.machine.get(name)}"
         for name in ("processor", "cores", "memory_bytes", "system")
         if old.machine.get(name) != new.machine.get(name)
     ]
-    was, now = versions(old), versions(new)
-    return (*told, *(f"{name}: {was[name]} → {now[name]}" for name in was if name in now and was[name] != now[name]))
+    before, after = versions(old), versions(new)
+    changed = [name for name in before if name in after and before[name] != after[name]]
+    return (*machine, *(f"{name}: {before[name]} → {after[name]}" for name in changed))
 
 
 def versions(comparison: Comparison) -> dict[str, str]:
     """Return the versions that results were made with; each framework may have an interpreter of its own."""
-    found: dict[str, str] = {}
-    for measured in comparison.cells:
-        name = measured.cell.backend
-        for result in measured.valid:
-            found[name] = result.backend["version"]
-            found |= {f"{name}'s {what}": result.environment[what] for what in ("python", "numpy", "parallel_core")}
-    return found
+    by_name: dict[str, str] = {}
+    for results in comparison.cells:
+        backend = results.cell.backend
+        for result in results.valid:
+            by_name[backend] = result.backend["version"]
+            for name in ("python", "numpy", "parallel_core"):
+                by_name[f"{backend}'s {name}"] = result.environment[name]
+    return by_name

@@ -1,7 +1,7 @@
 """Save a comparison's times as pyperf suites, one per framework and engine, for pyperf's own tools to read.
 
 `python -m pyperf compare_to mxnet-async.json torch-async.json`, `check`, `stats` and `hist` work on them. They hold the
-times until all was done; when control returned stands in the comparison's own file.
+times until all was done; the times until control returned are only in comparison.json.
 """
 
 import io
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import pyperf
 
-from parallel_core.comparison.cells import Comparison, Measured
+from parallel_core.comparison.cells import CellResults, Comparison
 from parallel_core.measurement.result import Result
 from parallel_core.system import files
 
@@ -19,17 +19,17 @@ __all__ = ["save_suites", "suites"]
 
 
 def suites(comparison: Comparison) -> dict[str, pyperf.BenchmarkSuite]:
-    """Return a suite for each framework and engine that gave valid results, by `mxnet-async` and the like."""
+    """Return a suite for each framework and engine with valid results, under keys like `mxnet-async`."""
     benchmarks: dict[str, list[pyperf.Benchmark]] = {}
-    for measured in comparison.cells:
-        side = f"{measured.cell.backend}-{measured.cell.engine}"
-        benchmarks.setdefault(side, []).extend(benchmark(measured, name) for name in measured.case_names)
-    return {side: pyperf.BenchmarkSuite(found) for side, found in benchmarks.items() if found}
+    for results in comparison.cells:
+        side = f"{results.cell.backend}-{results.cell.engine}"
+        benchmarks.setdefault(side, []).extend(benchmark(results, name) for name in results.case_names)
+    return {side: pyperf.BenchmarkSuite(of_side) for side, of_side in benchmarks.items() if of_side}
 
 
-def benchmark(measured: Measured, case_name: str) -> pyperf.Benchmark:
+def benchmark(results: CellResults, case_name: str) -> pyperf.Benchmark:
     """Return a case's times: a pyperf run is a process, with its warm-ups."""
-    name = f"{measured.cell.experiment}: {case_name}"
+    name = f"{results.cell.experiment}: {case_name}"
     return pyperf.Benchmark(
         [
             pyperf.Run(
@@ -38,7 +38,7 @@ def benchmark(measured: Measured, case_name: str) -> pyperf.Benchmark:
                 metadata={**metadata(name, result), "loops": case.repeats},
                 collect_metadata=False,
             )
-            for result in measured.valid
+            for result in results.valid
             for case in result.cases
             if case.name == case_name
         ]
@@ -46,9 +46,9 @@ def benchmark(measured: Measured, case_name: str) -> pyperf.Benchmark:
 
 
 def metadata(name: str, result: Result) -> dict[str, Any]:
-    """Return what pyperf shows beside a benchmark, under pyperf's names where it has them."""
+    """Return what pyperf shows beside a benchmark, under pyperf's own names if it has them."""
     environment, backend = result.environment, result.backend
-    told = {
+    known = {
         "name": name,
         "unit": "second",
         "date": environment["utc"],
@@ -66,8 +66,8 @@ def metadata(name: str, result: Result) -> dict[str, Any]:
         "threads_per_device": backend["threads_per_device"],
         "parameters": ", ".join(f"{key}={value}" for key, value in result.parameters.items()),
     }
-    # pyperf refuses empty values; a GPU keeps to no core, for one.
-    return {key: value for key, value in told.items() if value != ""}
+    # pyperf refuses empty values, such as the cores of a GPU.
+    return {key: value for key, value in known.items() if value != ""}
 
 
 def save_suites(comparison: Comparison, folder: Path) -> None:

@@ -10,23 +10,23 @@ from time import monotonic
 from typing import Any
 
 from backends.host import available_cores, core_numbers
-from parallel_core.comparison.cells import Cell, Comparison, Failure, Measured
+from parallel_core.comparison.cells import Cell, CellResults, Comparison, FailedRun
 from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import Experiment, Mode
 from parallel_core.measurement.result import Result
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.subprocesses import Outcome, supervise
 
-__all__ = ["CALIBRATION", "Plan", "Run", "compare"]
+__all__ = ["CALIBRATION", "NextRun", "Plan", "run_comparison", "run_once"]
 
 CALIBRATION = 0
-"""The number of the round that is not counted, in which one process an experiment chooses sizes for all."""
+"""The number of the uncounted round in which one process per experiment chooses the sizes for all."""
 REFUSED = 2
-"""The exit status of a run whose request cannot be met: a framework that is missing, say."""
-PATIENCE = 2
-"""So many processes of a cell may fail before it is left alone."""
+"""The exit status of a run whose request cannot be met, for example because a framework is missing."""
+MAX_FAILURES = 2
+"""A cell is given up after so many failed processes."""
 MAKE_UP_ROUNDS = 2
-"""So many rounds more are run with the cells in which processes failed or gave invalid results."""
+"""How many rounds follow for the cells whose processes failed or gave invalid results."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Plan:
     deadline: float = 600.0
     """Seconds that a process may take."""
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Calibrated parameters by experiment, where they are given and not to be chosen."""
+    """Calibrated parameters by experiment, if they are given; the others are chosen by a first process."""
     traces_in: Path | None = None
-    """The comparison's folder, where the cells are to be profiled too."""
+    """The comparison's folder if the cells are to be profiled too."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """All cells, in the order of a round: an experiment's cells are neighbours in time."""
+        """All cells, in the order of a round; an experiment's cells are neighbours in time."""
         return tuple(
             Cell(experiment.name, backend, engine)
             for experiment in self.experiments
@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def cores(self) -> set[int]:
-        """The cores that every process is kept to; empty where none can be chosen."""
+        """The cores that every process is kept to; empty if none can be chosen."""
         counts = map(self.devices_of, self.experiments)
         wanted = max(devices * (self.threads or max(1, available_cores() // devices)) for devices in counts)
         return set(core_numbers()[:wanted])
@@ -76,16 +76,16 @@ class Plan:
         return next(experiment for experiment in self.experiments if experiment.name == cell.experiment)
 
     def to_calibrate(self, cell: Cell) -> tuple[str, ...]:
-        """Return the parameters of a cell that a first process is to choose: those that no option fixes."""
+        """Return the parameters of a cell that a first process chooses: those that no option fixes."""
         experiment = self.experiment(cell)
         return tuple(name for name in experiment.calibrated if name not in experiment.options.get(self.mode, {}))
 
     def trace(self, cell: Cell, turn: int) -> Path | None:
-        """Return where a cell's process writes its trace: in the last round, and not in those that make up for it."""
+        """Return where a cell's process writes its trace; None except in the last regular round."""
         return trace_path(self.traces_in, cell) if self.traces_in is not None and turn == self.rounds else None
 
     def command(self, cell: Cell, calibrated: Mapping[str, Any], trace: Path | None = None) -> list[str]:
-        """Return the command that runs a cell once and writes its result to standard output, and a trace if asked."""
+        """Return the command that runs a cell once, writes its result to standard output, and a trace if asked."""
         traced = {} if trace is None else {"trace-if-possible": trace}
         threads = {} if self.threads is None else {"threads": self.threads}
         options = {
@@ -100,33 +100,33 @@ class Plan:
             "json": "-",
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        # -P: the current folder may hold another checkout than the one that is installed.
+        # -P: the current folder may hold another checkout than the installed one.
         return [self.interpreters[cell.backend], "-P", "-m", "parallel_core", "run", cell.experiment, *words]
 
 
 @dataclass(frozen=True)
-class Run:
-    """A process that is about to start, as a progress display needs it."""
+class NextRun:
+    """A process that is about to start, as a progress display shows it."""
 
     cell: Cell
     round: int
     left: int
-    """Runs that are still to be made, this one included."""
+    """How many runs remain, this one included."""
     seconds_left: float | None
-    """About how long they will take, by the runs so far; None before the first one has ended."""
+    """About how long they will take, judging by the runs so far; None before the first one has ended."""
 
 
-async def compare(
-    plan: Plan, command: str, on_run: Callable[[Run], object], keep: Callable[[Comparison], object]
+async def run_comparison(
+    plan: Plan, command: str, on_run: Callable[[NextRun], object], keep: Callable[[Comparison], object]
 ) -> Comparison:
-    """Run the plan and return what came of it.
+    """Run the plan and return the results.
 
-    `command` is how it was asked for. `on_run` is called before every process, and `keep` with all that is there
-    after every process, so that nothing is lost when the next one is interrupted. A cell that fails is a row with its
-    reason; its other rounds, and the other cells, go on.
+    `command` is the command line that asked for it. `on_run` is called before every process, and `keep` after every
+    process with all results so far, so that nothing is lost if the next one is interrupted. A cell that fails keeps
+    its reason; its other rounds and the other cells go on.
     """
     started = monotonic()
-    cells = {cell: Measured(cell) for cell in plan.cells}
+    cells = {cell: CellResults(cell) for cell in plan.cells}
     calibrated = dict(plan.sizes)
     taken: list[tuple[Cell, float]] = []
     comparison = Comparison(
@@ -150,33 +150,33 @@ async def compare(
             if not is_due(plan, cells[cell], calibrated, turn):
                 continue
             left = runs_left(plan, cells, calibrated, cell, turn)
-            on_run(Run(cell, turn, len(left), expected_seconds(left, taken)))
+            on_run(NextRun(cell, turn, len(left), expected_seconds(left, taken)))
             began = monotonic()
-            found = await run_once(plan, cell, calibrated.get(cell.experiment, {}), turn)
+            outcome = await run_once(plan, cell, calibrated.get(cell.experiment, {}), turn)
             taken.append((cell, monotonic() - began))
-            if isinstance(found, Failure):
-                cells[cell] = replace(cells[cell], failures=(*cells[cell].failures, found))
+            if isinstance(outcome, FailedRun):
+                cells[cell] = replace(cells[cell], failures=(*cells[cell].failures, outcome))
             else:
-                chosen = {name: found.parameters[name] for name in plan.to_calibrate(cell)}
+                chosen = {name: outcome.parameters[name] for name in plan.to_calibrate(cell)}
                 calibrated.setdefault(cell.experiment, chosen)
                 if turn != CALIBRATION:
-                    cells[cell] = replace(cells[cell], results=(*cells[cell].results, found))
+                    cells[cell] = replace(cells[cell], results=(*cells[cell].results, outcome))
             comparison = replace(comparison, cells=tuple(cells.values()), seconds=monotonic() - started)
             keep(comparison)
     return comparison
 
 
-async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: int) -> Result | Failure:
+async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: int) -> Result | FailedRun:
     """Run a cell's process once."""
     try:
         outcome = await supervise(plan.command(cell, calibrated, plan.trace(cell, turn)), plan.deadline, plan.cores)
     except (FileNotFoundError, PermissionError) as error:
-        return Failure(turn, f"{plan.interpreters[cell.backend]} cannot be started: {error.strerror}", refused=True)
-    return understand(outcome, plan, cell, turn)
+        return FailedRun(turn, f"{plan.interpreters[cell.backend]} cannot be started: {error.strerror}", refused=True)
+    return read_outcome(outcome, plan, cell, turn)
 
 
-def understand(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result | Failure:
-    """Read a process's result, or its reason for giving none; a result with problems is a result."""
+def read_outcome(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result | FailedRun:
+    """Return a process's result, which may have problems, or why it gave none."""
     if outcome.status in (0, 1) and not outcome.timed_out:
         try:
             result = Result.from_json(json.loads(outcome.output))
@@ -185,35 +185,35 @@ def understand(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result | 
         except ValueError:
             pass
     if outcome.status == 0 and not outcome.timed_out:
-        return Failure(turn, "gave something else than the result that was asked for", refused=False)
-    return Failure(turn, outcome.reason(plan.deadline), refused=outcome.status == REFUSED)
+        return FailedRun(turn, "gave something else than the result that was asked for", refused=False)
+    return FailedRun(turn, outcome.reason(plan.deadline), refused=outcome.status == REFUSED)
 
 
 def is_of(result: Result, plan: Plan, cell: Cell) -> bool:
     """Tell whether a result is what a cell's process was asked for."""
-    found = (result.experiment, result.backend["name"], result.backend["engine"])
+    given = (result.experiment, result.backend["name"], result.backend["engine"])
     asked = (cell.experiment, cell.backend, cell.engine)
-    return found == asked and all(name in result.parameters for name in plan.to_calibrate(cell))
+    return given == asked and all(name in result.parameters for name in plan.to_calibrate(cell))
 
 
-def is_due(plan: Plan, measured: Measured, calibrated: Mapping[str, Any], turn: int) -> bool:
-    """Tell whether a cell is run in a round: in every one, and after them to make up for invalid and failed runs."""
-    if given_up(measured):
+def is_due(plan: Plan, results: CellResults, calibrated: Mapping[str, Any], turn: int) -> bool:
+    """Tell whether a cell is run in a round: in every regular one, and later to replace invalid and failed runs."""
+    if given_up(results):
         return False
     if turn == CALIBRATION:
-        return bool(plan.to_calibrate(measured.cell)) and measured.cell.experiment not in calibrated
-    return turn <= plan.rounds or len(measured.valid) < plan.rounds
+        return bool(plan.to_calibrate(results.cell)) and results.cell.experiment not in calibrated
+    return turn <= plan.rounds or len(results.valid) < plan.rounds
 
 
-def given_up(measured: Measured) -> bool:
-    """Tell whether a cell is not worth another process."""
-    return len(measured.failures) >= PATIENCE or any(failure.refused for failure in measured.failures)
+def given_up(results: CellResults) -> bool:
+    """Tell whether a cell gets no further process."""
+    return len(results.failures) >= MAX_FAILURES or any(failure.refused for failure in results.failures)
 
 
 def runs_left(
-    plan: Plan, cells: Mapping[Cell, Measured], calibrated: Mapping[str, Any], now: Cell, turn: int
+    plan: Plan, cells: Mapping[Cell, CellResults], calibrated: Mapping[str, Any], now: Cell, turn: int
 ) -> list[Cell]:
-    """List the cells of the processes that are still to be run if none of them fails, the one of `now` included."""
+    """List the cells of the remaining processes, the one of `now` included, if none of them fails."""
     rest = plan.cells[plan.cells.index(now) :]
     this_round = [cell for cell in rest if is_due(plan, cells[cell], calibrated, turn)]
     if turn == CALIBRATION:
@@ -224,7 +224,7 @@ def runs_left(
 
 
 def expected_seconds(left: Sequence[Cell], taken: Sequence[tuple[Cell, float]]) -> float | None:
-    """Estimate how long some processes take: as long as those of their cell, their experiment, or all so far."""
+    """Estimate how long some processes take from those of their cell, else of their experiment, else from all."""
     if not taken:
         return None
 

@@ -1,4 +1,4 @@
-"""The folder that a comparison leaves: everything whole in one file, a page to look at, suites for pyperf."""
+"""The folder that a comparison leaves: all results in one file, a page, suites for pyperf, traces."""
 
 import datetime
 import json
@@ -16,6 +16,7 @@ from parallel_core.system import files
 __all__ = [
     "REPORT",
     "RESULT",
+    "SUITES",
     "TimelineOf",
     "new_folder",
     "new_traces",
@@ -26,12 +27,15 @@ __all__ = [
     "write_comparison",
 ]
 
+RESULT, REPORT, SUITES, TRACES = "comparison.json", "report.html", "pyperf", "traces"
 
-RESULT, REPORT, SUITES = "comparison.json", "report.html", "pyperf"
+TimelineOf: TypeAlias = Callable[[Cell], Timeline]
+"""Read a cell's timeline when it is needed, because all of them may fill the memory; raises RequestError, in one line,
+if there is none."""
 
 
 def new_folder(out: Path | None) -> Path:
-    """Make a folder, named by the time where no name is given; raises RequestError for one that holds a comparison."""
+    """Make the folder `out`, or one named by the time; raises RequestError if it holds a comparison already."""
     folder = out or Path(f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +49,7 @@ def new_folder(out: Path | None) -> Path:
 
 
 def read_comparison(path: Path) -> Comparison:
-    """Read a comparison from its folder or file; raises RequestError, in one line, for anything else."""
+    """Read a comparison from its folder or file; raises RequestError, in one line, if it is none."""
     try:
         file = path / RESULT if path.is_dir() else path
         comparison = Comparison.from_json(json.loads(file.read_text(encoding="utf-8")))
@@ -60,17 +64,10 @@ def read_comparison(path: Path) -> Comparison:
 
 
 def write_comparison(comparison: Comparison, path: Path) -> None:
-    """Write everything, whole or not at all; raises OSError."""
+    """Write the whole comparison or nothing; raises OSError."""
     text = json.dumps(comparison.as_json(), indent=1, ensure_ascii=False) + "\n"
-    # The command line may hold bytes that are no text.
+    # The command line may hold bytes that are not text.
     files.write_whole(path, lambda stream: stream.write(text.encode(errors="replace")))
-
-
-TRACES = "traces"
-
-
-TimelineOf: TypeAlias = Callable[[Cell], Timeline]
-"""Read a cell's timeline; raises RequestError, in one line, where there is none. A comparison's may fill the memory."""
 
 
 def trace_path(folder: Path, cell: Cell) -> Path:
@@ -79,12 +76,12 @@ def trace_path(folder: Path, cell: Cell) -> Path:
 
 
 def reason_path(trace: Path) -> Path:
-    """Return where it stands why there is no such trace."""
+    """Return the file that says why there is no such trace."""
     return trace.with_name(trace.name.partition(".")[0] + ".txt")
 
 
 def new_traces(folder: Path) -> None:
-    """Make the place for traces in a comparison's folder; raises RequestError."""
+    """Make the folder for traces in a comparison's folder; raises RequestError."""
     try:
         (folder / TRACES).mkdir(exist_ok=True)
     except OSError as error:
@@ -92,12 +89,12 @@ def new_traces(folder: Path) -> None:
 
 
 def saved_timelines(folder: Path) -> TimelineOf | None:
-    """Return how the timelines of a comparison's folder are read; None where it was made without traces."""
+    """Return the reader of a folder's timelines; None if the comparison was made without traces."""
     return partial(saved_timeline, folder) if (folder / TRACES).is_dir() else None
 
 
 def saved_timeline(folder: Path, cell: Cell) -> Timeline:
-    """Read a cell's timeline; raises RequestError where its process wrote none, or one that cannot be read."""
+    """Read a cell's timeline; raises RequestError if its process wrote none, or one that cannot be read."""
     from parallel_core.trace_analysis.trace_files import read_timeline
 
     path = trace_path(folder, cell)

@@ -1,101 +1,80 @@
-"""What a comparison answers, in sentences that follow from its intervals."""
+"""Two cells held against each other by time, and the sentences that follow from the intervals."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from parallel_core.comparison.cells import Comparison, Measured
-from parallel_core.comparison.summary import Ratio, believed, judge, ratio, rows
+from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.formatting import figure, listed
-from parallel_core.measurement.confidence_intervals import with_bounds
+from parallel_core.formatting import listed
+from parallel_core.measurement.confidence_intervals import Interval, Verdict, compare_times, with_bounds
 
-__all__ = ["answer", "answers"]
+__all__ = ["TimeRatio", "overall_answer", "ratio_sentence", "time_ratio"]
 
 
-def answer(comparison: Comparison) -> str:
-    """Answer in a sentence or two: where each framework was faster or slower than the first, on the first engine."""
-    pairs = [pair for experiment in comparison.experiments for pair in between_frameworks(comparison, experiment)]
-    if not pairs:
-        return nothing_to_compare(comparison)
-    engine = pairs[0][0].cell.engine
-    on_engine = [(mine, first) for mine, first in pairs if mine.cell.engine == engine]
-    others = dict.fromkeys(pair_of(pair) for pair in on_engine)
+@dataclass(frozen=True)
+class TimeRatio:
+    """A cell's time over another's: below 1 it is the faster one."""
+
+    cell: Cell
+    against: Cell
+    interval: Interval
+    verdict: Verdict
+
+
+def time_ratio(results: CellResults, other: CellResults) -> TimeRatio:
+    """Compare two believed cells of an experiment by the time of its main case."""
+    case = EXPERIMENTS[results.cell.experiment].case
+    return TimeRatio(results.cell, other.cell, *compare_times(results.medians(case), other.medians(case)))
+
+
+def ratio_sentence(ratio: TimeRatio) -> str:
+    """Write a ratio as a sentence: `For “both” torch async took 1.21 (1.15–1.28) times as long as …: slower.`"""
+    if ratio.verdict == "too few runs":
+        times, remark = f"{ratio.interval.estimate:.2f}", ", which is from too few runs to tell"
+    else:
+        times, remark = with_bounds(ratio.interval), f": {ratio.verdict}"
+    case = EXPERIMENTS[ratio.cell.experiment].case
+    return f"For “{case}” {ratio.cell.side} took {times} times as long as {ratio.against.side}{remark}."
+
+
+def overall_answer(ratios: Sequence[TimeRatio], believed: Iterable[Cell]) -> str:
+    """Say where each framework was faster or slower than the first, on the first engine.
+
+    `ratios` are those between frameworks, `believed` the cells of all experiments that can be believed.
+    """
+    if not ratios:
+        return _nothing_to_compare(believed)
+    engine = ratios[0].cell.engine
+    by_pair: dict[tuple[str, str], list[TimeRatio]] = {}
+    for ratio in ratios:
+        if ratio.cell.engine == engine:
+            by_pair.setdefault((ratio.cell.backend, ratio.against.backend), []).append(ratio)
     return " ".join(
-        against([pair for pair in on_engine if pair_of(pair) == (mine, first)], mine, first, engine)
-        for mine, first in others
+        f"Against {first} on the {engine} engine, {_clauses(name, pair)}." for (name, first), pair in by_pair.items()
     )
 
 
-def against(pairs: Iterable[tuple[Measured, Measured]], mine: str, first: str, engine: str) -> str:
-    """Say in which experiments one framework was faster or slower than another."""
-    found: dict[str, list[str]] = {}
-    for measured, other in pairs:
-        experiment = measured.cell.experiment
-        compared = ratio(measured, other)
-        shown = compared.verdict in ("faster", "slower")
-        times = f" ({compared.interval.estimate:.2f} × the time)" if shown else ""
-        found.setdefault(compared.verdict, []).append(f"{experiment}{times}")
-    told = [f"{verdict} in {listed(found[verdict])}" for verdict in ("faster", "slower") if verdict in found]
-    clauses = [f"{mine} was {' and '.join(told)}"] if told else []
-    if "no difference shown" in found:
-        clauses.append(f"no difference was shown in {listed(found['no difference shown'])}")
-    if "too few runs" in found:
-        clauses.append(f"there are too few runs to tell in {listed(found['too few runs'])}")
-    return f"Against {first} on the {engine} engine, {'; '.join(clauses)}."
-
-
-def pair_of(pair: tuple[Measured, Measured]) -> tuple[str, str]:
-    """Return the names of two cells' frameworks."""
-    return pair[0].cell.backend, pair[1].cell.backend
-
-
-def nothing_to_compare(comparison: Comparison) -> str:
-    """Say why no framework could be held against another."""
-    measured = dict.fromkeys(cell.cell.backend for cell in comparison.cells if judge(cell)[0] == "measured")
-    if not measured:
-        return "Nothing could be measured; every cell says why."
-    if len(measured) == 1:
-        return f"Only {next(iter(measured))} was measured, so there is no other framework to compare it with."
-    return "No two frameworks were measured in the same experiment on the same engine."
-
-
-def answers(comparison: Comparison, experiment: str) -> tuple[str, ...]:
-    """Answer an experiment's question: its figure in every cell, then engines and frameworks compared by time."""
-    described = EXPERIMENTS[experiment]
-    figures = [
-        f"{figure(row.metric.estimate)} on {row.measured.cell.side}"
-        for row in rows(comparison, experiment)
-        if row.metric
+def _clauses(backend: str, ratios: Iterable[TimeRatio]) -> str:
+    by_verdict: dict[Verdict, list[str]] = {}
+    for ratio in ratios:
+        has_direction = ratio.verdict in ("faster", "slower")
+        times = f" ({ratio.interval.estimate:.2f} × the time)" if has_direction else ""
+        by_verdict.setdefault(ratio.verdict, []).append(f"{ratio.cell.experiment}{times}")
+    directions = [
+        f"{verdict} in {listed(by_verdict[verdict])}" for verdict in ("faster", "slower") if verdict in by_verdict
     ]
-    sentences = [f"{described.metric} was {listed(figures)}."] if figures else []
-    pairs = (*between_frameworks(comparison, experiment), *between_engines(comparison, experiment))
-    for measured, other in pairs:
-        sentences.append(f"For “{described.case}” {measured.cell.side} {in_words(ratio(measured, other))}.")
-    return tuple(sentences)
+    clauses = [f"{backend} was {' and '.join(directions)}"] if directions else []
+    if same := by_verdict.get("no difference shown"):
+        clauses.append(f"no difference was shown in {listed(same)}")
+    if unknown := by_verdict.get("too few runs"):
+        clauses.append(f"there are too few runs to tell in {listed(unknown)}")
+    return "; ".join(clauses)
 
 
-def between_frameworks(comparison: Comparison, experiment: str) -> list[tuple[Measured, Measured]]:
-    """Pair every framework with the first one, on each engine that both were measured on."""
-    found = believed(comparison, experiment)
-    groups = [[one for one in found if one.cell.engine == engine] for engine in engines(found)]
-    return [(other, group[0]) for group in groups for other in group[1:]]
-
-
-def between_engines(comparison: Comparison, experiment: str) -> list[tuple[Measured, Measured]]:
-    """Pair each framework's further engines with its first one."""
-    found = believed(comparison, experiment)
-    backends = dict.fromkeys(one.cell.backend for one in found)
-    groups = [[one for one in found if one.cell.backend == backend] for backend in backends]
-    return [(other, group[0]) for group in groups for other in group[1:]]
-
-
-def engines(found: Iterable[Measured]) -> list[str]:
-    """List the engines of some cells once each, in order."""
-    return list(dict.fromkeys(one.cell.engine for one in found))
-
-
-def in_words(compared: Ratio) -> str:
-    """Put a ratio and its verdict into words: `took 1.21 (1.15–1.28) times as long as mxnet async: slower`."""
-    found = compared.interval
-    if compared.verdict == "too few runs":
-        return f"took {found.estimate:.2f} times as long as {compared.against}, which is from too few runs to tell"
-    return f"took {with_bounds(found)} times as long as {compared.against}: {compared.verdict}"
+def _nothing_to_compare(believed: Iterable[Cell]) -> str:
+    names = list(dict.fromkeys(cell.backend for cell in believed))
+    if not names:
+        return "Nothing could be measured; every cell says why."
+    if len(names) == 1:
+        return f"Only {names[0]} was measured, so there is no other framework to compare it with."
+    return "No two frameworks were measured in the same experiment on the same engine."

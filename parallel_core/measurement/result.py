@@ -126,16 +126,6 @@ class Result:
     """The operations that were recorded, if the experiment is about their graph."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
 
-    def _ipython_display_(self) -> None:
-        # Notebooks ask for this method; only there is IPython sure to be installed.
-        from IPython.display import HTML, Image, display
-
-        from parallel_core.report.notebook import as_html, as_png
-
-        display(HTML(as_html(self)))
-        if (png := as_png(self)) is not None:
-            display(Image(png))
-
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
         return _finite(

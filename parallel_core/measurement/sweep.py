@@ -1,6 +1,6 @@
-"""What is drawn of a result's series: a quantity over another one, a curve for each label.
+"""The curves in a result's series: a quantity over another one, a curve for each label.
 
-A result holds the series `OVER`, and for each curve `QUANTITY LABEL`, or `QUANTITY` alone, all of one length.
+A result holds the series `OVER`, and for each curve the series `QUANTITY LABEL` or `QUANTITY`, all of one length.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ __all__ = ["Curves", "labelled", "write_point"]
 
 @dataclass(frozen=True)
 class Curves:
-    """Which series are curves, and how their axes are named and divided."""
+    """Which series are curves, and the names and scales of their axes."""
 
     over: str
     quantity: str
@@ -22,15 +22,15 @@ class Curves:
     log_x: bool = True
     log_y: bool = False
     dotted: tuple[str, ...] = ()
-    """Labels of curves that are bounds or predictions, and not what was asked about."""
+    """Labels of curves that are bounds or predictions rather than measurements in question."""
     in_place_of_times: bool = True
-    """Whether a table or chart of all cases' times would say no more, and take dozens of rows."""
+    """Whether they replace the table and chart of all cases' times, which would have dozens of rows."""
     caption: str = ""
     """What a reader must know to read them, in a sentence or two."""
 
 
 def labelled(series: Mapping[str, tuple[float, ...]], quantity: str) -> dict[str, tuple[float, ...]]:
-    """Return a quantity's series by label; the label of one that has none is empty."""
+    """Return a quantity's series by label; a series without a label has the empty one."""
     return {
         name.removeprefix(quantity).strip(): values
         for name, values in series.items()
@@ -39,5 +39,5 @@ def labelled(series: Mapping[str, tuple[float, ...]], quantity: str) -> dict[str
 
 
 def write_point(value: float, over: str) -> str:
-    """Write a point of a sweep over some series; bytes are written as sizes."""
+    """Write a point of a sweep over the series `over`; bytes are written as sizes."""
     return write_size(int(value)) if over == "bytes" else figure(value)

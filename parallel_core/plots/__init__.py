@@ -1,17 +1,15 @@
-"""Pictures of one result, drawn by matplotlib: for `--plot`, and for notebooks."""
+"""Pictures of a result or a timeline, drawn by matplotlib, which is an extra: for files, notebooks and the report."""
 
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
+from backends.profiling import Timeline
 from parallel_core.errors import RequestError
-from parallel_core.experiments import EXPERIMENTS
-from parallel_core.formatting import engine_in_words
 from parallel_core.measurement.result import Result
+from parallel_core.system import files
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["FORMATS", "can_draw", "check_drawing", "draw", "picture"]
+__all__ = ["FORMATS", "as_png", "can_draw", "check_drawing", "draw", "write_picture_file"]
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -26,39 +24,42 @@ def can_draw() -> bool:
 
 
 def check_drawing(path: Path) -> None:
-    """Raise RequestError where a picture cannot be drawn: matplotlib is missing, or the file's format is unknown."""
-    if path.suffix.removeprefix(".").lower() not in FORMATS:
+    """Raise RequestError if a picture cannot be drawn: matplotlib is missing, or the file's format is unknown."""
+    if _format(path) not in FORMATS:
         raise RequestError(f"{path} names no kind of picture: end it in {', '.join(f'.{one}' for one in FORMATS)}")
     if not can_draw():
         raise RequestError("a picture needs matplotlib: pip install 'parallel-core[plot]'")
 
 
-def picture(result: Result) -> "Figure":
-    """Draw a result: its graph, its learning curve, the curves of its sweep, or the times of its cases."""
-    from parallel_core.plots.charts import cases, learning_curve, sweep
-    from parallel_core.plots.task_graph import task_graph
+def draw(shown: Result | Timeline, stream: BinaryIO, kind: str) -> None:
+    """Draw a result or a timeline into a binary stream, as one of FORMATS; in SVG, text stays text.
 
-    backend = result.backend
-    side = f"{backend['name']} {backend['version']}, {engine_in_words(backend)}"
-    if result.tasks:
-        return task_graph(result.tasks, f"{result.parameters['of']}, recorded on {side}")
-    curves = EXPERIMENTS[result.experiment].curves
-    if "loss" in result.series:
-        drawn = learning_curve(result)
-    elif curves is not None and curves.over in result.series:
-        drawn = sweep(result, curves)
-    else:
-        drawn = cases(result)
-    titles = (f"{result.experiment} on {side}, {', '.join(backend['devices'])}", result.data)
-    drawn.suptitle("\n".join(filter(None, titles)), fontsize="medium")
-    return drawn
-
-
-def draw(result: Result, stream: BinaryIO, kind: str) -> None:
-    """Draw a result into a binary stream, as one of FORMATS; in SVG, text stays text."""
+    Raises RequestError for a timeline without spans.
+    """
     from matplotlib import rc_context
+
+    from parallel_core.plots.charts import result_figure
+    from parallel_core.plots.timeline import timeline_figure
 
     # Without a salt of its own, matplotlib would give the same picture other names each time.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "parallel-core"}):
-        drawn = picture(result)
+        drawn = timeline_figure(shown) if isinstance(shown, Timeline) else result_figure(shown)
         drawn.savefig(stream, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
+
+
+def as_png(shown: Result | Timeline) -> bytes | None:
+    """Return a picture as PNG; None if matplotlib is not installed."""
+    if not can_draw():
+        return None
+    stream = BytesIO()
+    draw(shown, stream, "png")
+    return stream.getvalue()
+
+
+def write_picture_file(shown: Result | Timeline, path: Path) -> None:
+    """Draw into a file, in the format of its ending, which `check_drawing` checks. Raises OSError."""
+    files.write_whole(path, lambda stream: draw(shown, stream, _format(path)))
+
+
+def _format(path: Path) -> str:
+    return path.suffix.removeprefix(".").lower()

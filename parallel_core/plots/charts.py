@@ -1,35 +1,59 @@
-"""The times of a result's cases: a bar until all was done, and in it, darker, until control returned."""
+"""The picture of a result: its task graph, its learning curve, the curves of its sweep, or the times of its cases."""
 
 from textwrap import fill
 
 from matplotlib.figure import Figure
 
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.formatting import engine_in_words
 from parallel_core.measurement.result import Result
-from parallel_core.measurement.sweep import Curves, labelled, write_point
-from parallel_core.plots.style import COLOURS
+from parallel_core.measurement.sweep import Curves, labelled
+from parallel_core.plots.style import COLOURS, curve_styles, curve_ticks
+from parallel_core.plots.task_graph import task_graph
 
-__all__ = ["cases", "learning_curve", "sweep"]
+__all__ = ["result_figure"]
+
+LINE_CHARACTERS = 32
+"""Of a case's name."""
+LINE_STYLES = {"solid": "-", "dot": ":", "dash": "--", "dashdot": "-."}
 
 
-WIDEST = 32
-"""Characters of a case's name on one line."""
+def result_figure(result: Result) -> Figure:
+    """Draw what a result is about, titled by its experiment, backend and data."""
+    backend = result.backend
+    side = f"{backend['name']} {backend['version']}, {engine_in_words(backend)}"
+    if result.tasks:
+        return task_graph(result.tasks, f"{result.parameters['of']}, recorded on {side}")
+    curves = EXPERIMENTS[result.experiment].curves
+    if "loss" in result.series:
+        drawn = learning_curve(result)
+    elif curves is not None and curves.over in result.series:
+        drawn = sweep_figure(result, curves)
+    else:
+        drawn = case_times(result)
+    titles = (f"{result.experiment} on {side}, {', '.join(backend['devices'])}", result.data)
+    drawn.suptitle("\n".join(filter(None, titles)), fontsize="medium")
+    return drawn
 
 
-def cases(result: Result) -> Figure:
-    """Draw a result's cases, the first one on top; the whisker goes from the fastest to the slowest repetition."""
-    names = [fill(case.name, WIDEST) for case in result.cases]
-    done = [case.median for case in result.cases]
+def case_times(result: Result) -> Figure:
+    """Draw a bar for each case until all was done, and in it, darker, until control returned.
+
+    The first case is on top. The whisker goes from the fastest to the slowest repetition.
+    """
+    cases = result.cases
+    done = [case.median for case in cases]
     whiskers = [
-        [case.median - min(case.seconds) for case in result.cases],
-        [max(case.seconds) - case.median for case in result.cases],
+        [case.median - min(case.seconds) for case in cases],
+        [max(case.seconds) - case.median for case in cases],
     ]
-    figure = Figure(figsize=(7, 1.4 + 0.35 * len(names)), layout="constrained")
+    figure = Figure(figsize=(7, 1.4 + 0.35 * len(cases)), layout="constrained")
     axes = figure.subplots()
-    places = range(len(names))
-    axes.barh(places, done, xerr=whiskers, color=COLOURS[5], ecolor="grey", height=0.7, label="until all was done")
-    dispatched = [case.dispatch_median for case in result.cases]
-    axes.barh(places, dispatched, color=COLOURS[0], height=0.35, label="until control returned")
-    axes.set_yticks(places, names)
+    rows = range(len(cases))
+    axes.barh(rows, done, xerr=whiskers, color=COLOURS[5], ecolor="grey", height=0.7, label="until all was done")
+    dispatched = [case.dispatch_median for case in cases]
+    axes.barh(rows, dispatched, color=COLOURS[0], height=0.35, label="until control returned")
+    axes.set_yticks(rows, [fill(case.name, LINE_CHARACTERS) for case in cases])
     axes.invert_yaxis()
     axes.set(xlabel="seconds")
     axes.grid(axis="x", alpha=0.3)
@@ -38,18 +62,13 @@ def cases(result: Result) -> Figure:
 
 
 def learning_curve(result: Result) -> Figure:
-    """Draw a result that has losses and accuracies."""
+    """Draw the loss of every step and the test accuracy of every epoch."""
     losses, accuracies = result.series["loss"], result.series["test_accuracy"]
-    per_epoch = len(losses) / len(accuracies)
+    steps = len(losses) / len(accuracies)
     figure = Figure(figsize=(7, 4), layout="constrained")
     left = figure.subplots()
-    (loss,) = left.plot(
-        [(step + 1) / per_epoch for step in range(len(losses))],
-        losses,
-        color="tab:blue",
-        linewidth=0.8,
-        label="training loss",
-    )
+    epochs = [(step + 1) / steps for step in range(len(losses))]
+    (loss,) = left.plot(epochs, losses, color="tab:blue", linewidth=0.8, label="training loss")
     left.set(xlabel="epoch", ylabel="loss per image", ylim=(0, 1.05 * max(losses)), xlim=(0, len(accuracies)))
     right = left.twinx()
     (accuracy,) = right.plot(
@@ -60,36 +79,23 @@ def learning_curve(result: Result) -> Figure:
     return figure
 
 
-MAX_TICKS = 10
-
-
-DOTTED = (":", "--", "-.")
-
-
-def sweep(result: Result, curves: Curves) -> Figure:
+def sweep_figure(result: Result, curves: Curves) -> Figure:
     """Draw a result's curves."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    over = result.series[curves.over]
-    found = labelled(result.series, curves.quantity)
-    solid = [label for label in found if label not in curves.dotted]
-    for label, values in found.items():
-        if label in solid:
-            axes.plot(
-                over, values, marker="o", markersize=4, color=COLOURS[solid.index(label) % len(COLOURS)], label=label
-            )
-        else:
-            axes.plot(
-                over, values, color="grey", linestyle=DOTTED[curves.dotted.index(label) % len(DOTTED)], label=label
-            )
+    points = result.series[curves.over]
+    values_by_label = labelled(result.series, curves.quantity)
+    for label, (colour, dash) in curve_styles(values_by_label, curves).items():
+        (line,) = axes.plot(points, values_by_label[label], LINE_STYLES[dash], color=colour, label=label)
+        line.set(marker="o" if dash == "solid" else "", markersize=4)
     axes.set_xscale("log" if curves.log_x else "linear")
     axes.set_yscale("log" if curves.log_y else "linear")
     if curves.log_x:
-        shown = over[:: 1 + (len(over) - 1) // MAX_TICKS]
-        axes.set_xticks(shown, [write_point(value, curves.over) for value in shown])
+        ticks = curve_ticks(points, curves)
+        axes.set_xticks(list(ticks), list(ticks.values()))
         axes.set_xticks([], minor=True)
     axes.set(xlabel=curves.x_title, ylabel=curves.y_title)
     axes.grid(alpha=0.3)
-    if len(found) > 1 or "" not in found:
+    if len(values_by_label) > 1 or "" not in values_by_label:
         axes.legend(fontsize="small")
     return figure

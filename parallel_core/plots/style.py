@@ -1,36 +1,63 @@
-"""How blocks of a timeline look, in all pictures of it."""
+"""Colours, lines and axis labels that all pictures share, whether matplotlib or plotly draws them."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
+from parallel_core.measurement.sweep import Curves, write_point
 from parallel_core.trace_analysis.lanes import Block, Look
 
-__all__ = ["COLOURS", "LOOKS", "Appearance", "opacity"]
-
+__all__ = ["COLOURS", "GREY", "LOOKS", "Appearance", "CurveStyle", "curve_styles", "curve_ticks", "opacity"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+GREY = "#888888"
+MAX_TICKS = 10
+MIN_OPACITY = 0.2
+
+Dash = Literal["solid", "dot", "dash", "dashdot"]
+DOTTED: Sequence[Dash] = ("dot", "dash", "dashdot")
+
+
+class CurveStyle(NamedTuple):
+    """A colour, and the kind of line in plotly's words."""
+
+    colour: str
+    dash: Dash
 
 
 class Appearance(NamedTuple):
-    """A name in the legend, a colour, and the opacity of a block that was busy all the time."""
+    """How blocks of a timeline look: the legend's text, a colour, and the opacity of a block that was always busy."""
 
     name: str
     colour: str
-    strength: float = 1.0
+    opacity: float = 1.0
 
 
 LOOKS: Mapping[Look, Appearance] = {
     "compute": Appearance("computation", COLOURS[0]),
     "copy": Appearance("copy", COLOURS[1]),
     "exchange": Appearance("exchange", COLOURS[2]),
-    "host": Appearance("Python", "#888888"),
-    "wait": Appearance("waiting", "#888888", 0.35),
+    "host": Appearance("Python", GREY),
+    "wait": Appearance("waiting", GREY, 0.35),
 }
-
-
-FAINTEST = 0.2
 
 
 def opacity(block: Block) -> float:
     """Return how strongly a block has its look's colour: the less of it was busy, the paler."""
-    return FAINTEST + (1 - FAINTEST) * block.busy_share
+    return MIN_OPACITY + (1 - MIN_OPACITY) * block.busy_share
+
+
+def curve_styles(labels: Iterable[str], curves: Curves) -> dict[str, CurveStyle]:
+    """Return a colour for each label; bounds and predictions are grey, and each is dotted in its own way."""
+    names = list(dict.fromkeys(labels))
+    solid = [label for label in names if label not in curves.dotted]
+    return {
+        label: CurveStyle(COLOURS[solid.index(label) % len(COLOURS)], "solid")
+        if label in solid
+        else CurveStyle(GREY, DOTTED[curves.dotted.index(label) % len(DOTTED)])
+        for label in names
+    }
+
+
+def curve_ticks(values: Sequence[float], curves: Curves) -> dict[float, str]:
+    """Return the labelled points of a logarithmic x axis, with their labels: measured points, but not too many."""
+    return {value: write_point(value, curves.over) for value in values[:: 1 + (len(values) - 1) // MAX_TICKS]}

@@ -1,7 +1,7 @@
 """A task graph as a picture: a lane for each device, dependencies to the right, the longest chain in colour.
 
-Tasks stand in columns by the number of tasks that must be done before them. Dependencies that follow from others are
-not drawn.
+A task's column is the length of the longest chain of tasks before it. Dependencies that follow from others are not
+drawn.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def task_graph(tasks: Sequence[Task], title: str) -> Figure:
     tops = lane_tops(drawn, rows, devices)
     width = max(LEFT + COLUMN * (1 + max(columns)) + 0.1, 6.8)
     height = tops[-1] + BOTTOM
-    # Inputs only bring values in: their time is not the program's.
+    # Inputs only bring values in: their time is not counted.
     untimed = [replace(task, seconds=0.0) if task.kind == "load" else task for task in drawn]
     chain = {place for place in longest_path(untimed) if drawn[place].kind != "load"}
     figure = Figure(figsize=(width, height), facecolor="white")
@@ -68,7 +68,7 @@ def task_graph(tasks: Sequence[Task], title: str) -> Figure:
 
 
 def rows_of(tasks: Sequence[Task]) -> tuple[int, ...]:
-    """Give each task a row in its device's lane: its predecessor's where that is free in its column, else the first."""
+    """Give each task a row in its device's lane: its predecessor's if free in its column, else the first free one."""
     taken: set[tuple[str, int, int]] = set()
     rows: list[int] = []
     for task, column in zip(tasks, levels(tasks), strict=True):
@@ -81,7 +81,7 @@ def rows_of(tasks: Sequence[Task]) -> tuple[int, ...]:
 
 
 def lane_tops(tasks: Sequence[Task], rows: Sequence[int], devices: Sequence[str]) -> list[float]:
-    """Return where each device's lane begins, from the top, and last where the lowest one ends."""
+    """Return the top of each device's lane, and last the bottom of the lowest one."""
     tops = [TOP]
     for device in devices:
         deepest = max(row for task, row in zip(tasks, rows, strict=True) if task.device == device)
@@ -122,7 +122,7 @@ def draw_task(axes: Axes, task: Task, at: tuple[float, float], on_chain: bool) -
 
 
 def box(kind: str, on_chain: bool, corner: tuple[float, float] = (0, 0)) -> FancyBboxPatch:
-    """Make a box as a kind of task has it; copies have broken lines."""
+    """Return the box of a kind of task; copies have dashed edges."""
     return FancyBboxPatch(
         corner,
         BOX_WIDTH,
@@ -137,7 +137,7 @@ def box(kind: str, on_chain: bool, corner: tuple[float, float] = (0, 0)) -> Fanc
 
 
 def draw_legend(axes: Axes, tasks: Sequence[Task], chain: Sequence[Task]) -> None:
-    """Say what boxes and colours mean, and how long the longest chain is."""
+    """Explain boxes and colours, and give the length of the longest chain."""
     kinds = [kind for kind in MEANINGS if any(task.kind == kind for task in tasks)]
     handles = [
         Patch(

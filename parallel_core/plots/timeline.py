@@ -1,12 +1,9 @@
 """A profiler's timeline as a picture: a panel for each case, a lane for each queue, one scale of time for all."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from textwrap import fill
-from typing import BinaryIO
 
 from humanize import metric
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
@@ -15,57 +12,33 @@ from matplotlib.patches import Patch
 from backends.profiling import Timeline
 from parallel_core.errors import RequestError
 from parallel_core.plots.style import LOOKS, opacity
-from parallel_core.system.files import write_whole
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, drawn_ends, lanes, seen
 
-__all__ = ["MAX_PANELS", "draw_timeline", "timeline_figure", "write_picture_file"]
-
+__all__ = ["MAX_PANELS", "timeline_figure"]
 
 MAX_PANELS = 8
-
-
 # All lengths are inches.
 WIDTH, LANE, PANEL, FRAME = 7.0, 0.27, 0.36, 1.35
-
-
-CHARACTER = 0.055
-"""About what a character of a block's label takes."""
-
-
 LANES_WIDTH = 5.6
-
-
-MIN_PARTS = 700
-"""A block is drawn at least one part in so many wide, where there is room: about half a point."""
-
-
-EDGED_PARTS = 150
-"""Single spans wider than one part in so many are set apart by white lines."""
-
-
+CHARACTER_WIDTH = 0.055
+"""About the width of a character of a block's label."""
+MIN_BLOCK_SHARE = 1 / 700
+"""Of the panel's width, if there is room: about half a point."""
+EDGED_BLOCK_SHARE = 1 / 150
+"""Wider blocks of a single span get white edges."""
 TITLE_CHARACTERS = 92
-
-
 PALE = 0.6
-
-
+"""Blocks that were busy for a smaller share look pale."""
 UNITS = ((1.0, "seconds"), (1e-3, "milliseconds"), (1e-6, "microseconds"))
 
 
-def draw_timeline(timeline: Timeline, stream: BinaryIO, kind: str) -> None:
-    """Draw a timeline into a binary stream, as one of `drawing.FORMATS`; in SVG, text stays text.
-
-    Its first cases are drawn, as many as are ever profiled together. Raises RequestError for one without spans.
-    """
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "parallel-core"}):
-        drawn = timeline_figure(timeline)
-        drawn.savefig(stream, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
-
-
 def timeline_figure(timeline: Timeline) -> Figure:
-    """Draw a timeline's cases below each other; arguments and errors as of `draw_timeline`."""
+    """Draw a timeline's first cases below each other, as many as are ever profiled together.
+
+    Raises RequestError if the timeline has no spans.
+    """
     filled = [case for case in cases_of(timeline) if case.spans]
     if not filled:
         raise RequestError(f"the timeline of {timeline.source} has no spans to draw")
@@ -87,21 +60,21 @@ def timeline_figure(timeline: Timeline) -> Figure:
 
 
 def all_lanes(shown: Sequence[CaseLanes]) -> list[str]:
-    """Return the names of the lanes in which anything runs, in a case's order."""
+    """Return the names of the lanes in which anything runs, in the order of the cases."""
     return list(dict.fromkeys(lane.name for one in shown for lane in one.lanes))
 
 
 def legend(blocks: Sequence[Block]) -> list[Patch]:
-    """Say what the colours of some blocks mean, and paleness where there are pale ones."""
+    """Explain the colours of some blocks, and paleness if there are pale ones."""
     used = {block.look for block in blocks}
     handles = [
-        Patch(facecolor=to_rgba(colour, strength), label=name)
-        for look, (name, colour, strength) in LOOKS.items()
+        Patch(facecolor=to_rgba(colour, full), label=name)
+        for look, (name, colour, full) in LOOKS.items()
         if look in used
     ]
     palest = min(blocks, key=lambda block: block.busy_share)
     if palest.busy_share < PALE:
-        handles.append(Patch(facecolor=shade(palest), label="pale: many short ones, with gaps"))
+        handles.append(Patch(facecolor=block_colour(palest), label="pale: many short ones, with gaps"))
     return handles
 
 
@@ -111,7 +84,7 @@ def left_out(count: int) -> str:
 
 
 def draw_panel(axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float, longest: float) -> None:
-    """Draw a case's lanes, the first one on top; `longest` is the panels' width, in units of `scale` seconds."""
+    """Draw a case's lanes, the first one on top; `longest` is the width of all panels in units of `scale` seconds."""
     axes.set(xlim=(0, longest), ylim=(len(names) - 0.5, -0.5))
     axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
     axes.tick_params(axis="x", labelsize=8)
@@ -129,19 +102,20 @@ def draw_panel(axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float,
             xytext=(launch.launched / scale, names.index(shown.lanes[0].name) + 0.35),
             arrowprops={"arrowstyle": "-|>", "mutation_scale": 5, "linewidth": 0.5, "color": "#333333", "alpha": 0.7}
             | {"shrinkA": 0, "shrinkB": 0},
-            # Behind the blocks, whose names it would cross.
+            # Behind the blocks, so that no arrow crosses their labels.
             zorder=1.5,
         )
 
 
 def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) -> None:
-    """Draw a lane's blocks, and the names of those that have room for them."""
-    ends = drawn_ends(lane.blocks, longest * scale / MIN_PARTS)
-    edged = [block.spans == 1 and (block.end - block.start) / scale > longest / EDGED_PARTS for block in lane.blocks]
+    """Draw a lane's blocks, and the labels that fit into their blocks."""
+    ends = drawn_ends(lane.blocks, longest * scale * MIN_BLOCK_SHARE)
+    min_edged = longest * scale * EDGED_BLOCK_SHARE
+    edged = [block.spans == 1 and block.end - block.start > min_edged for block in lane.blocks]
     axes.broken_barh(
         [(block.start / scale, (end - block.start) / scale) for block, end in zip(lane.blocks, ends, strict=True)],
         (place - 0.36, 0.72),
-        facecolors=[shade(block) for block in lane.blocks],
+        facecolors=[block_colour(block) for block in lane.blocks],
         edgecolors=["white" if has_edge else "none" for has_edge in edged],
         linewidths=[0.5 if has_edge else 0 for has_edge in edged],
         zorder=2,
@@ -149,27 +123,18 @@ def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) 
     for block in lane.blocks:
         room = (block.end - block.start) / scale / longest * LANES_WIDTH
         name = block.label.partition(" (")[0]
-        if room > CHARACTER * (len(name) + 1):
+        if room > CHARACTER_WIDTH * (len(name) + 1):
             at = (block.start + block.end) / 2 / scale
-            written = axes.text(at, place, name, ha="center", va="center", fontsize=6.5, color=ink(block), zorder=4)
-            written.set(clip_on=True, parse_math=False)
+            text = axes.text(at, place, name, ha="center", va="center", fontsize=6.5, color=ink(block), zorder=4)
+            text.set(clip_on=True, parse_math=False)
 
 
-def shade(block: Block) -> tuple[float, float, float, float]:
+def block_colour(block: Block) -> tuple[float, float, float, float]:
     """Return a block's colour."""
-    _, colour, strength = LOOKS[block.look]
-    return to_rgba(colour, strength * opacity(block))
+    _, colour, full = LOOKS[block.look]
+    return to_rgba(colour, full * opacity(block))
 
 
 def ink(block: Block) -> str:
-    """Return the colour of a block's label: what stands out on the block's own."""
+    """Return the colour of a block's label: one that contrasts with the block."""
     return "white" if block.look == "compute" and block.busy_share > PALE else "black"
-
-
-def write_picture_file(timeline: Timeline, path: Path) -> None:
-    """Draw a timeline, as the path's ending says; `drawing.check_drawing` tells whether it can be. Raises OSError."""
-    # Drawing needs matplotlib, which is an extra.
-    from parallel_core.plots.timeline import draw_timeline
-
-    kind = path.suffix.removeprefix(".").lower()
-    write_whole(path, lambda stream: draw_timeline(timeline, stream, kind))

@@ -1,5 +1,24 @@
 """The report: one HTML file that needs no network, for people who would rather look."""
 
-from parallel_core.report.page import render
+from pathlib import Path
 
-__all__ = ["render"]
+from parallel_core.comparison.analysis import Analysis
+from parallel_core.comparison.storage import REPORT, SUITES, saved_timelines
+from parallel_core.system import files
+
+__all__ = ["write_report"]
+
+
+def write_report(analysis: Analysis, folder: Path) -> Path:
+    """Write the page, with the timelines of the folder's traces, and the pyperf suites; return the page's path.
+
+    Raises OSError.
+    """
+    # plotly and pyperf take half a second to import, for which a request that is refused need not wait.
+    from parallel_core.comparison.pyperf_export import save_suites
+    from parallel_core.report.page import render
+
+    page = render(analysis, saved_timelines(folder)).encode(errors="replace")
+    files.write_whole(folder / REPORT, lambda stream: stream.write(page))
+    save_suites(analysis.comparison, folder / SUITES)
+    return folder / REPORT

@@ -6,113 +6,71 @@ from html import escape
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from parallel_core.comparison.cells import Comparison, Measured
-from parallel_core.comparison.summary import believed
-from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import Interval, median_interval
-from parallel_core.measurement.sweep import Curves, labelled, write_point
-from parallel_core.plots.style import COLOURS
-from parallel_core.report.charts import drawable, framed
+from parallel_core.comparison.analysis import CellAnalysis, ExperimentAnalysis
+from parallel_core.measurement.sweep import Curves
+from parallel_core.plots.style import CurveStyle, curve_styles, curve_ticks
+from parallel_core.report.charts import error_bars, framed
 
-__all__ = ["curves"]
+__all__ = ["curves_chart"]
 
 PANEL = 11
 """The height of a panel, in rows of a bar chart."""
-DOTTED = ("dot", "dash", "dashdot")
-OF_DOTTED = "#888888"
-MAX_TICKS = 12
 
 
-def curves(comparison: Comparison, experiment: str) -> go.Figure | None:
-    """Draw an experiment's curves in every cell, with intervals; None where it sweeps over nothing."""
-    described = EXPERIMENTS[experiment].curves
-    if described is None:
+def curves_chart(experiment: ExperimentAnalysis) -> go.Figure | None:
+    """Draw an experiment's curves in every cell, with intervals; None if it sweeps over nothing."""
+    curves = experiment.experiment.curves
+    cells = [cell for cell in experiment.believed if cell.curves]
+    if curves is None or not cells:
         return None
-    cells = [measured for measured in believed(comparison, experiment) if described.over in measured.valid[0].series]
-    if not cells:
-        return None
-    lines = line_styles(cells, described)
+    styles = curve_styles((label for cell in cells for label in cell.curves), curves)
     drawn = make_subplots(
         rows=len(cells),
         cols=1,
         shared_xaxes="all",
         shared_yaxes="all",
         vertical_spacing=0.25 / len(cells),
-        subplot_titles=[escape(measured.cell.side) for measured in cells],
+        subplot_titles=[escape(cell.cell.side) for cell in cells],
     )
-    named: set[str] = set()
-    for row, measured in enumerate(cells, start=1):
-        for label in labelled(measured.valid[0].series, described.quantity):
-            drawn.add_trace(curve(measured, described, label, lines[label], in_legend=label not in named), row, 1)
-            named.add(label)
+    in_legend: set[str] = set()
+    for row, cell in enumerate(cells, start=1):
+        for label in cell.curves:
+            line = curve(cell, curves, label, styles[label])
+            drawn.add_trace(line.update(showlegend=label not in in_legend), row, 1)
+            in_legend.add(label)
     rows = PANEL * len(cells)
     framed(drawn, "", rows)
-    drawn.update_xaxes(gridcolor="#8884", title="", **ticks(cells[0].valid[0].series[described.over], described))
-    drawn.update_xaxes(title={"text": described.x_title}, row=len(cells))
-    drawn.update_yaxes(gridcolor="#8884", title={"text": described.y_title})
-    # Not by the intervals, which are wide where there are few processes.
-    found = [value for trace in drawn.data for value in trace.y if math.isfinite(value)]
-    if described.log_y:
-        low, high = (math.log10(bound) for bound in (min(found), max(found)))
+    drawn.update_xaxes(gridcolor="#8884", title="", type="linear")
+    if curves.log_x:
+        # On a linear axis the labels would stand too close.
+        ticks = curve_ticks(cells[0].results.valid[0].series[curves.over], curves)
+        drawn.update_xaxes(type="log", tickvals=list(ticks), ticktext=list(ticks.values()))
+    drawn.update_xaxes(title={"text": curves.x_title}, row=len(cells))
+    drawn.update_yaxes(gridcolor="#8884", title={"text": curves.y_title})
+    # The range holds the estimates and not the intervals, which are wide if there are few processes.
+    values = [value for trace in drawn.data for value in trace.y if math.isfinite(value)]
+    if curves.log_y:
+        low, high = math.log10(min(values)), math.log10(max(values))
         drawn.update_yaxes(type="log", autorange=False, range=[low - 0.1, high + 0.1], dtick=1)
     else:
-        margin = 0.05 * (max(found) - min(found, default=0) or 1)
-        drawn.update_yaxes(autorange=False, range=[min(*found, 0) - margin, max(found) + margin])
+        margin = 0.05 * (max(values) - min(values) or 1)
+        drawn.update_yaxes(autorange=False, range=[min(*values, 0) - margin, max(values) + margin])
     # Above the first panel's title.
     return drawn.update_layout(legend={"y": 1 + 1.5 / rows})
 
 
-def line_styles(cells: list[Measured], described: Curves) -> dict[str, dict[str, object]]:
-    """Give each label a colour, and each bound or prediction grey and a kind of dots."""
-    labels = dict.fromkeys(label for one in cells for label in labelled(one.valid[0].series, described.quantity))
-    solid = [label for label in labels if label not in described.dotted]
-    return {
-        label: {"color": COLOURS[solid.index(label) % len(COLOURS)], "width": 2, "dash": "solid"}
-        if label in solid
-        else {"color": OF_DOTTED, "width": 2, "dash": DOTTED[described.dotted.index(label) % len(DOTTED)]}
-        for label in labels
-    }
-
-
-def ticks(values: tuple[float, ...], described: Curves) -> dict[str, object]:
-    """Name the values that were measured on the axis: on a linear one they would stand too close."""
-    if not described.log_x:
-        return {"type": "linear"}
-    step = 1 + (len(values) - 1) // MAX_TICKS
-    shown = values[::step]
-    named = [write_point(value, described.over) for value in shown]
-    return {"type": "log", "tickvals": list(shown), "ticktext": named}
-
-
-def over_processes(measured: Measured, described: Curves, label: str) -> tuple[Interval, ...]:
-    """Return a curve's value at each point, in the median of a cell's processes."""
-    processes = [
-        found[label] for result in measured.valid if label in (found := labelled(result.series, described.quantity))
-    ]
-    return tuple(median_interval(at_point) for at_point in zip(*processes, strict=False))
-
-
-def curve(measured: Measured, described: Curves, label: str, line: dict[str, object], *, in_legend: bool) -> go.Scatter:
-    """Make a curve. The legend's curves stand for all of their name."""
-    found = over_processes(measured, described, label)
-    intervals = [drawable(one) for one in found]
-    name = escape(label or described.y_title)
+def curve(cell: CellAnalysis, curves: Curves, label: str, style: CurveStyle) -> go.Scatter:
+    """Return a cell's curve; the legend switches the curves of one label in all panels."""
+    intervals = cell.curves[label]
+    name = escape(label or curves.y_title)
     return go.Scatter(
-        x=list(measured.valid[0].series[described.over]),
-        y=[one.estimate for one in found],
+        x=list(cell.results.valid[0].series[curves.over]),
+        y=[interval.estimate for interval in intervals],
         mode="lines+markers",
         name=name,
         legendgroup=label,
-        showlegend=in_legend,
-        line=line,
+        line={"color": style.colour, "width": 2, "dash": style.dash},
         marker={"size": 6},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [one.high - one.estimate for one in intervals],
-            "arrayminus": [one.estimate - one.low for one in intervals],
-            "thickness": 1,
-            "width": 2,
-        },
-        hovertemplate=f"%{{y:.3g}} at %{{x}}<extra>{escape(measured.cell.side)}: {name}</extra>",
+        error_y={**error_bars(intervals), "thickness": 1, "width": 2},
+        hovertemplate=f"%{{y:.3g}} at %{{x}}<extra>{escape(cell.cell.side)}: {name}</extra>",
     )

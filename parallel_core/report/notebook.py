@@ -1,21 +1,43 @@
-"""How a result shows itself in a notebook: tables in HTML, the verdict, and a picture."""
+"""How results and profiles show themselves in a notebook: tables in HTML, the verdict, and a picture."""
 
-from io import BytesIO
-
-from humanize import metric
-from jinja2 import Environment, PackageLoader
+from typing import TYPE_CHECKING, Any
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words, figure, quantity
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled, write_point
-from parallel_core.plots import can_draw, draw
+from parallel_core.plots import as_png
 
-__all__ = ["as_html", "as_png"]
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+__all__ = ["as_html", "register_in_notebooks", "show_result"]
+
+
+def register_in_notebooks(shell: "InteractiveShell") -> None:
+    """Let IPython show results as tables and a picture, and profiles as a picture; their modules stay unloaded."""
+    formatter = shell.display_formatter
+    formatter.ipython_display_formatter.for_type_by_name("parallel_core.measurement.result", "Result", show_result)
+    formatter.formatters["image/png"].for_type_by_name(
+        "parallel_core.trace_analysis.profiling_run", "Profile", _profile_png
+    )
+
+
+def show_result(result: Result) -> None:
+    """Display a result in the notebook that runs this code."""
+    from IPython.display import HTML, Image, display
+
+    display(HTML(as_html(result)))
+    if (png := as_png(result)) is not None:
+        display(Image(png))
 
 
 def as_html(result: Result) -> str:
     """Return a result's tables and sentences as HTML."""
+    # Importing parallel_core in a notebook imports this module: what only showing needs is imported here.
+    from humanize import metric
+    from jinja2 import Environment, PackageLoader
+
     environment = Environment(loader=PackageLoader("parallel_core.report", "."), autoescape=True, trim_blocks=True)
     environment.filters |= {"seconds": lambda value: metric(value, "s"), "figure": figure}
     curves = EXPERIMENTS[result.experiment].curves
@@ -31,10 +53,5 @@ def as_html(result: Result) -> str:
     )
 
 
-def as_png(result: Result) -> bytes | None:
-    """Return a result's picture; None where matplotlib is not installed."""
-    if not can_draw():
-        return None
-    stream = BytesIO()
-    draw(result, stream, "png")
-    return stream.getvalue()
+def _profile_png(profile: Any) -> bytes | None:
+    return as_png(profile.timeline)

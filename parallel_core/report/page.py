@@ -1,4 +1,4 @@
-"""Put a comparison, its charts and the backends' code into one self-contained page."""
+"""Put an analysis, its charts and the backends' code into one self-contained page."""
 
 import re
 from functools import partial
@@ -12,28 +12,35 @@ from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 from pygments.formatters import HtmlFormatter
 
+from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.storage import TimelineOf
-from parallel_core.comparison.summary import Row, believed, rows
-from parallel_core.comparison.verdicts import answer, answers
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import with_bounds
+from parallel_core.measurement.result import Result
 from parallel_core.plots import can_draw, draw
-from parallel_core.report import charts
-from parallel_core.report.curves_chart import curves
-from parallel_core.report.timelines_chart import panels, timelines
+from parallel_core.report.charts import (
+    case_times_chart,
+    cost_model_chart,
+    dispatch_chart,
+    learning_chart,
+    metric_chart,
+    trained,
+)
+from parallel_core.report.curves_chart import curves_chart
+from parallel_core.report.timelines_chart import panels, timelines_chart
 from parallel_core.report.verbs import verbs
 
-__all__ = ["render"]
+__all__ = ["as_markup", "render"]
 
 FIRST_BATCHES = 20
 MAX_WARNINGS = 6
-"""Unstable cases of a cell that are named; `pyperf check` names all."""
+"""How many unstable cases of a cell are named; `pyperf check` names all."""
 CHART_OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 
 
-def render(comparison: Comparison, timeline_of: TimelineOf | None = None) -> str:
-    """Return the report as HTML, with the cells' timelines where it is told how to read them."""
+def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
+    """Return the report as HTML, with the cells' timelines if there is a way to read them."""
     environment = Environment(
         loader=PackageLoader("parallel_core.report", "."),
         autoescape=True,
@@ -44,24 +51,25 @@ def render(comparison: Comparison, timeline_of: TimelineOf | None = None) -> str
     environment.filters["seconds"] = partial(metric, unit="s")
     environment.filters["bounds"] = with_bounds
     environment.filters["prose"] = prose
-    backends = tuple(dict.fromkeys(measured.cell.backend for measured in comparison.cells))
+    comparison = analysis.comparison
+    results = [result for _, result in trained(analysis)]
     return environment.get_template("page.html.jinja").render(
         comparison=comparison,
         took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
         memory=naturalsize(comparison.machine["memory_bytes"]),
-        answer=answer(comparison),
-        table=[row for experiment in comparison.experiments for row in rows(comparison, experiment)],
-        experiments=[section(comparison, experiment, timeline_of) for experiment in comparison.experiments],
-        dispatch=chart(charts.dispatch(comparison), "dispatch"),
-        cost_model=chart(charts.cost_model(comparison), "cost-model"),
-        learning=chart(charts.learning(comparison), "learning"),
-        data=charts.training_data(comparison),
-        surroundings=surroundings(comparison),
-        agreement_at_first=charts.largest_loss_difference(comparison, FIRST_BATCHES),
-        agreement=charts.largest_loss_difference(comparison),
+        answer=analysis.answer,
+        cells=analysis.cells,
+        experiments=[section(analysis, experiment, timeline_of) for experiment in analysis.experiments],
+        dispatch=as_markup(dispatch_chart(analysis), "dispatch"),
+        cost_model=as_markup(cost_model_chart(analysis), "cost-model"),
+        learning=as_markup(learning_chart(analysis), "learning"),
+        data="; ".join(sorted({result.data for result in results if result.data})),
+        environments=environments(comparison),
+        agreement_at_first=max_loss_difference(results, FIRST_BATCHES),
+        agreement=max_loss_difference(results),
         first_batches=FIRST_BATCHES,
-        backends=backends,
-        verbs=verbs(result.backend for measured in comparison.cells for result in measured.results),
+        backends=analysis.backends,
+        verbs=verbs(result.backend for cell in comparison.cells for result in cell.results),
         catalogue=EXPERIMENTS,
         style=resource(environment, "page.css"),
         script=resource(environment, "page.js"),
@@ -71,46 +79,56 @@ def render(comparison: Comparison, timeline_of: TimelineOf | None = None) -> str
     )
 
 
-def section(comparison: Comparison, experiment: str, timeline_of: TimelineOf | None) -> dict[str, Any]:
+def section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
     """Return what the page shows of one experiment."""
-    found = rows(comparison, experiment)
-    swept = curves(comparison, experiment)
-    described = EXPERIMENTS[experiment]
-    enough = swept is not None and described.curves is not None and described.curves.in_place_of_times
-    times = None if enough else charts.times(comparison, experiment)
-    profiled, unprofiled = panels(comparison, experiment, timeline_of) if timeline_of else ([], {})
+    described, believed = experiment.experiment, experiment.believed
+    name = described.name
+    curves = curves_chart(experiment)
+    without_times = curves is not None and described.curves is not None and described.curves.in_place_of_times
+    profiled, unprofiled = panels(experiment, timeline_of) if timeline_of else ([], {})
     return {
         "described": described,
-        "answers": answers(comparison, experiment),
-        "explanations": [(row.measured.cell.side, explanation(row)) for row in found if row.time],
-        "against": [(row.measured.cell.side, told) for row in found for told in objections(row)],
-        "figure": chart(charts.figures(comparison, experiment), f"figure-{experiment}"),
-        "times": chart(times, f"times-{experiment}"),
-        "timelines": chart(timelines(profiled), f"timelines-{experiment}"),
+        "sentences": experiment.sentences,
+        "explanations": [(cell.cell.side, median_explanation(cell)) for cell in believed],
+        "objections": [(cell.cell.side, sentence) for cell in experiment.cells for sentence in objections(cell)],
+        "figure": as_markup(metric_chart(analysis, experiment), f"figure-{name}"),
+        "times": None if without_times else as_markup(case_times_chart(analysis, experiment), f"times-{name}"),
+        "timelines": as_markup(timelines_chart(profiled), f"timelines-{name}"),
         "unprofiled": unprofiled,
-        "curves": chart(swept, f"curves-{experiment}"),
-        "graphs": graphs(comparison, experiment),
-        "parameters": next((dict(row.measured.valid[0].parameters) for row in found if row.time), {}),
+        "curves": as_markup(curves, f"curves-{name}"),
+        "graphs": graph_pictures(experiment),
+        "parameters": dict(believed[0].results.valid[0].parameters) if believed else {},
     }
 
 
-def objections(row: Row) -> list[str]:
-    """Return what speaks against a cell's numbers: of many unstable cases the first, and how many more there are."""
-    more = len(row.warnings) - MAX_WARNINGS
-    told = [row.reason, *row.warnings[:MAX_WARNINGS], f"and {more} more unstable cases" if more > 0 else ""]
-    return [sentence for sentence in told if sentence]
+def objections(cell: CellAnalysis) -> list[str]:
+    """Return what speaks against a cell's numbers; of many unstable cases the first, and how many more there are."""
+    more = len(cell.warnings) - MAX_WARNINGS
+    sentences = [cell.reason, *cell.warnings[:MAX_WARNINGS], f"and {more} more unstable cases" if more > 0 else ""]
+    return [sentence for sentence in sentences if sentence]
 
 
-def surroundings(comparison: Comparison) -> list[dict[str, str]]:
+def max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
+    """Return the largest difference between losses of one batch, as a share of the loss; None for one result or none.
+
+    `batches` limits it to the first ones.
+    """
+    losses = [result.series["loss"] for result in results]
+    if len(losses) < 2:
+        return None
+    return max(max(step) / min(step) - 1 for step in list(zip(*losses, strict=False))[:batches])
+
+
+def environments(comparison: Comparison) -> list[dict[str, str]]:
     """Return what each framework and engine ran on, once for each."""
-    found: dict[str, dict[str, str]] = {}
-    for measured in comparison.cells:
-        for result in measured.valid[:1]:
+    by_side: dict[str, dict[str, str]] = {}
+    for results in comparison.cells:
+        for result in results.valid[:1]:
             backend, environment = result.backend, result.environment
-            found.setdefault(
-                measured.cell.side,
+            by_side.setdefault(
+                results.cell.side,
                 {
-                    "cell": measured.cell.side,
+                    "cell": results.cell.side,
                     "framework": backend["version"],
                     "Python": environment["python"],
                     "NumPy": environment["numpy"],
@@ -123,35 +141,38 @@ def surroundings(comparison: Comparison) -> list[dict[str, str]]:
                     "variants": ", ".join(backend.get("variants", ())),
                 },
             )
-    if not any(one["variants"] for one in found.values()):
-        for one in found.values():
+    if not any(one["variants"] for one in by_side.values()):
+        for one in by_side.values():
             del one["variants"]
-    return list(found.values())
+    return list(by_side.values())
 
 
-def explanation(row: Row) -> str:
-    """Return what the process in the middle of a cell's figures said of itself."""
-    name = EXPERIMENTS[row.measured.cell.experiment].metric
-    ordered = sorted(row.measured.valid, key=lambda result: result.metrics.get(name, 0.0))
+def median_explanation(cell: CellAnalysis) -> str:
+    """Return the explanation of the process with the median metric."""
+    name = EXPERIMENTS[cell.cell.experiment].metric
+    ordered = sorted(cell.results.valid, key=lambda result: result.metrics.get(name, 0.0))
     return ordered[len(ordered) // 2].explanation
 
 
-def graphs(comparison: Comparison, experiment: str) -> list[Markup]:
-    """Return the graph that each framework recorded, as SVG; none where there are none, or matplotlib is missing."""
-    first = {one.cell.backend: one.valid[0] for one in reversed(believed(comparison, experiment)) if one.valid[0].tasks}
+def graph_pictures(experiment: ExperimentAnalysis) -> list[Markup]:
+    """Return the graph that each framework recorded, as SVG; none if there is none, or matplotlib is missing."""
     if not can_draw():
         return []
-    found = []
-    for result in reversed(first.values()):
+    first_results: dict[str, Result] = {}
+    for cell in experiment.believed:
+        if cell.results.valid[0].tasks:
+            first_results.setdefault(cell.cell.backend, cell.results.valid[0])
+    pictures = []
+    for result in first_results.values():
         stream = BytesIO()
         draw(result, stream, "svg")
         # A page holds the picture without the declarations of a file.
-        found.append(Markup("<svg" + stream.getvalue().decode().partition("<svg")[2]))
-    return found
+        pictures.append(Markup("<svg" + stream.getvalue().decode().partition("<svg")[2]))
+    return pictures
 
 
-def chart(drawn: Any, name: str) -> Markup | None:
-    """Return a chart as HTML; None where there was nothing to draw."""
+def as_markup(drawn: Any, name: str) -> Markup | None:
+    """Return a chart as HTML; None if there is no chart."""
     if drawn is None:
         return None
     html = to_html(
@@ -166,13 +187,13 @@ def chart(drawn: Any, name: str) -> Markup | None:
 
 
 def prose(docstring: str) -> Markup:
-    """Turn a docstring into paragraphs, with what stands in backticks as code."""
+    """Turn a docstring into paragraphs; text in backticks becomes code."""
     paragraphs = [Markup("<p>{}</p>").format(paragraph.replace("\n", " ")) for paragraph in docstring.split("\n\n")]
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", "".join(paragraphs)))
 
 
 def resource(environment: Environment, name: str) -> Markup:
-    """Return one of the page's own files as it is."""
+    """Return the text of one of the page's own files."""
     loader = environment.loader
     assert loader is not None
     return Markup(loader.get_source(environment, name)[0])

@@ -10,9 +10,9 @@ from humanize import metric
 from plotly.subplots import make_subplots
 
 from backends.profiling import Timeline
-from parallel_core.comparison.cells import Cell, Comparison
+from parallel_core.comparison.analysis import ExperimentAnalysis
+from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.storage import TimelineOf
-from parallel_core.comparison.summary import believed
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import percent
@@ -23,126 +23,125 @@ from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import Block, CaseLanes, Look, drawn_ends, few_lanes, seen
 from parallel_core.trace_analysis.profiling_run import shown_case
 
-__all__ = ["Panel", "panels", "timelines"]
+__all__ = ["Panel", "panels", "timelines_chart"]
 
 MAX_BLOCKS = 1200
-"""In all of an experiment's panels: each takes 100 to 200 bytes of the page."""
+"""In all panels of an experiment: each block takes 100 to 200 bytes of the page."""
 TITLE = 2.2
-"""What a panel takes beside its lanes, in rows of a bar chart."""
+"""The height of a panel's title and margin, in rows of a bar chart."""
 MILLISECONDS = 1e3
 DECIMALS = 4
 BAR = 0.8
 """Of a lane's height."""
-CHARACTER = 6
-"""About what a character of a lane's name takes, in pixels."""
-MIN_PARTS = 1000
-"""A block is drawn at least one part in so many wide, where there is room: about a pixel."""
+CHARACTER_WIDTH = 6
+"""About the width of a character of a lane's name, in pixels."""
+MIN_BLOCK_SHARE = 1 / 1000
+"""Of the panel's width, if there is room: about a pixel."""
 
 
 class Panel(NamedTuple):
-    """A cell's timeline, as much of it as is drawn."""
+    """A cell's timeline, as far as it is drawn."""
 
     cell: Cell
     shown: CaseLanes
-    seen: tuple[str, ...]
+    remarks: tuple[str, ...]
     timed: float | None
-    """Seconds of the same by the clock and without a profiler: the median of the cell's processes."""
+    """Seconds of the same case by the clock, without a profiler: the median of the cell's processes."""
 
 
-def panels(comparison: Comparison, experiment: str, timeline_of: TimelineOf) -> tuple[list[Panel], dict[str, str]]:
-    """Return the panels of an experiment's cells, and for each cell without a timeline why it has none."""
-    found: list[Panel] = []
+def panels(experiment: ExperimentAnalysis, timeline_of: TimelineOf) -> tuple[list[Panel], dict[str, str]]:
+    """Return the panels of an experiment's cells, and for each cell without a timeline the reason."""
+    drawn: list[Panel] = []
     without: dict[str, str] = {}
-    measured = believed(comparison, experiment)
-    for one in measured:
-        cell = one.cell
+    for analysed in experiment.believed:
+        cell = analysed.cell
         try:
             timeline = timeline_of(cell)
         except RequestError as error:
             without[cell.side] = str(error)
             continue
-        case = case_of(timeline, EXPERIMENTS[experiment].case)
+        case = case_of(timeline, experiment.experiment.case)
         if case is None:
             without[cell.side] = "; ".join(timeline.notes) or "its trace is empty"
             continue
-        timed = [same.again_seconds for same in one.cases(case.name)]
-        lanes = few_lanes(case, MAX_BLOCKS // len(measured))
-        found.append(Panel(cell, lanes, seen(figures_of(case)), median(timed) if timed else None))
-    return found, without
+        timed = [same.again_seconds for same in analysed.results.cases(case.name)]
+        lanes = few_lanes(case, MAX_BLOCKS // len(experiment.believed))
+        drawn.append(Panel(cell, lanes, seen(figures_of(case)), median(timed) if timed else None))
+    return drawn, without
 
 
 def case_of(timeline: Timeline, usual: str) -> CaseSpans | None:
-    """Return the case of that name, or the last one in which something ran; None where nothing did."""
+    """Return the case of that name, or the last one in which something ran; None if nothing ran."""
     filled = {case.name: case for case in cases_of(timeline) if case.spans}
     return filled[shown_case(list(filled), usual)] if filled else None
 
 
-def timelines(found: Sequence[Panel]) -> go.Figure | None:
-    """Draw some panels below each other; None for none. A drag along the axis zooms all of them."""
-    if not found:
+def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
+    """Draw panels below each other; None without panels. A drag along the axis zooms all of them."""
+    if not shown:
         return None
-    heights = [len(panel.shown.lanes) for panel in found]
-    rows = sum(heights) + TITLE * (len(found) - 1)
+    heights = [len(panel.shown.lanes) for panel in shown]
+    rows = sum(heights) + TITLE * (len(shown) - 1)
     drawn = make_subplots(
-        rows=len(found),
+        rows=len(shown),
         cols=1,
         shared_xaxes="all",
         row_heights=heights,
-        vertical_spacing=TITLE / rows if len(found) > 1 else 0,
-        subplot_titles=[title(panel) for panel in found],
+        vertical_spacing=TITLE / rows if len(shown) > 1 else 0,
+        subplot_titles=[title(panel) for panel in shown],
     )
-    longest = max(panel.shown.seconds for panel in found)
-    named: set[Look] = set()
-    for row, panel in enumerate(found, start=1):
+    longest = max(panel.shown.seconds for panel in shown)
+    in_legend: set[Look] = set()
+    for row, panel in enumerate(shown, start=1):
         for look in LOOKS:
-            bars = bars_of(panel, look, longest, in_legend=look not in named)
+            bars = bars_of(panel, look, longest, in_legend=look not in in_legend)
             if bars is not None:
                 drawn.add_trace(bars, row, 1)
-                named.add(look)
+                in_legend.add(look)
     framed(drawn, "", rows + TITLE)
     label = {"align": "left", "bgcolor": "#444444", "bordercolor": "#888888"}
     drawn.update_layout(barmode="overlay", dragmode="zoom", hoverlabel=label)
     drawn.update_xaxes(gridcolor="#8884", title="", range=[0, longest * MILLISECONDS], autorange=False)
-    drawn.update_xaxes(title={"text": "ms since the first launch"}, row=len(found))
-    for row, panel in enumerate(found, start=1):
+    drawn.update_xaxes(title={"text": "ms since the first launch"}, row=len(shown))
+    for row, panel in enumerate(shown, start=1):
         names = [escape(lane.name) for lane in panel.shown.lanes]
         drawn.update_yaxes(
             tickvals=list(range(len(names))),
             ticktext=names,
             range=[len(names) - 0.5, -0.5],
             autorange=False,
-            # A drag that zoomed lanes too would hide most of them.
+            # A drag that also zoomed the lanes would hide most of them.
             fixedrange=True,
             automargin=True,
             showgrid=False,
             zeroline=False,
             row=row,
         )
-    # Titles begin where the lanes' names do: on a narrow screen they need the width.
-    widest = max(len(lane.name) for panel in found for lane in panel.shown.lanes)
-    drawn.update_annotations(x=0, xanchor="left", xshift=-CHARACTER * widest, align="left", font={"size": 12})
+    # Titles begin at the left edge of the lanes' names: on a narrow screen they need the width.
+    widest = max(len(lane.name) for panel in shown for lane in panel.shown.lanes)
+    drawn.update_annotations(x=0, xanchor="left", xshift=-CHARACTER_WIDTH * widest, align="left", font={"size": 12})
     return drawn.update_layout(legend={"y": 1 + TITLE / rows})
 
 
 def title(panel: Panel) -> str:
-    """Say which framework and engine a panel shows, and what is seen there."""
+    """Return a panel's title: framework, engine and time, and below it what overlapped."""
     case = panel.shown.case
     usual = EXPERIMENTS[panel.cell.experiment].case
     named = "" if case == usual else f" of “{escape(case)}”"
     timed = "" if panel.timed is None else f" (timed: {metric(panel.timed, 's')})"
-    told = (f"<b>{escape(panel.cell.side)}</b>: {metric(panel.shown.seconds, 's')}{named}{timed}", *panel.seen[:1])
-    # A line of its own: a narrow screen has no room for more.
-    return "<br>".join((", ".join(told), *panel.seen[1:]))
+    first = (f"<b>{escape(panel.cell.side)}</b>: {metric(panel.shown.seconds, 's')}{named}{timed}", *panel.remarks[:1])
+    # On a narrow screen the other remarks need lines of their own.
+    return "<br>".join((", ".join(first), *panel.remarks[1:]))
 
 
 def bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.Bar | None:
-    """Make the bars of a look in all lanes of a panel; None where there are none."""
-    name, colour, strength = LOOKS[look]
+    """Return the bars of a look in all lanes of a panel; None if there are none."""
+    name, colour, full = LOOKS[look]
     places: list[int] = []
     blocks: list[Block] = []
     ends: list[float] = []
     for place, lane in enumerate(panel.shown.lanes):
-        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, longest / MIN_PARTS), strict=True):
+        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, longest * MIN_BLOCK_SHARE), strict=True):
             if block.look == look:
                 places.append(place)
                 blocks.append(block)
@@ -154,28 +153,28 @@ def bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.
         base=[round(block.start * MILLISECONDS, DECIMALS) for block in blocks],
         x=[round((end - block.start) * MILLISECONDS, DECIMALS) for block, end in zip(blocks, ends, strict=True)],
         orientation="h",
-        # Of bars that stand in some lanes only, the library would choose another.
+        # plotly chooses another width if only some lanes have bars.
         width=BAR,
         name=name,
         legendgroup=look,
         showlegend=in_legend,
         marker={
-            # Here, and not in `opacity`, the legend shows it too.
-            "color": f"{colour}{round(255 * strength):02x}",
+            # In the colour and not in `opacity`, so that the legend shows it too.
+            "color": f"{colour}{round(255 * full):02x}",
             "opacity": [round(opacity(block), 2) for block in blocks],
             "line": {"width": 0},
         },
-        hovertext=[told_of(block) for block in blocks],
+        hovertext=[hover_text(block) for block in blocks],
         hovertemplate="%{hovertext}<br>from %{base} ms<extra></extra>",
     )
 
 
-def told_of(block: Block) -> str:
+def hover_text(block: Block) -> str:
     """Say what a block is, how long it took, and how long it had waited."""
     lines = [escape(block.label), metric(block.end - block.start, "s")]
     if block.spans > 1:
         lines[-1] += f", {percent(block.busy_share)} of it busy"
     if block.waited is not None:
-        most = "at most " if block.spans > 1 else ""
-        lines.append(f"waited {most}{metric(block.waited, 's')}")
+        limit = "at most " if block.spans > 1 else ""
+        lines.append(f"waited {limit}{metric(block.waited, 's')}")
     return "<br>".join(lines)

@@ -1,6 +1,6 @@
-"""What a person sees of a comparison: where it is while it runs, and one compact table for each experiment after it."""
+"""A comparison in the terminal: its progress while it runs, and then a compact table for each experiment."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from humanize import metric, naturaldelta
@@ -10,23 +10,20 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.runner import CALIBRATION, Run
-from parallel_core.comparison.summary import Ratio, Row, rows
-from parallel_core.comparison.verdicts import answer
-from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import with_bounds
+from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.comparison.runner import CALIBRATION, NextRun
+from parallel_core.measurement.confidence_intervals import Verdict, with_bounds
 
-__all__ = ["COLOURS", "comparison_progress", "show_comparison"]
+__all__ = ["VERDICT_COLOURS", "comparison_progress", "in_colour", "show_comparison"]
 
-COLOURS = {"faster": "green", "slower": "red"}
+VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": "green", "slower": "red"}
 
 
 @contextmanager
-def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Run], None]]:
-    """Show how far a comparison is, and about how long it will take.
+def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[NextRun], None]]:
+    """Show the progress of a comparison, and about how long the rest will take.
 
-    The display changes between processes only: one that is drawn ten times a second takes time from what is measured.
+    The display changes only between processes, because redrawing it ten times a second would disturb the measurement.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
     with Progress(
@@ -36,7 +33,7 @@ def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Run
         done = 0
         announced: int | None = None
 
-        def on_run(run: Run) -> None:
+        def on_run(run: NextRun) -> None:
             nonlocal done, announced
             left = "" if run.seconds_left is None else f"about {naturaldelta(run.seconds_left)} left"
             total = done + run.left
@@ -53,70 +50,68 @@ def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Run
         yield on_run
 
 
-def stage(run: Run, rounds: int) -> str:
-    """Say which part of a comparison a run belongs to."""
+def stage(run: NextRun, rounds: int) -> str:
+    """Name the part of a comparison to which a run belongs."""
     if run.round == CALIBRATION:
         return "choosing sizes"
     return f"round {run.round} of {rounds}" if run.round <= rounds else "making up for failed runs"
 
 
-def show_comparison(comparison: Comparison, console: Console) -> None:
+def show_comparison(analysis: Analysis, console: Console) -> None:
     """Print a table for each experiment, the answer, and what is not to be trusted."""
-    for experiment in comparison.experiments:
-        found = rows(comparison, experiment)
-        console.print(table(experiment, found))
-        for data in sorted({result.data for row in found for result in row.measured.valid if result.data}):
+    for experiment in analysis.experiments:
+        console.print(comparison_table(experiment))
+        all_data = {result.data for cell in experiment.cells for result in cell.results.valid if result.data}
+        for data in sorted(all_data):
             console.print(f"data: {escape(data)}", style="dim")
-        for row in found:
-            for told in (row.reason, unstable(row)):
-                if told:
-                    console.print(f"! {row.measured.cell.side}: {escape(told)}", style="dim")
-    console.print(f"\n{escape(answer(comparison))}", style="bold")
+        for cell in experiment.cells:
+            for remark in filter(None, (cell.reason, first_warning(cell))):
+                console.print(f"! {cell.cell.side}: {escape(remark)}", style="dim")
+    console.print(f"\n{escape(analysis.answer)}", style="bold")
 
 
-def unstable(row: Row) -> str:
-    """Say in one line which of a cell's cases are unstable; empty where none is."""
-    if not row.warnings:
+def first_warning(cell: CellAnalysis) -> str:
+    """Name the first of a cell's unstable cases and count the others; empty if there is none."""
+    if not cell.warnings:
         return ""
-    more = f"; and {len(row.warnings) - 1} more" if len(row.warnings) > 1 else ""
-    return f"unstable ({row.warnings[0]}{more})"
+    more = f"; and {len(cell.warnings) - 1} more" if len(cell.warnings) > 1 else ""
+    return f"unstable ({cell.warnings[0]}{more})"
 
 
-def table(experiment: str, found: tuple[Row, ...]) -> Table:
-    """Make an experiment's table: a row for each cell, 95 % intervals in brackets."""
-    described = EXPERIMENTS[experiment]
-    first = next((row.measured.cell.side for row in found if row.time), "")
-    against = f"; ratio to {first}" if first else ""
-    made = Table(
-        title=f"\n[bold]{experiment}: {described.question}[/]\n"
+def comparison_table(experiment: ExperimentAnalysis) -> Table:
+    """Return an experiment's table: a row for each cell, 95 % intervals in brackets."""
+    described = experiment.experiment
+    against = next((f"; ratio to {cell.cell.side}" for cell in experiment.believed), "")
+    table = Table(
+        title=f"\n[bold]{described.name}: {described.question}[/]\n"
         f"time of “{described.case}”; {described.metric}{against}; 95% intervals",
         title_justify="left",
         title_style="",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    made.add_column("", no_wrap=True)
-    made.add_column("time", justify="right", no_wrap=True)
-    made.add_column("figure", overflow="fold")
-    made.add_column("ratio", no_wrap=True)
-    made.add_column("verdict", overflow="fold")
-    made.add_column("runs", justify="right", no_wrap=True)
-    for row in found:
-        if row.time is None:
-            made.add_row(row.measured.cell.side, "", "", "", f"[red]{row.state}[/]", str(row.processes))
-        else:
-            made.add_row(
-                row.measured.cell.side,
-                metric(row.time.estimate, "s"),
-                "" if row.metric is None else with_bounds(row.metric),
-                "" if row.ratio is None else with_bounds(row.ratio.interval),
-                "" if row.ratio is None else in_colour(row.ratio),
-                str(row.processes) + ("!" if row.warnings or row.reason else ""),
-            )
-    return made
+    table.add_column("", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("figure", overflow="fold")
+    table.add_column("ratio", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
+    table.add_column("runs", justify="right", no_wrap=True)
+    for cell in experiment.cells:
+        if cell.time is None:
+            table.add_row(cell.cell.side, "", "", "", f"[red]{cell.state}[/]", str(cell.processes))
+            continue
+        table.add_row(
+            cell.cell.side,
+            metric(cell.time.estimate, "s"),
+            "" if cell.metric is None else with_bounds(cell.metric),
+            "" if cell.ratio is None else with_bounds(cell.ratio.interval),
+            "" if cell.ratio is None else in_colour(cell.ratio.verdict),
+            str(cell.processes) + ("!" if cell.warnings or cell.reason else ""),
+        )
+    return table
 
 
-def in_colour(ratio: Ratio) -> str:
-    """Write a verdict."""
-    colour = COLOURS.get(ratio.verdict)
-    return f"[{colour}]{ratio.verdict}[/]" if colour else ratio.verdict
+def in_colour(verdict: Verdict) -> str:
+    """Write a verdict in its colour."""
+    colour = VERDICT_COLOURS.get(verdict)
+    return f"[{colour}]{verdict}[/]" if colour else verdict

@@ -1,4 +1,4 @@
-"""What a person sees of a difference between two comparisons."""
+"""A difference between two comparisons in the terminal."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -6,38 +6,34 @@ from rich.table import Table
 
 from parallel_core.comparison.difference import Difference
 from parallel_core.measurement.confidence_intervals import with_bounds
-from parallel_core.terminal.comparison import COLOURS
+from parallel_core.terminal.comparison import VERDICT_COLOURS, in_colour
 
 __all__ = ["show_difference"]
 
 
-def show_difference(found: Difference, console: Console) -> None:
+def show_difference(difference: Difference, console: Console) -> None:
     """Print the cases that were shown to have changed, and count the others."""
-    for told in found.surroundings:
-        console.print(f"· {escape(told)}", style="dim")
-    shown = [change for change in found.changes if change.verdict in COLOURS]
-    if shown:
-        made = Table("cell", "case", "new time / old time", "")
-        for change in shown:
-            colour = COLOURS[change.verdict]
-            made.add_row(
-                escape(str(change.cell)),
-                escape(change.case),
-                with_bounds(change.ratio),
-                f"[{colour}]{change.verdict}[/]",
-            )
-        console.print(made)
-    for told in found.left_out:
-        console.print(f"· left out: {escape(told)}", style="dim")
-    few = sum(change.verdict == "too few runs" for change in found.changes)
-    same = len(found.changes) - len(shown) - few
-    too_few = f", too few runs to tell in {few}" if few else ""
+    for sentence in difference.environment_changes:
+        console.print(f"· {escape(sentence)}", style="dim")
+    changed = [change for change in difference.changes if change.verdict in VERDICT_COLOURS]
+    if changed:
+        table = Table("cell", "case", "new time / old time", "")
+        for change in changed:
+            ratio, verdict = with_bounds(change.ratio), in_colour(change.verdict)
+            table.add_row(escape(str(change.cell)), escape(change.case), ratio, verdict)
+        console.print(table)
+    for sentence in difference.left_out:
+        console.print(f"· left out: {escape(sentence)}", style="dim")
+    count = len(difference.changes)
+    unknown = sum(change.verdict == "too few runs" for change in difference.changes)
+    too_few = f", too few runs to tell in {unknown}" if unknown else ""
     console.print(
-        f"{len(found.changes)} cases compared: {len(shown)} changed, no difference shown in {same}{too_few}.",
+        f"{count} cases compared: {len(changed)} changed, "
+        f"no difference shown in {count - len(changed) - unknown}{too_few}.",
         style="bold",
     )
     console.print(
-        f"By chance alone up to {max(1, round(len(found.changes) / 20))} of them may be called changed; and what the "
-        "machine did otherwise at the two times is in no interval.",
+        f"By chance alone up to {max(1, round(count / 20))} of them may be called changed; and no interval covers what "
+        "else the machine did at the two times.",
         style="dim",
     )

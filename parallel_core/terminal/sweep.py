@@ -1,4 +1,4 @@
-"""What a person sees of a sweep: a row for each point, a column for each curve."""
+"""A sweep in the terminal: a row for each point, a column for each curve."""
 
 from rich import box
 from rich.markup import escape
@@ -12,31 +12,32 @@ __all__ = ["bandwidths", "curves_table"]
 
 
 def curves_table(result: Result, curves: Curves) -> Table:
-    """Make the table of a result's curves."""
-    found = labelled(result.series, curves.quantity)
-    made = Table(title=curves.y_title, title_justify="left", title_style="dim", box=box.SIMPLE_HEAD, pad_edge=False)
-    made.add_column(escape(curves.x_title), justify="right")
-    for label in found:
-        made.add_column(escape(label or curves.y_title), justify="right", overflow="fold")
+    """Return the table of a result's curves."""
+    values_by_label = labelled(result.series, curves.quantity)
+    table = Table(title=curves.y_title, title_justify="left", title_style="dim", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(escape(curves.x_title), justify="right")
+    for label in values_by_label:
+        table.add_column(escape(label or curves.y_title), justify="right", overflow="fold")
     for place, value in enumerate(result.series[curves.over]):
-        made.add_row(
-            write_point(value, curves.over), *(quantity(curves.quantity, values[place]) for values in found.values())
+        table.add_row(
+            write_point(value, curves.over),
+            *(quantity(curves.quantity, values[place]) for values in values_by_label.values()),
         )
-    return made
+    return table
 
 
 BOUNDS = {"share_of_copy_bound": "the plain copies'", "share_of_stream_bound": "the TCP stream's"}
-"""What the shares are of, by the series that they are in."""
+"""What the shares of a series are shares of."""
 
 
 def bandwidths(result: Result) -> Table:
-    """Make the table of a result's series: algorithm bandwidths, and their shares of what bounds them where there are.
+    """Return the table of algorithm bandwidths, with their shares of the bound if the result has them.
 
     The fastest algorithm of each size is in bold.
     """
     speeds = labelled(result.series, "algbw_gb_per_s")
-    bound, shares = next((words, found) for name, words in BOUNDS.items() if (found := labelled(result.series, name)))
-    made = Table(
+    bound, shares = next((words, some) for name, words in BOUNDS.items() if (some := labelled(result.series, name)))
+    table = Table(
         title=f"GB/s of each device's vector, and the share of {bound} speed",
         title_justify="left",
         title_style="dim",
@@ -44,26 +45,26 @@ def bandwidths(result: Result) -> Table:
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    made.add_column("size", justify="right", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
     for name in speeds:
-        made.add_column(escape(name), justify="right", no_wrap=name in shares)
+        table.add_column(escape(name), justify="right", no_wrap=name in shares)
     for row, size in enumerate(result.series["bytes"]):
         fastest = max(shares, key=lambda name: speeds[name][row])
         cells = []
         for name, values in speeds.items():
             share = f" {shares[name][row]:4.0%}" if name in shares else ""
             cells.append(in_bold(speed(values[row]) + share, name == fastest))
-        made.add_row(write_size(int(size)), *cells)
-    return made
+        table.add_row(write_size(int(size)), *cells)
+    return table
 
 
 def speed(gigabytes: float) -> str:
-    """Write GB/s in five characters, so that a table of them fits into a terminal; very slow ones take more."""
+    """Write GB/s in five characters, so that a table of them fits into a terminal; very low ones take more."""
     if gigabytes < 0.001:
         return figure(gigabytes)
     return f"{gigabytes:.{max(0, 4 - len(f'{gigabytes:.0f}'))}f}"
 
 
 def in_bold(text: str, bold: bool) -> str:
-    """Mark a text to be bold, or leave it."""
+    """Mark a text as bold if asked."""
     return f"[bold]{text}[/]" if bold else text

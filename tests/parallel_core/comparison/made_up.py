@@ -1,21 +1,23 @@
-"""Comparisons made up from numbers, for tests of what is concluded from them."""
+"""Synthetic comparisons, for tests of what is concluded from them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from parallel_core.comparison.cells import Cell, Comparison, Failure, Measured
+from parallel_core.comparison.cells import Cell, CellResults, Comparison, FailedRun
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.machine import describe_machine
 
 MACHINE = describe_machine()
 TOGETHER = EXPERIMENTS["parallel"].case
+TIMES = {"mxnet async": 1.0, "mxnet sync": 2.0, "torch async": 0.9, "torch sync": 1.8}
+NASTY = "<script>alert('</script>')</script> & more"
 
 
 def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:
-    """Make what a process gave: each case took its time, give or take a thousandth."""
-    made = Result(
+    """Return a process's result: each case took its time, give or take a thousandth."""
+    plain = Result(
         experiment=cell.experiment,
         backend={
             "name": cell.backend,
@@ -37,30 +39,70 @@ def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:
         explanation="It was measured.",
         environment=MACHINE,
     )
-    return replace(made, **changes)
+    return replace(plain, **changes)
 
 
 def parts_of(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Let the case of both devices contain all others."""
+    """Return the parts of each case: the case of both devices contains all others."""
     return tuple(tuple(other for other in names if other != name) if name == TOGETHER else () for name in names)
 
 
-def measured(cell: Cell, times: Sequence[float], case: str | None = None) -> Measured:
-    """Make a cell's results from one time a process."""
+def measured(cell: Cell, times: Sequence[float], case: str | None = None) -> CellResults:
+    """Return a cell's results, with one time for each process."""
     name = case or EXPERIMENTS[cell.experiment].case
-    return Measured(cell, tuple(result(cell, {name: seconds}) for seconds in times))
+    return CellResults(cell, tuple(result(cell, {name: seconds}) for seconds in times))
 
 
-def failed(cell: Cell, reason: str = "torch is not installed") -> Measured:
-    """Make a cell whose framework is missing."""
-    return Measured(cell, failures=(Failure(1, reason, refused=True),))
+def failed(cell: Cell, reason: str = "torch is not installed") -> CellResults:
+    """Return the results of a cell whose framework is missing."""
+    return CellResults(cell, failures=(FailedRun(1, reason, refused=True),))
 
 
-def comparison(*cells: Measured) -> Comparison:
-    """Make a comparison of some cells."""
+def comparison(*cells: CellResults) -> Comparison:
+    """Return a comparison of some cells."""
     return Comparison(5, False, "parallel-core compare", "2026-11-21T08:00:00+00:00", MACHINE, cells, 60.0)
 
 
 def parallel(backend: str, engine: str = "async") -> Cell:
-    """Name a cell of `parallel`."""
+    """Return a cell of `parallel`."""
     return Cell("parallel", backend, engine)
+
+
+def every_chart() -> Comparison:
+    """Return a comparison with every kind of chart, on both frameworks and engines, and a missing framework."""
+    cells = []
+    for experiment in ("parallel", "data-parallel", "async", "allreduce"):
+        for side, seconds in TIMES.items():
+            cell = Cell(experiment, *side.split())
+            cells.append(measured(cell, [seconds * drift for drift in (1, 1.01, 0.99)]))
+    cells = [with_details(one) for one in cells]
+    return comparison(*cells, failed(Cell("parallel", "numpy", "sync"), NASTY))
+
+
+def with_details(one: CellResults) -> CellResults:
+    if one.cell.experiment == "data-parallel":
+        series = {"loss": tuple(2.3 - step / 100 for step in range(60)), "test_accuracy": (0.1, 0.5)}
+        return replace(one, results=tuple(replace(one_result, series=series, data=NASTY) for one_result in one.results))
+    if one.cell.experiment == "allreduce":
+        curves = {
+            "bytes": (4096.0, 2.0**22),
+            "algbw_gb_per_s plain copy": (0.2, 20.0),
+            "algbw_gb_per_s star": (0.1, 2.0),
+            "algbw_gb_per_s native": (0.15, 15.0),
+            "share_of_copy_bound star": (0.5, 0.1),
+            "share_of_copy_bound native": (0.75, 0.75),
+        }
+        return replace(one, results=tuple(replace(one_result, series=curves) for one_result in one.results))
+    if one.cell.experiment == "async":
+        model = {
+            "dispatch_fraction": 0.01,
+            "t1_seconds": 1e-5,
+            "measured_once_seconds": 0.1,
+            "predicted_once_seconds": 0.09,
+            "book_predicted_once_seconds": 0.05,
+            "measured_each_seconds": 0.5,
+            "predicted_each_seconds": 0.4,
+        }
+        cases = {"increments, waiting once": 0.1, "10 products": 0.2}
+        return replace(one, results=tuple(replace(result(one.cell, cases), metrics=model) for _ in one.results))
+    return one

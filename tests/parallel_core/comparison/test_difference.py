@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.difference import difference
+from parallel_core.comparison.difference import compare_with_old
 from tests.conftest import RunProgram
 from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel
 
@@ -29,7 +29,7 @@ def save(found: Comparison, folder: Path) -> str:
 def test_every_case_is_held_against_what_it_was() -> None:
     old = comparison(measured(MXNET, ONE), measured(TORCH, ONE))
     new = comparison(measured(MXNET, times(1.1)), measured(TORCH, times(0.999)))
-    slower, same = difference(old, new).changes
+    slower, same = compare_with_old(old, new).changes
     assert (slower.cell, slower.verdict) == (MXNET, "slower")
     assert slower.ratio.estimate == pytest.approx(1.1)
     assert (same.cell, same.verdict) == (TORCH, "no difference shown")
@@ -40,7 +40,7 @@ def test_cells_that_cannot_be_compared_are_left_out_with_the_reason() -> None:
     results = tuple(replace(result, parameters={"size": 104, "rounds": 3}) for result in other_size.results)
     old = comparison(measured(MXNET, ONE), measured(TORCH, ONE), measured(parallel("numpy"), ONE))
     new = comparison(failed(MXNET), replace(other_size, results=results), measured(parallel("jax"), ONE))
-    found = difference(old, new)
+    found = compare_with_old(old, new)
     assert found.changes == ()
     assert found.left_out == (
         "parallel on mxnet async: failed in the new comparison (torch is not installed)",
@@ -57,8 +57,8 @@ def test_variants_are_other_work_and_old_results_had_none() -> None:
         results = (replace(one, backend={**one.backend, "variants": variants}) for one in new.results)
         return comparison(replace(new, results=tuple(results)))
 
-    assert difference(comparison(old), with_variants([])).changes
-    found = difference(comparison(old), with_variants(["bulk-on", "temporary-space-low"]))
+    assert compare_with_old(comparison(old), with_variants([])).changes
+    found = compare_with_old(comparison(old), with_variants(["bulk-on", "temporary-space-low"]))
     assert found.changes == ()
     assert found.left_out == (
         f"{MXNET}: not the same work: variants was none and is bulk-on, temporary-space-low {HINT}",
@@ -68,17 +68,17 @@ def test_variants_are_other_work_and_old_results_had_none() -> None:
 def test_how_often_something_was_timed_may_differ() -> None:
     again = measured(TORCH, ONE)
     results = tuple(replace(result, parameters={"size": 100, "rounds": 5}) for result in again.results)
-    assert difference(comparison(measured(TORCH, ONE)), comparison(replace(again, results=results))).changes
+    assert compare_with_old(comparison(measured(TORCH, ONE)), comparison(replace(again, results=results))).changes
 
 
-def test_other_versions_and_machines_are_told() -> None:
+def test_other_versions_and_machines_are_named() -> None:
     new = measured(TORCH, ONE)
     results = tuple(replace(result, backend={**result.backend, "version": "2.0"}) for result in new.results)
     after = comparison(replace(new, results=results))
     after = replace(after, machine={**after.machine, "processor": "another"})
-    told = difference(comparison(measured(TORCH, ONE)), after).surroundings
-    assert told[0].endswith(" → another")
-    assert told[1:] == ("torch: 1.0 → 2.0",)
+    changes = compare_with_old(comparison(measured(TORCH, ONE)), after).environment_changes
+    assert changes[0].endswith(" → another")
+    assert changes[1:] == ("torch: 1.0 → 2.0",)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_made_up_images_are_not_the_same_work_as_real_ones() -> None:
         replace(trained, results=tuple(replace(result, data=data) for result in trained.results))
         for data in ("Fashion-MNIST from /data", "synthetic images")
     )
-    (reason,) = difference(comparison(real), comparison(made_up)).left_out
+    (reason,) = compare_with_old(comparison(real), comparison(made_up)).left_out
     assert "data was real and is synthetic" in reason
 
 

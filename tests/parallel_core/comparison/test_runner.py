@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parallel_core.comparison.cells import Cell, Failure, Measured
+from parallel_core.comparison.cells import Cell, CellResults, FailedRun
 from parallel_core.comparison.runner import CALIBRATION, Plan, expected_seconds, is_due, runs_left
 from parallel_core.experiments import EXPERIMENTS
 from tests.parallel_core.comparison.made_up import measured
@@ -20,7 +20,7 @@ PLAN = Plan(
     device_kind="cpu",
 )
 A, B, C, D = PLAN.cells
-NONE = {cell: Measured(cell) for cell in PLAN.cells}
+NONE = {cell: CellResults(cell) for cell in PLAN.cells}
 
 
 def test_an_experiment_s_cells_are_neighbours_in_time() -> None:
@@ -61,9 +61,9 @@ def test_what_is_left_counts_this_round_and_the_next_ones() -> None:
 
 
 def test_refused_cells_are_left_alone_and_failed_ones_tried_once_more() -> None:
-    refused = Measured(A, failures=(Failure(1, "missing", refused=True),))
-    once = Measured(A, failures=(Failure(1, "crash", refused=False),))
-    twice = Measured(A, failures=(Failure(1, "crash", refused=False), Failure(2, "crash", refused=False)))
+    refused = CellResults(A, failures=(FailedRun(1, "missing", refused=True),))
+    once = CellResults(A, failures=(FailedRun(1, "crash", refused=False),))
+    twice = CellResults(A, failures=(FailedRun(1, "crash", refused=False), FailedRun(2, "crash", refused=False)))
     assert [is_due(PLAN, cell, {}, 2) for cell in (refused, once, twice)] == [False, True, False]
     assert runs_left(PLAN, {**NONE, A: refused}, {}, B, 1) == [B, C, D, B, C, D]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval, verdict
+from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval, verdict_on
 
 SECONDS = st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=8)
 
@@ -28,7 +28,7 @@ def test_a_ratio_and_its_inverse_are_judged_alike(mine: list[float], theirs: lis
     assert there.low == pytest.approx(1 / back.high)
     assert there.high == pytest.approx(1 / back.low)
     mirrored = {"faster": "slower", "slower": "faster"}
-    assert verdict(there, 3) == mirrored.get(verdict(back, 3), "no difference shown")
+    assert verdict_on(there, 3) == mirrored.get(verdict_on(back, 3), "no difference shown")
 
 
 @given(SECONDS, SECONDS, st.randoms())
@@ -50,7 +50,7 @@ def test_the_unit_does_not_matter(mine: list[float], theirs: list[float], factor
 def test_a_cell_is_not_different_from_itself(values: list[float]) -> None:
     found = ratio_interval(values, values)
     assert found.low <= 1 <= found.high
-    assert verdict(found, len(values)) == "no difference shown"
+    assert verdict_on(found, len(values)) == "no difference shown"
 
 
 def test_what_is_closer_than_a_hundredth_is_not_called_a_difference() -> None:
@@ -58,12 +58,12 @@ def test_what_is_closer_than_a_hundredth_is_not_called_a_difference() -> None:
     ratios = {factor: ratio_interval([factor * one for one in exact], exact) for factor in (1.005, 0.995, 1.02, 0.98)}
     assert all(ratio.low > 1 or ratio.high < 1 for ratio in ratios.values())
     same = "no difference shown"
-    assert [verdict(ratio, 5) for ratio in ratios.values()] == [same, same, "slower", "faster"]
+    assert [verdict_on(ratio, 5) for ratio in ratios.values()] == [same, same, "slower", "faster"]
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_or_two_processes_allow_no_verdict(count: int) -> None:
-    assert verdict(ratio_interval([2.0] * count, [1.0] * count), count) == "too few runs"
+    assert verdict_on(ratio_interval([2.0] * count, [1.0] * count), count) == "too few runs"
 
 
 def test_one_process_has_an_interval_without_ends() -> None:
@@ -74,7 +74,7 @@ def test_one_process_has_an_interval_without_ends() -> None:
 def test_one_disturbed_process_of_five_does_not_hide_a_tenth() -> None:
     quiet, disturbed = [1.0, 1.003, 0.997, 1.001, 0.999], [1.0, 1.003, 0.997, 1.001, 1.3]
     slower = [1.1 * seconds for seconds in quiet]
-    assert verdict(ratio_interval(slower, disturbed), 5) == "slower"
+    assert verdict_on(ratio_interval(slower, disturbed), 5) == "slower"
 
 
 def noisy(generator: np.random.Generator, processes: int) -> list[float]:
@@ -87,7 +87,7 @@ def noisy(generator: np.random.Generator, processes: int) -> list[float]:
 def test_a_difference_that_is_not_there_is_seldom_called(processes: int) -> None:
     generator = np.random.default_rng(processes)
     pairs = [(noisy(generator, processes), noisy(generator, processes)) for _ in range(400)]
-    called = [verdict(ratio_interval(mine, theirs), processes) != "no difference shown" for mine, theirs in pairs]
+    called = [verdict_on(ratio_interval(mine, theirs), processes) != "no difference shown" for mine, theirs in pairs]
     assert sum(called) <= 0.05 * len(pairs)
 
 
@@ -95,5 +95,5 @@ def test_a_difference_that_is_not_there_is_seldom_called(processes: int) -> None
 def test_a_tenth_is_seldom_missed(processes: int) -> None:
     generator = np.random.default_rng(processes)
     pairs = [([1.1 * one for one in noisy(generator, processes)], noisy(generator, processes)) for _ in range(400)]
-    found = [verdict(ratio_interval(mine, theirs), processes) == "slower" for mine, theirs in pairs]
+    found = [verdict_on(ratio_interval(mine, theirs), processes) == "slower" for mine, theirs in pairs]
     assert sum(found) >= 0.95 * len(pairs)

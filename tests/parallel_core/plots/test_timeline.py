@@ -9,14 +9,15 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba
 
 from backends.profiling import Span, Timeline, Window
+from parallel_core.plots import draw
 from parallel_core.plots.style import LOOKS
-from parallel_core.plots.timeline import MAX_PANELS, draw_timeline, timeline_figure
+from parallel_core.plots.timeline import MAX_PANELS, timeline_figure
 from tests.parallel_core.trace_analysis.frameworks import CASES, many_small, mxnet_async, torch_async, torch_sync
 
 
 def drawn(timeline: Timeline, kind: str = "svg") -> bytes:
     stream = BytesIO()
-    draw_timeline(timeline, stream, kind)
+    draw(timeline, stream, kind)
     return stream.getvalue()
 
 
@@ -92,7 +93,7 @@ def test_a_queue_that_was_mostly_idle_is_pale() -> None:
 
 def cases_named(*names: str) -> Timeline:
     spans = tuple(Span("x", "compute", "cpu:1", "compute", at, at + 0.5) for at in range(len(names)))
-    return Timeline("made <up> & $more$", spans, tuple(Window(name, at, at + 1) for at, name in enumerate(names)))
+    return Timeline("a <name> & $more$", spans, tuple(Window(name, at, at + 1) for at, name in enumerate(names)))
 
 
 def test_cases_beyond_the_first_ones_are_counted() -> None:
@@ -101,7 +102,7 @@ def test_cases_beyond_the_first_ones_are_counted() -> None:
     assert "(2 more cases are not shown)" in found
     assert f"case {MAX_PANELS - 1}" in found
     assert f"case {MAX_PANELS}:" not in found
-    assert "made <up> & $more$" in found
+    assert "a <name> & $more$" in found
 
 
 def test_a_trace_without_cases_is_drawn_whole() -> None:

@@ -10,20 +10,18 @@ import pytest
 
 from backends.profiling import Span, Timeline
 from parallel_core import RequestError
-from parallel_core.command_line.compare import write_readable
+from parallel_core.comparison.analysis import ExperimentAnalysis, analyse
 from parallel_core.comparison.cells import Cell, Comparison
 from parallel_core.comparison.storage import new_traces, saved_timelines, trace_path
-from parallel_core.report import render
-from parallel_core.report.page import chart
-from parallel_core.report.timelines_chart import panels, timelines
-from tests.parallel_core.comparison.made_up import comparison, failed, measured
-from tests.parallel_core.report.test_page import NASTY, Visit, browser
+from parallel_core.report import write_report
+from parallel_core.report.page import as_markup, render
+from parallel_core.report.timelines_chart import panels, timelines_chart
+from tests.parallel_core.comparison.made_up import NASTY, comparison, failed, measured
+from tests.parallel_core.report.chromium import Visit
 from tests.parallel_core.trace_analysis.frameworks import many_small, mxnet_async, torch_async, torch_sync
 
-__all__ = ["browser"]
-
 SIDES = ("mxnet async", "mxnet sync", "torch async", "torch sync")
-MADE = {"mxnet async": mxnet_async(50), "torch async": torch_async(50), "torch sync": torch_sync(50)}
+TIMELINES = {"mxnet async": mxnet_async(50), "torch async": torch_async(50), "torch sync": torch_sync(50)}
 
 
 def compared(experiment: str = "overlap") -> Comparison:
@@ -31,16 +29,20 @@ def compared(experiment: str = "overlap") -> Comparison:
     return comparison(*cells, failed(Cell(experiment, "numpy", "sync")))
 
 
-def made(cell: Cell) -> Timeline:
+def analysed(experiment: str = "overlap") -> ExperimentAnalysis:
+    return analyse(compared(experiment)).experiments[0]
+
+
+def timeline_of(cell: Cell) -> Timeline:
     if cell.side == "mxnet sync":
         raise RequestError(NASTY)
-    return MADE[cell.side]
+    return TIMELINES[cell.side]
 
 
 def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
-    found, without = panels(compared(), "overlap", made)
+    found, without = panels(analysed(), timeline_of)
     assert without == {"mxnet sync": NASTY}
-    drawn = timelines(found)
+    drawn = timelines_chart(found)
     assert drawn is not None
     assert [annotation.text for annotation in drawn.layout.annotations] == [
         "<b>mxnet async</b>: 305 ms (timed: 1.00 s), 1.8 queues at once<br>98% of communication under computation",
@@ -55,7 +57,7 @@ def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
 
 
 def test_all_panels_have_one_scale_and_the_legend_each_kind_once() -> None:
-    drawn = timelines(panels(compared(), "overlap", made)[0])
+    drawn = timelines_chart(panels(analysed(), timeline_of)[0])
     assert drawn is not None
     assert [axis.range[1] for axis in drawn.select_xaxes()] == pytest.approx([550] * 3)
     # Zooming one zooms those that match it.
@@ -64,12 +66,12 @@ def test_all_panels_have_one_scale_and_the_legend_each_kind_once() -> None:
 
 
 def test_a_bar_tells_what_ran_when_for_how_long_and_how_long_it_waited() -> None:
-    drawn = timelines(panels(compared(), "overlap", made)[0])
+    drawn = timelines_chart(panels(analysed(), timeline_of)[0])
     assert drawn is not None
     products = drawn.data[0]
     assert (products.base[1], products.x[1]) == (6.03, 6.0)
     assert products.hovertext[1] == "matmul (_npi_matmul)<br>6.00 ms<br>waited 5.97 ms"
-    (bars,) = (one for one in timelines(panels(compared(), "overlap", small)[0]).data[:1])
+    (bars,) = (one for one in timelines_chart(panels(analysed(), small)[0]).data[:1])
     assert re.fullmatch(r"\d+ × add<br>[\d.]+ ms, 80% of it busy", bars.hovertext[0])
 
 
@@ -88,32 +90,34 @@ def alternating(_: Cell) -> Timeline:
             name = f"aten::convolution_backward_{step}"
             spans.append(Span(name, kind, f"cpu:{queue}", "compute", at, at + seconds, 0.0, "an operator"))
             at += seconds * 1.3
-    return Timeline("made up", tuple(sorted(spans, key=lambda span: span.start)))
+    return Timeline("synthetic", tuple(sorted(spans, key=lambda span: span.start)))
 
 
-@pytest.mark.parametrize("timeline_of", [small, alternating])
-def test_an_experiment_s_timelines_take_little_of_the_page(timeline_of: Callable[[Cell], Timeline]) -> None:
-    assert len(chart(timelines(panels(compared(), "overlap", timeline_of)[0]), "x") or "") < 250_000
+@pytest.mark.parametrize("hard_to_draw", [small, alternating])
+def test_an_experiment_s_timelines_take_little_of_the_page(hard_to_draw: Callable[[Cell], Timeline]) -> None:
+    assert len(as_markup(timelines_chart(panels(analysed(), hard_to_draw)[0]), "x") or "") < 250_000
 
 
 def test_another_case_than_the_experiment_s_is_named() -> None:
-    (first, *_), _ = panels(compared("parallel"), "parallel", small)
-    drawn = timelines([first])
+    (first, *_), _ = panels(analysed("parallel"), small)
+    drawn = timelines_chart([first])
     assert drawn is not None
     assert drawn.layout.annotations[0].text == "<b>mxnet async</b>: 250 ms of “increments”, 1.1 queues at once"
 
 
 def test_an_empty_trace_says_why_it_is_empty() -> None:
-    found, without = panels(compared(), "overlap", lambda _: Timeline("mxnet", (), (), ("too many devices",)))
+    found, without = panels(analysed(), lambda _: Timeline("mxnet", (), (), ("too many devices",)))
     assert found == []
     assert set(without.values()) == {"too many devices"}
-    page = render(compared(), lambda _: Timeline("mxnet", ()))
+    page = render(analyse(compared()), lambda _: Timeline("mxnet", ()))
     assert "Without a timeline: mxnet async (its trace is empty), " in page
     assert "chart-timelines" not in page
 
 
 def test_a_comparison_without_traces_says_nothing_of_timelines() -> None:
-    assert "imeline" not in render(compared()).partition('<section id="overlap">')[2].partition("</section>")[0]
+    assert (
+        "imeline" not in render(analyse(compared())).partition('<section id="overlap">')[2].partition("</section>")[0]
+    )
 
 
 def test_the_folder_s_traces_come_into_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +127,7 @@ def test_the_folder_s_traces_come_into_its_report(tmp_path: Path, monkeypatch: p
 
     def read_timeline(path: Path) -> Timeline:
         read.append(path)
-        return MADE["torch async"]
+        return TIMELINES["torch async"]
 
     monkeypatch.setitem(
         sys.modules, "parallel_core.trace_analysis.trace_files", SimpleNamespace(read_timeline=read_timeline)
@@ -131,7 +135,7 @@ def test_the_folder_s_traces_come_into_its_report(tmp_path: Path, monkeypatch: p
     trace = trace_path(tmp_path, Cell("overlap", "torch", "async"))
     assert trace == tmp_path / "traces" / "overlap-torch-async.json.gz"
     trace.write_bytes(b"")
-    page = write_readable(compared(), tmp_path).read_text()
+    page = write_report(analyse(compared()), tmp_path).read_text()
     assert read == [trace]
     assert 'id="chart-timelines-overlap"' in page
     assert "mxnet async (its process wrote no trace), " in page
@@ -140,7 +144,7 @@ def test_the_folder_s_traces_come_into_its_report(tmp_path: Path, monkeypatch: p
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("timelines") / "report.html"
-    path.write_text(render(compared(), made))
+    path.write_text(render(analyse(compared()), timeline_of))
     return path
 
 

@@ -1,4 +1,4 @@
-"""What is said against a cell's times: pyperf's own warnings, and what cannot be true."""
+"""What speaks against a cell's times: pyperf's own warnings, and impossible times."""
 
 import subprocess
 import sys
@@ -7,9 +7,8 @@ from pathlib import Path
 import pyperf
 import pytest
 
-from parallel_core.comparison.cells import Measured
-from parallel_core.comparison.stability import impossible_cases, unstable
-from parallel_core.comparison.summary import judge
+from parallel_core.comparison.cells import CellResults
+from parallel_core.comparison.validity import assess, impossible_cases, instabilities
 from tests.parallel_core.comparison.made_up import TOGETHER, parallel, result
 
 
@@ -28,23 +27,23 @@ def test_the_warnings_are_those_of_pyperf(values: tuple[float, ...], tmp_path: P
     path = tmp_path / "suite.json"
     run = pyperf.Run(values, metadata={"name": "case"}, collect_metadata=False)
     pyperf.BenchmarkSuite([pyperf.Benchmark([run])]).dump(str(path))
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "pyperf", "check", str(path)], capture_output=True, text=True, check=False
     ).stdout
     signs = ("standard deviation", "the minimum", "the maximum", "the shortest")
-    assert [sign in " ".join(unstable(values)) for sign in signs] == [sign in told for sign in signs]
+    assert [sign in " ".join(instabilities(values)) for sign in signs] == [sign in output for sign in signs]
 
 
 def test_short_times_that_were_timed_together_are_long_enough() -> None:
     short = (1e-5, 1.01e-5)
-    assert unstable(short) == ("the shortest time is only 10.0 μs",)
-    assert unstable(short, [200 * seconds for seconds in short]) == ()
+    assert instabilities(short) == ("the shortest time is only 10.0 μs",)
+    assert instabilities(short, [200 * seconds for seconds in short]) == ()
 
 
-def together(seconds: float) -> Measured:
+def together(seconds: float) -> CellResults:
     cell = parallel("torch")
     times = {"alone": 1.0, "other": 0.5, TOGETHER: seconds}
-    return Measured(
+    return CellResults(
         cell,
         tuple(
             result(cell, {name: taken * drift for name, taken in times.items()})
@@ -55,5 +54,5 @@ def together(seconds: float) -> Measured:
 
 @pytest.mark.parametrize(("seconds", "state"), [(1.02, "measured"), (0.97, "measured"), (0.8, "invalid")])
 def test_a_whole_that_is_faster_than_its_slowest_part_is_invalid(seconds: float, state: str) -> None:
-    assert judge(together(seconds))[0] == state
+    assert assess(together(seconds))[0] == state
     assert bool(impossible_cases(together(seconds))) == (state == "invalid")

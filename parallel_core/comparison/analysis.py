@@ -1,0 +1,167 @@
+"""All that is concluded from a comparison, computed once: terminal, report and exit status only read it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from parallel_core.comparison.cells import Cell, CellResults, Comparison
+from parallel_core.comparison.validity import CellState, assess, unstable_cases
+from parallel_core.comparison.verdicts import TimeRatio, overall_answer, ratio_sentence, time_ratio
+from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.formatting import figure, listed
+from parallel_core.measurement.confidence_intervals import Interval, median_interval
+from parallel_core.measurement.sweep import labelled
+
+__all__ = ["Analysis", "CellAnalysis", "ExperimentAnalysis", "analyse"]
+
+
+@dataclass(frozen=True)
+class CellAnalysis:
+    """What follows from one cell's results; a cell that is not believed has neither intervals nor a ratio."""
+
+    results: CellResults
+    state: CellState
+    reason: str
+    """Why it is not believed, or what was wrong with some of its processes."""
+    times: Mapping[str, Interval] = field(default_factory=dict)
+    """Seconds until all was done, by case."""
+    metrics: Mapping[str, Interval] = field(default_factory=dict)
+    curves: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
+    """By label, an interval for each point of the experiment's sweep."""
+    ratio: TimeRatio | None = None
+    """Against the first believed cell of the experiment; None for that cell itself."""
+    warnings: tuple[str, ...] = ()
+    """The unstable cases, each with its reasons."""
+
+    @property
+    def cell(self) -> Cell:
+        """The experiment, backend and engine."""
+        return self.results.cell
+
+    @property
+    def believed(self) -> bool:
+        """Whether its results can be true."""
+        return self.state == "measured"
+
+    @property
+    def time(self) -> Interval | None:
+        """The time of the experiment's main case."""
+        return self.times.get(EXPERIMENTS[self.cell.experiment].case)
+
+    @property
+    def metric(self) -> Interval | None:
+        """The metric that answers the experiment's question."""
+        return self.metrics.get(EXPERIMENTS[self.cell.experiment].metric)
+
+    @property
+    def processes(self) -> int:
+        """The number of processes whose results are counted."""
+        return len(self.results.valid)
+
+
+@dataclass(frozen=True)
+class ExperimentAnalysis:
+    """The cells of one experiment, in the order of a round, and how they compare."""
+
+    experiment: Experiment
+    cells: tuple[CellAnalysis, ...]
+    between_frameworks: tuple[TimeRatio, ...]
+    """On each engine, every framework against the first one."""
+    between_engines: tuple[TimeRatio, ...]
+    """For each framework, every engine against its first one."""
+    sentences: tuple[str, ...]
+    """The answer to the experiment's question: the metric in every cell, then all ratios."""
+
+    @property
+    def believed(self) -> tuple[CellAnalysis, ...]:
+        """The cells whose results can be true."""
+        return tuple(cell for cell in self.cells if cell.believed)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A comparison and all that is concluded from it."""
+
+    comparison: Comparison
+    experiments: tuple[ExperimentAnalysis, ...]
+    answer: str
+    """In a sentence or two: where each framework was faster or slower than the first one."""
+
+    @property
+    def cells(self) -> tuple[CellAnalysis, ...]:
+        """The cells of all experiments."""
+        return tuple(cell for experiment in self.experiments for cell in experiment.cells)
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The frameworks, in the order in which they were asked for."""
+        return tuple(dict.fromkeys(results.cell.backend for results in self.comparison.cells))
+
+
+def analyse(comparison: Comparison) -> Analysis:
+    """Draw every interval, ratio and verdict of a comparison, and the sentences that follow."""
+    experiments = tuple(_analyse_experiment(EXPERIMENTS[name], comparison.of(name)) for name in comparison.experiments)
+    ratios = [ratio for one in experiments for ratio in one.between_frameworks]
+    believed = [cell.cell for one in experiments for cell in one.believed]
+    return Analysis(comparison, experiments, overall_answer(ratios, believed))
+
+
+def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResults]) -> ExperimentAnalysis:
+    assessments = {results.cell: assess(results) for results in all_results}
+    believed = {results.cell: results for results in all_results if assessments[results.cell][0] == "measured"}
+    against_first = [(cell, next(iter(believed))) for cell in list(believed)[1:]]
+    by_engine = _against_first_of_group(list(believed), lambda cell: cell.engine)
+    by_backend = _against_first_of_group(list(believed), lambda cell: cell.backend)
+    ratios = {
+        (cell, other): time_ratio(believed[cell], believed[other])
+        for cell, other in dict.fromkeys((*against_first, *by_engine, *by_backend))
+    }
+    ratio_to_first = {cell: ratios[cell, first] for cell, first in against_first}
+    cells = tuple(
+        _analyse_cell(experiment, results, *assessments[results.cell], ratio_to_first.get(results.cell))
+        for results in all_results
+    )
+    between_frameworks = tuple(ratios[pair] for pair in by_engine)
+    between_engines = tuple(ratios[pair] for pair in by_backend)
+    metrics = [f"{figure(cell.metric.estimate)} on {cell.cell.side}" for cell in cells if cell.metric]
+    sentences = [f"{experiment.metric} was {listed(metrics)}."] if metrics else []
+    sentences += map(ratio_sentence, (*between_frameworks, *between_engines))
+    return ExperimentAnalysis(experiment, cells, between_frameworks, between_engines, tuple(sentences))
+
+
+def _against_first_of_group(cells: Sequence[Cell], group: Callable[[Cell], str]) -> list[tuple[Cell, Cell]]:
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(group(cell), []).append(cell)
+    return [(other, first) for first, *others in groups.values() for other in others]
+
+
+def _analyse_cell(
+    experiment: Experiment, results: CellResults, state: CellState, reason: str, ratio: TimeRatio | None
+) -> CellAnalysis:
+    if state != "measured":
+        return CellAnalysis(results, state, reason)
+    metrics = {name: results.metric(name) for result in results.valid for name in result.metrics}
+    return CellAnalysis(
+        results,
+        state,
+        reason,
+        times={name: median_interval(results.medians(name)) for name in results.case_names},
+        metrics={name: median_interval(values) for name, values in metrics.items() if values},
+        curves=_curves(experiment, results),
+        ratio=ratio,
+        warnings=unstable_cases(results),
+    )
+
+
+def _curves(experiment: Experiment, results: CellResults) -> dict[str, tuple[Interval, ...]]:
+    curves, first = experiment.curves, results.valid[0]
+    if curves is None or curves.over not in first.series:
+        return {}
+    by_process = [labelled(result.series, curves.quantity) for result in results.valid]
+    return {
+        label: tuple(
+            median_interval(values)
+            for values in zip(*(series[label] for series in by_process if label in series), strict=False)
+        )
+        for label in labelled(first.series, curves.quantity)
+    }

@@ -1,0 +1,85 @@
+"""Whether a cell's times can be believed, and when they are unstable in pyperf's terms."""
+
+from collections.abc import Sequence
+from statistics import mean, stdev
+from typing import Literal
+
+from humanize import metric
+
+from parallel_core.comparison.cells import CellResults
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.checks import MIN_NOISE
+from parallel_core.measurement.confidence_intervals import ratio_interval
+
+__all__ = ["CellState", "assess", "impossible_cases", "instabilities", "unstable_cases"]
+
+CellState = Literal["measured", "invalid", "failed", "not run"]
+
+# The limits of `python -m pyperf check`.
+MAX_DEVIATION = 0.10
+MAX_OUTLIER_DISTANCE = 0.50
+MIN_SECONDS = 1e-3
+
+
+def assess(results: CellResults) -> tuple[CellState, str]:
+    """Return whether a cell can be believed, and what was wrong with it or with some of its processes."""
+    problems = [problem for result in results.results for problem in result.problems]
+    reasons = [failure.reason for failure in results.failures]
+    impossible = impossible_cases(results)
+    if impossible:
+        return "invalid", impossible[0]
+    if problems and 2 * len(results.valid) <= len(results.results):
+        # The few valid results are selected by their own outcome.
+        return "invalid", f"{len(results.valid)} of {len(results.results)} runs are valid: {problems[0]}"
+    if not results.valid:
+        return ("failed", reasons[0]) if reasons else ("not run", "the comparison was interrupted before")
+    case = EXPERIMENTS[results.cell.experiment].case
+    if not results.medians(case):
+        return "failed", f"its results have no case {case!r}"
+    remarks = [f"{len(some)} {kind}: {some[0]}" for kind, some in (("invalid", problems), ("failed", reasons)) if some]
+    return "measured", "; ".join(remarks)
+
+
+def impossible_cases(results: CellResults) -> tuple[str, ...]:
+    """Name a cell's cases that were faster, over all processes, than the slowest part that they contain."""
+    sentences = []
+    for case in results.valid[0].cases if results.valid else ():
+        parts = [medians for name in case.parts if (medians := results.medians(name))]
+        if parts:
+            slowest = max(parts, key=lambda medians: sorted(medians)[len(medians) // 2])
+            ratio = ratio_interval(results.medians(case.name), slowest)
+            if ratio.high < 1 and ratio.estimate < 1 - MIN_NOISE:
+                sentences.append(f"{case.name!r} took {ratio.estimate:.0%} of the time of its slowest part")
+    return tuple(sentences)
+
+
+def unstable_cases(results: CellResults) -> tuple[str, ...]:
+    """Name a cell's unstable cases, each with its reasons."""
+    sentences = []
+    for name in results.case_names:
+        cases = results.cases(name)
+        reasons = instabilities(
+            [seconds for case in cases for seconds in case.seconds],
+            [seconds * case.repeats for case in cases for seconds in case.seconds],
+        )
+        if reasons:
+            sentences.append(f"{name}: {', '.join(reasons)}")
+    return tuple(sentences)
+
+
+def instabilities(values: Sequence[float], timings: Sequence[float] | None = None) -> tuple[str, ...]:
+    """Return the warnings of `pyperf check` for some times in seconds, all of a case's from all processes.
+
+    `timings` are the measured times, if each value is the mean of several repeats that were timed together.
+    """
+    average = mean(values)
+    warnings = []
+    if len(values) >= 2 and stdev(values) >= MAX_DEVIATION * average:
+        warnings.append(f"the standard deviation is {stdev(values) / average:.0%} of the mean")
+    for name, value in (("minimum", min(values)), ("maximum", max(values))):
+        if abs(value - average) >= MAX_OUTLIER_DISTANCE * average:
+            warnings.append(f"the {name} is {abs(value / average - 1):.0%} off the mean")
+    shortest = min(timings or values)
+    if shortest < MIN_SECONDS:
+        warnings.append(f"the shortest time is only {metric(shortest, 's')}")
+    return tuple(warnings)

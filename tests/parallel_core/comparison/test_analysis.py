@@ -1,0 +1,104 @@
+"""What is concluded of each cell, drawn once for all that show it."""
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from parallel_core.comparison.analysis import CellAnalysis, analyse
+from parallel_core.comparison.cells import Comparison
+from parallel_core.measurement import confidence_intervals
+from parallel_core.report import write_report
+from parallel_core.terminal.comparison import show_comparison
+from tests.parallel_core.comparison.made_up import comparison, every_chart, failed, measured, parallel
+
+ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
+
+
+def times(factor: float) -> tuple[float, ...]:
+    return tuple(factor * seconds for seconds in ONE)
+
+
+def cells_of(compared: Comparison) -> tuple[CellAnalysis, ...]:
+    (experiment,) = analyse(compared).experiments
+    return experiment.cells
+
+
+def test_cells_are_held_against_the_first_one() -> None:
+    found = comparison(
+        measured(parallel("mxnet"), ONE),
+        measured(parallel("torch"), times(1.2)),
+        measured(parallel("numpy"), times(0.8)),
+        measured(parallel("jax"), times(1.0005)),
+    )
+    first, *others = cells_of(found)
+    assert (first.ratio, first.state, first.processes) == (None, "measured", 5)
+    assert [cell.ratio.verdict for cell in others if cell.ratio] == ["slower", "faster", "no difference shown"]
+    assert others[0].ratio is not None
+    assert 1.19 < others[0].ratio.interval.low < 1.2 < others[0].ratio.interval.high < 1.21
+
+
+def test_a_missing_framework_is_a_row_with_its_reason_and_the_next_one_is_held_against() -> None:
+    found = comparison(failed(parallel("mxnet")), measured(parallel("torch"), ONE), measured(parallel("numpy"), ONE))
+    missing, first, other = cells_of(found)
+    assert (missing.state, missing.reason, missing.time) == ("failed", "torch is not installed", None)
+    assert first.ratio is None
+    assert other.ratio is not None
+    assert other.ratio.against == parallel("torch")
+
+
+def test_invalid_results_are_not_counted() -> None:
+    good = measured(parallel("torch"), (*ONE, 0.001))
+    wrong = replace(good.results[-1], problems=("differs from NumPy",))
+    (cell,) = cells_of(comparison(replace(good, results=(*good.results[:-1], wrong))))
+    assert cell.time is not None
+    assert (cell.processes, cell.time.estimate, cell.reason) == (5, 1.0, "1 invalid: differs from NumPy")
+
+
+def test_a_cell_of_which_nothing_is_valid_is_invalid() -> None:
+    one = measured(parallel("torch"), ONE[:1])
+    wrong = replace(one, results=(replace(one.results[0], problems=("differs from NumPy",)),))
+    (cell,) = cells_of(comparison(wrong))
+    assert (cell.state, cell.reason) == ("invalid", "0 of 1 runs are valid: differs from NumPy")
+
+
+def test_a_cell_of_which_half_is_invalid_is_not_judged_by_the_rest() -> None:
+    good = measured(parallel("torch"), (*ONE, *ONE))
+    wrong = tuple(replace(result, problems=("too fast",)) for result in good.results[:5])
+    (cell,) = cells_of(comparison(replace(good, results=(*wrong, *good.results[5:]))))
+    assert (cell.state, cell.reason) == ("invalid", "5 of 10 runs are valid: too fast")
+
+
+def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    analysed = analyse(every_chart())
+
+    def drawn_again(*_: object) -> None:
+        pytest.fail("an interval was drawn after the analysis")
+
+    # All intervals come from these two, whoever has imported them.
+    monkeypatch.setattr(confidence_intervals, "_difference", drawn_again)
+    monkeypatch.setattr(confidence_intervals, "_median", drawn_again)
+    with pytest.raises(pytest.fail.Exception, match="drawn after the analysis"):
+        analyse(every_chart())
+    show_comparison(analysed, Console(file=StringIO()))
+    assert "chart-cost-model" in write_report(analysed, tmp_path).read_text()
+
+
+def test_no_interval_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[object, object]] = []
+    ratio_interval = confidence_intervals.ratio_interval
+
+    def counted(values: object, others: object) -> confidence_intervals.Interval:
+        drawn.append((values, others))
+        return ratio_interval(values, others)  # type: ignore[arg-type]
+
+    # `time_ratio` draws with it.
+    monkeypatch.setattr(confidence_intervals, "ratio_interval", counted)
+    sides = [(backend, engine) for backend in ("mxnet", "torch") for engine in ("async", "sync")]
+    cells = (measured(parallel(*side), times(factor)) for factor, side in enumerate(sides, start=1))
+    (experiment,) = analyse(comparison(*cells)).experiments
+    # Three cells against the first one; of the pairs of frameworks and of engines two are among them.
+    assert len(experiment.between_frameworks) == len(experiment.between_engines) == 2
+    assert len(drawn) == len(set(drawn)) == 5

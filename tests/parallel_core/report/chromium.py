@@ -1,0 +1,38 @@
+"""A page in Debian's Chromium, without a network."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["CHROMIUM", "FLAGS", "Visit"]
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+
+
+class Visit:
+    """A page that was opened, and what went wrong in it."""
+
+    def __init__(self, browser: "Browser", path: Path, width: int, scheme: str = "light") -> None:
+        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True)
+        self.page: Page = context.new_page()
+        self.troubles: list[str] = []
+        self.page.on("console", lambda message: self.troubles.append(message.text))
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.troubles.append("dialog"), dialog.dismiss()))
+        self.page.on(
+            "request",
+            lambda request: (
+                None
+                if request.url.startswith(("file:", "data:", "blob:"))
+                else self.troubles.append(f"request to {request.url}")
+            ),
+        )
+        self.page.goto(path.as_uri())
+        self.page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length > 0")
+
+    def column(self, number: int) -> list[str]:
+        return self.page.locator(f"#summary tbody tr td:nth-child({number})").all_inner_texts()

@@ -1,0 +1,46 @@
+"""How results show themselves in a notebook."""
+
+from parallel_core.report.notebook import as_html
+from tests.conftest import RunPython
+from tests.parallel_core.plots.synthetic_results import SWEPT, TIMED
+
+
+def test_a_notebook_gets_tables_and_sentences_as_text() -> None:
+    html = as_html(TIMED)
+    assert "first &lt;b&gt;case&lt;/b&gt;" in html
+    assert "&lt;script&gt;alert(1)" in html
+    assert "<script>" not in html
+
+
+def test_a_sweep_becomes_a_table_with_a_row_for_each_point() -> None:
+    html = as_html(SWEPT)
+    assert html.index("plain copy") < html.index("star") < html.index("4 KiB") < html.index("16 KiB")
+    # Dozens of times would say no more.
+    assert "control returned after" not in html
+    assert "control returned after" in as_html(TIMED)
+
+
+def test_ipython_shows_a_result_and_a_plain_python_does_not_load_what_shows_it(run_python: RunPython) -> None:
+    code = """
+import sys
+from IPython.testing.globalipapp import start_ipython
+shell = start_ipython()
+import parallel_core
+assert "parallel_core.report.page" not in sys.modules
+from tests.parallel_core.plots.synthetic_results import TIMED
+data, _ = shell.display_formatter.format(TIMED)
+assert data == {}
+from backends.profiling import Span, Timeline
+from parallel_core.trace_analysis.profiling_run import Profile
+shell.display_formatter.active_types = shell.display_formatter.format_types  # As in a notebook.
+timeline = Timeline("synthetic", (Span("x", "compute", "cpu:1", "compute", 0.0, 1.0),))
+data, _ = shell.display_formatter.format(Profile(timeline, {}))
+assert data["image/png"].startswith(b"\\x89PNG"), data
+"""
+    shown = run_python(code).stdout
+    assert "IPython.core.display.HTML object" in shown
+    assert "IPython.core.display.Image object" in shown
+    assert (
+        run_python("import sys, parallel_core; print('parallel_core.report.notebook' in sys.modules)").stdout
+        == "False\n"
+    )
