@@ -2,8 +2,8 @@
 
     python -m benchmarks.abstraction
 
-Our synchronous PyTorch is held against plain eager PyTorch, our MXNet against plain MXNet, which queues work by itself,
-and our asynchronous PyTorch against the standard library's way to the same asynchrony: an executor of one thread a
+Our synchronous PyTorch is compared with plain eager PyTorch, our MXNet with plain MXNet, which queues work by itself,
+and our asynchronous PyTorch with the standard library's way to the same asynchrony: an executor of one thread a
 device. Eager PyTorch is shown beside it without a target: it queues nothing.
 """
 
@@ -53,12 +53,12 @@ def finding(cell: tuple[str, str], measured: list[Measured], work: str, side: st
 
 
 def cost_of_queueing(measured: list[Measured]) -> str:
-    """Say what asynchrony itself costs where operations are tiny."""
+    """Write what asynchrony itself costs if operations are tiny."""
     costs = {
         side: paired(measured, f"increments, {side}", "increments, plain").estimate for side in ("ours", "executors")
     }
     return (
-        "Queueing itself is not free where operations are tiny: the increments take "
+        "Queueing itself is not free when operations are tiny: the increments take "
         f"{costs['ours']:.1f} × the time of eager PyTorch, which queues nothing, in our queue and "
         f"{costs['executors']:.1f} × in an executor."
     )

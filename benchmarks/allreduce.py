@@ -81,13 +81,13 @@ def variants(sizes: Mapping[str, int]) -> list[Variant]:
 
 def by_size(processes: Sequence[Measured], case: str, sizes: Mapping[str, int]) -> dict[str, list[float]]:
     """Return each process's median seconds by size; its cases `CASE, SIZE` come in the order of the sizes."""
-    found: dict[str, list[float]] = {size: [] for size in sizes}
+    medians: dict[str, list[float]] = {size: [] for size in sizes}
     for one in processes:
         # `book` is not `book, copying`.
         named = [seconds for name, seconds in one.seconds.items() if name.rsplit(", ", 1)[0] == case]
         for size, seconds in zip(sizes, named, strict=True):
-            found[size].append(median(seconds))
-    return found
+            medians[size].append(median(seconds))
+    return medians
 
 
 Seconds = Mapping[str, Mapping[str, Sequence[float]]]
@@ -131,7 +131,7 @@ def targets(seconds: Seconds, largest: str) -> list[Finding]:
 
 
 def bandwidths(seconds: Seconds, sizes: Mapping[str, int]) -> list[Finding]:
-    """List algbw of everything at every size, and the time too where it is mostly that of the call."""
+    """List algbw of everything at every size, and the times of the smallest, which are mostly those of the call."""
     small = next(iter(sizes))
     return [
         *(
@@ -151,7 +151,7 @@ def bandwidths(seconds: Seconds, sizes: Mapping[str, int]) -> list[Finding]:
 
 
 def note(seconds: Seconds, largest: str) -> str:
-    """Say what the book's transfers cost where they are copies, which in PyTorch on one CPU they are not."""
+    """Write what the book's transfers cost if they are copies: in PyTorch on one CPU they are not."""
     literal, copying = (
         median(seconds[f"torch, the book's loop{end}"][largest]) for end in ("", ", transfers that copy")
     )

@@ -3,7 +3,7 @@
 python -m benchmarks.gpu_check
 
 Runs the tests that need a GPU and measures overlap, streams, small operations, training, the bus and the matrix units,
-each against what the same run found to be possible. It needs Python 3.11, NumPy 1 or 2, PyTorch for CUDA and this
+each against the best that the same run measured. It needs Python 3.11, NumPy 1 or 2, PyTorch for CUDA and this
 checkout, which need not be installed; the tests need pytest. `--device cpu` rehearses the program without a GPU.
 """
 
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.gpu.cuda_tests import run_tests
 from benchmarks.gpu.page import as_json, as_markdown, file_name, summary
-from benchmarks.gpu.part import Found, Place
+from benchmarks.gpu.part import PartResult, Place
 from benchmarks.gpu.supervision import Clock, run_parts
 from parallel_core.system.files import write_whole
 
@@ -36,12 +36,13 @@ OF_TORCH = {"bus": "benchmarks.gpu.bus:measure", "matrix products": "benchmarks.
 RESULTS = Path(__file__).parent / "results"
 BUDGET_SECONDS = 225.0
 TESTS_SECONDS = 60.0
-ROUNDS = {"gpu": 7, "cpu": 2}
+ROUNDS = {"gpu": 7, "cpu": 5}
+"""Five are the fewest at which no single disturbance makes a result that cannot be."""
 ENGINES = {"gpu": ("async", "sync"), "cpu": ("async",)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the check and write its files; return 0, 1 where something failed, 2 where there is no GPU."""
+    """Run the check and write its files; return 0, 1 if something failed, 2 if there is no GPU."""
     options = parse(arguments)
     start = monotonic()
     clock = Clock(start + options.seconds)
@@ -50,10 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if reasons := (*machine.problems, *machine.skipped):
         print(f"gpu_check: {reasons[0]} (--device cpu rehearses without a GPU)", file=sys.stderr)
         return 2
-    parts: dict[str, Found] = {}
-    for name, found in measured(place, clock):
-        parts[name] = found
-        print(f"{monotonic() - start:4.0f} s  {name}: {outcome(found)}", file=sys.stderr, flush=True)
+    parts: dict[str, PartResult] = {}
+    for name, part in measured(place, clock):
+        parts[name] = part
+        print(f"{monotonic() - start:4.0f} s  {name}: {outcome(part)}", file=sys.stderr, flush=True)
     seconds = monotonic() - start
     described = (machine.parameters, parts, options.device, seconds)
     path = options.out / file_name("rehearsal" if options.device == "cpu" else machine.parameters["device"])
@@ -63,11 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_whole(path.with_suffix(".md"), lambda stream: stream.write(page.encode()))
     print(page)
     print(f"{summary(parts)}; written to {path}.json and .md, after {seconds:.0f} s")
-    return 1 if any(found.problems for found in parts.values()) else 0
+    return 1 if any(part.problems for part in parts.values()) else 0
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; ends with status 2 where it is wrong."""
+    """Read the command line; ends with status 2 if it is wrong."""
     parser = argparse.ArgumentParser("gpu_check", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu", help="cpu: a rehearsal, with tiny sizes")
     parser.add_argument("--seconds", type=float, default=BUDGET_SECONDS, help="what is not begun by then is left out")
@@ -75,8 +76,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def measured(place: Place, clock: Clock) -> Iterator[tuple[str, Found]]:
-    """Run the tests and all parts, PyTorch's first, and yield what each found."""
+def measured(place: Place, clock: Clock) -> Iterator[tuple[str, PartResult]]:
+    """Run the tests and all parts, PyTorch's first, and yield the result of each."""
     for engine in ENGINES[place.kind]:
         yield f"CUDA tests, {engine} engine", run_tests(engine, min(TESTS_SECONDS, clock.left()))
     yield from run_parts({**OF_ANY_FRAMEWORK, **OF_TORCH}, place, clock)
@@ -85,19 +86,19 @@ def measured(place: Place, clock: Clock) -> Iterator[tuple[str, Found]]:
     _, trial = next(others)
     if reasons := (*trial.problems, *trial.skipped):
         others.close()
-        yield "mxnet", Found(skipped=reasons)
+        yield "mxnet", PartResult(skipped=reasons)
         return
-    for name, found in others:
-        yield f"{name}, mxnet", found
+    for name, part in others:
+        yield f"{name}, mxnet", part
 
 
-def outcome(found: Found) -> str:
+def outcome(part: PartResult) -> str:
     """Say in a word how a part went."""
-    if found.problems:
-        return f"FAILED: {found.problems[0]}"
-    if found.findings or found.notes:
+    if part.problems:
+        return f"FAILED: {part.problems[0]}"
+    if part.findings or part.notes:
         return "done"
-    return f"left out: {found.skipped[0]}"
+    return f"left out: {part.skipped[0]}"
 
 
 if __name__ == "__main__":

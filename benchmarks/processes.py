@@ -51,7 +51,7 @@ def of_engine(engine: str, measured: Sequence[Measured], sizes: Sequence[int]) -
         words = write_size(size)
         native = [one.median(f"native, {words}") for one in measured]
         stream = [one.median(f"one TCP stream, {words}") for one in measured]
-        share = median_interval([least / taken for least, taken in zip(stream, native, strict=True)])
+        share = median_interval([bound / taken for bound, taken in zip(stream, native, strict=True)])
         findings += [
             Finding(f"{words}: {engine}", scaled(median_interval(native), 1e6), "μs"),
             Finding(f"{words}: {engine}: algbw", speed(size, native), "GB/s"),

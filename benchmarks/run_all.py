@@ -21,19 +21,19 @@ NAMES = ("abstraction", "overlap", "allreduce", "training/speed", "training/exch
 def summary(benchmarks: Mapping[str, Mapping[str, Any] | None]) -> str:
     """Write which targets were met, by benchmark; None stands for one that failed."""
     lines = []
-    for name, found in benchmarks.items():
-        if found is None:
+    for name, result in benchmarks.items():
+        if result is None:
             lines.append(f"{name}: FAILED")
             continue
         lines += [
             f"{name}: {one['verdict']}: {one['name']}: {one['estimate']:.3g}{one['unit'] and ' '}{one['unit']}, "
             f"{kind} {bound:g}"
-            for one in found["findings"]
+            for one in result["findings"]
             if one["target"]
             for kind, bound in one["target"].items()
         ]
-    verdicts = [one["verdict"] for found in benchmarks.values() if found for one in found["findings"]]
-    failed = [name for name, found in benchmarks.items() if found is None]
+    verdicts = [one["verdict"] for result in benchmarks.values() if result for one in result["findings"]]
+    failed = [name for name, result in benchmarks.items() if result is None]
     return "\n".join([*lines, "", tally(verdicts) + (f"; failed: {', '.join(failed)}" if failed else "")])
 
 
@@ -41,16 +41,16 @@ def summary(benchmarks: Mapping[str, Mapping[str, Any] | None]) -> str:
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=results_folder)
 @click.option("--quick", is_flag=True, help="Less work, in one round: to see that they run.")
 def main(out: Path, quick: bool) -> None:
-    """Run all benchmarks; exit with status 1 where one failed, not where a target was missed."""
-    found: dict[str, Any] = {}
+    """Run all benchmarks; exit with status 1 if one failed, not if a target was missed."""
+    results: dict[str, Any] = {}
     start = monotonic()
     options = [*([] if out == results_folder() else ["--out", str(out)]), *(["--quick"] if quick else [])]
     for name in NAMES:
         command = [sys.executable, "-m", f"benchmarks.{name.replace('/', '.')}", *options]
         done = subprocess.run(command, check=False)
-        found[name] = json.loads((out / f"{name}.json").read_text()) if done.returncode == 0 else None
-    click.echo(f"\n{summary(found)}, in {(monotonic() - start) / 60:.0f} minutes")
-    sys.exit(1 if None in found.values() else 0)
+        results[name] = json.loads((out / f"{name}.json").read_text()) if done.returncode == 0 else None
+    click.echo(f"\n{summary(results)}, in {(monotonic() - start) / 60:.0f} minutes")
+    sys.exit(1 if None in results.values() else 0)
 
 
 if __name__ == "__main__":

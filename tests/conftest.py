@@ -131,7 +131,7 @@ def load(backend_name: str, engine: str, request: pytest.FixtureRequest) -> Call
 
 @pytest.fixture
 def backend(load: Callable[[int], Backend]) -> Backend:
-    """The parametrised backend with three devices, so that two is nowhere taken for granted."""
+    """The parametrised backend with three devices, so that no test takes two for granted."""
     return load(3)
 
 
@@ -140,7 +140,7 @@ RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def run_python() -> RunPython:
-    """Run Python code in a fresh process and return what became of it."""
+    """Run Python code in a fresh process and return its outcome."""
 
     def run(code: str, *, check: bool = True, **environment: str) -> "subprocess.CompletedProcess[str]":
         done = subprocess.run(
@@ -181,7 +181,7 @@ def program(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 
 @cache
 def reason_against(framework: str) -> str:
-    """Try to load a framework in a fresh process, once for all tests; say why it cannot be, nothing if it can."""
+    """Load a framework in a fresh process, once for all tests; return why it cannot be loaded, or an empty string."""
     command = [sys.executable, "-c", f"import backends; backends.load({framework!r}, 1, 'cpu', 'sync')"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr.strip().splitlines()[-1] if done.returncode else ""
@@ -200,13 +200,13 @@ def require(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture
 def hosts() -> Iterator[TwoHosts]:
-    """Two hosts of one machine, each in a network namespace of its own; skipped where they cannot be made."""
-    with ExitStack() as held:
+    """Two hosts of one machine, each in a network namespace of its own; a skip if this machine cannot have them."""
+    with ExitStack() as stack:
         try:
-            made = held.enter_context(two_hosts())
+            pair = stack.enter_context(two_hosts())
         except NoHostsError as error:
             pytest.skip(str(error))
-        yield made
+        yield pair
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from backends import HOST, Array, Backend, Device
-from benchmarks.gpu.part import Found, Place, load_one
+from benchmarks.gpu.part import PartResult, Place, load_one
 from benchmarks.gpu.timing import by_round, rate, seconds_of, timed
 from benchmarks.harness.targets import Finding, Target
 from benchmarks.plain import torch_gpu
@@ -22,7 +22,7 @@ COPIES = 4
 """Ours, one after another: as many bytes in a timing as the plain one."""
 
 
-def measure(place: Place) -> Found:
+def measure(place: Place) -> PartResult:
     """Time copies in both directions, ours and the plain one in turn."""
     backend = load_one(place)
     device, host = backend.devices[0], HOST if place.kind == "gpu" else backend.devices[1]
@@ -57,7 +57,7 @@ def measure(place: Place) -> Found:
         for name, (copied,) in (("what went to the device", received), ("what came to the host", returned))
         if not np.array_equal(backend.to_numpy(copied), values)
     ]
-    return Found(
+    return PartResult(
         findings=tuple(findings),
         problems=tuple(problems),
         parameters={"bytes in a timing": amount, "our copies in a timing": COPIES},

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
-from benchmarks.gpu.part import Found
+from benchmarks.gpu.part import PartResult
 
 __all__ = ["FILES", "read_outcome", "run_tests"]
 
@@ -17,12 +17,12 @@ ROOT = Path(__file__).parent.parent.parent
 FILES = "tests/backends/protocol/test_gpu*.py"
 
 
-def run_tests(engine: str, seconds: float) -> Found:
-    """Run them with one engine; a test that fails is a problem, and why others were skipped is said."""
+def run_tests(engine: str, seconds: float) -> PartResult:
+    """Run them with one engine; a test that fails is a problem, and skipped tests give their reasons."""
     if find_spec("pytest") is None:
-        return Found(skipped=("pytest is not installed",))
+        return PartResult(skipped=("pytest is not installed",))
     if seconds <= 0:
-        return Found(skipped=("no time was left",))
+        return PartResult(skipped=("no time was left",))
     files = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(FILES))
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -40,20 +40,20 @@ def run_tests(engine: str, seconds: float) -> Found:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Found(problems=(f"stopped: they were not done after {seconds:.3g} s",))
+            return PartResult(problems=(f"stopped: they were not done after {seconds:.3g} s",))
         if not report.exists():
             last = next(iter((done.stderr or done.stdout).strip().splitlines()[-1:]), "no reason given")
-            return Found(problems=(f"pytest ended with status {done.returncode}: {last}",))
+            return PartResult(problems=(f"pytest ended with status {done.returncode}: {last}",))
         return read_outcome(report.read_text())
 
 
-def read_outcome(xml: str) -> Found:
+def read_outcome(xml: str) -> PartResult:
     """Read a report in JUnit's format."""
     cases = list(ElementTree.fromstring(xml).iter("testcase"))
     bad = [(case, fault) for case in cases for kind in ("failure", "error") for fault in case.findall(kind)]
     skips = Counter(skip.get("message", "") for case in cases for skip in case.findall("skipped"))
     passed = len(cases) - len({id(case) for case, _ in bad}) - skips.total()
-    return Found(
+    return PartResult(
         notes=(f"{passed} passed, {len(bad)} failed, {skips.total()} skipped.",),
         problems=tuple(f"{case.get('name')}: {reason(fault)}" for case, fault in bad),
         skipped=tuple(f"{count} {'test' if count == 1 else 'tests'}: {reason}" for reason, count in skips.items()),

@@ -1,11 +1,11 @@
-"""Matrix products in three precisions, against the best rate that was found in the same run."""
+"""Matrix products in three precisions, against the best rate of the same run."""
 
 from collections.abc import Callable
 from functools import partial
 from itertools import product
 
 from backends import Array, Backend
-from benchmarks.gpu.part import Found, Place, load_one
+from benchmarks.gpu.part import PartResult, Place, load_one
 from benchmarks.gpu.timing import by_round, rate, seconds_of, timed
 from benchmarks.harness.targets import Finding
 from benchmarks.plain import torch_gpu
@@ -20,10 +20,10 @@ PRECISIONS: tuple[Precision, ...] = ("float32", "TF32", "bfloat16")
 SIZES = {"gpu": (2048, 4096, 8192), "cpu": (16, 32)}
 OURS, PLAIN = "ours", "plain torch"
 TIMING_SECONDS = 0.03
-MOST = {"gpu": 100, "cpu": 2}
+MAX_PRODUCTS = {"gpu": 100, "cpu": 2}
 
 
-def measure(place: Place) -> Found:
+def measure(place: Place) -> PartResult:
     """Time products of each size in each precision, ours and plain PyTorch's in turn."""
     backend, sizes = load_one(place), SIZES[place.kind]
     takers = {
@@ -41,7 +41,7 @@ def measure(place: Place) -> Found:
             Finding(f"products of {size} × {size} in {precision}", rate(own, tera(size)), "TFLOP/s"),
             Finding(f"{precision}: ours / the best found ({best.name})", share, ""),
         ]
-    return Found(
+    return PartResult(
         findings=tuple(findings),
         parameters={"sizes": sizes},
         seconds=seconds_of(list(cases.values())),
@@ -65,7 +65,7 @@ def timer(backend: Backend, place: Place, who: str, precision: Precision, size: 
 
     # The first call loads the kernels.
     take(1)
-    count = max(1, min(MOST[place.kind], round(TIMING_SECONDS / take(1))))
+    count = max(1, min(MAX_PRODUCTS[place.kind], round(TIMING_SECONDS / take(1))))
 
     def taken() -> Timing:
         seconds = take(count)

@@ -1,6 +1,6 @@
 """How much of the copying to the host is hidden under the computing, in our way and in the book's."""
 
-from benchmarks.gpu.part import Found, Place, load_one
+from benchmarks.gpu.part import PartResult, Place, load_one
 from benchmarks.gpu.timing import by_round, seconds_of
 from benchmarks.harness.targets import Finding, Target
 from parallel_core.experiments.automatic_parallelism.overlap import run
@@ -12,13 +12,13 @@ SIZES = {"gpu": {"size": 2048}, "cpu": {"size": 32, "copies": 1}}
 """On a GPU a product then takes about as long as copying it, and all page-locked buffers together take 4 GB."""
 
 
-def measure(place: Place) -> Found:
+def measure(place: Place) -> PartResult:
     """Run the experiment `overlap`, and take its efficiency round by round."""
     result = run(load_one(place), rounds=place.rounds, **SIZES[place.kind])
     run_alone, copy_alone, together, book_copy, book_together = result.cases
     ours = by_round(efficiency, run_alone, copy_alone, together)
     book = by_round(efficiency, run_alone, book_copy, book_together)
-    return Found(
+    return PartResult(
         findings=(
             Finding(f"{place.framework}: overlap_efficiency", ours, "", TARGET),
             Finding(f"{place.framework}: overlap_efficiency of the book's version", book, ""),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.gpu.part import Found
+from benchmarks.gpu.part import PartResult
 from benchmarks.harness.targets import Finding, rows, tally
 
 __all__ = ["as_json", "as_markdown", "file_name", "summary"]
@@ -17,7 +17,7 @@ def file_name(device: str) -> str:
     return "gpu-" + re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
-def as_json(machine: Mapping[str, Any], parts: Mapping[str, Found], kind: str, seconds: float) -> dict[str, Any]:
+def as_json(machine: Mapping[str, Any], parts: Mapping[str, PartResult], kind: str, seconds: float) -> dict[str, Any]:
     """Return the object that the file holds."""
     return {
         "schema": 1,
@@ -27,19 +27,19 @@ def as_json(machine: Mapping[str, Any], parts: Mapping[str, Found], kind: str, s
         "machine": dict(machine),
         "parts": {
             name: {
-                "findings": [finding.as_json() for finding in found.findings],
-                "notes": list(found.notes),
-                "problems": list(found.problems),
-                "skipped": list(found.skipped),
-                "parameters": dict(found.parameters),
-                "seconds": {case: list(times) for case, times in found.seconds.items()},
+                "findings": [finding.as_json() for finding in part.findings],
+                "notes": list(part.notes),
+                "problems": list(part.problems),
+                "skipped": list(part.skipped),
+                "parameters": dict(part.parameters),
+                "seconds": {case: list(times) for case, times in part.seconds.items()},
             }
-            for name, found in parts.items()
+            for name, part in parts.items()
         },
     }
 
 
-def as_markdown(machine: Mapping[str, Any], parts: Mapping[str, Found], kind: str, seconds: float) -> str:
+def as_markdown(machine: Mapping[str, Any], parts: Mapping[str, PartResult], kind: str, seconds: float) -> str:
     """Write the findings of all parts as one table, and below it what else there is to say of each."""
     device = machine["device"]
     lines = [f"## {device}: what its streams, its bus and its matrix units give", ""]
@@ -58,20 +58,20 @@ def as_markdown(machine: Mapping[str, Any], parts: Mapping[str, Found], kind: st
         *rows(findings_of(parts)),
         "",
     ]
-    for name, found in parts.items():
-        said = [
-            *found.notes,
-            *(f"FAILED: {problem}" for problem in found.problems),
-            *(f"Not measured: {reason}" for reason in found.skipped),
+    for name, part in parts.items():
+        remarks = [
+            *part.notes,
+            *(f"FAILED: {problem}" for problem in part.problems),
+            *(f"Not measured: {reason}" for reason in part.skipped),
         ]
-        lines += [f"- **{name}**: {text}" for text in said]
+        lines += [f"- **{name}**: {text}" for text in remarks]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def summary(parts: Mapping[str, Found]) -> str:
+def summary(parts: Mapping[str, PartResult]) -> str:
     """Say how many targets were met, and which parts failed or were left out."""
-    failed = [name for name, found in parts.items() if found.problems]
-    left_out = [name for name, found in parts.items() if found.skipped and not found.findings and not found.notes]
+    failed = [name for name, part in parts.items() if part.problems]
+    left_out = [name for name, part in parts.items() if part.skipped and not part.findings and not part.notes]
     return "; ".join(
         [
             tally([finding.verdict for finding in findings_of(parts)]),
@@ -81,6 +81,6 @@ def summary(parts: Mapping[str, Found]) -> str:
     )
 
 
-def findings_of(parts: Mapping[str, Found]) -> list[Finding]:
+def findings_of(parts: Mapping[str, PartResult]) -> list[Finding]:
     """List the findings of all parts."""
-    return [finding for found in parts.values() for finding in found.findings]
+    return [finding for part in parts.values() for finding in part.findings]

@@ -1,4 +1,4 @@
-"""A part of the check: where it runs, and what it found. Both pass between processes."""
+"""A part of the check: its place and its result, which pass between processes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from backends import Backend
 from backends.devices import DeviceKind
 from benchmarks.harness.targets import Finding
 
-__all__ = ["Found", "Place", "load_one", "load_two_streams", "try_out"]
+__all__ = ["PartResult", "Place", "load_one", "load_two_streams", "try_out"]
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a part found. `problems` are wrong results and failures; `skipped` says why something was not measured."""
+class PartResult:
+    """The result of a part. `problems` are wrong results and failures, `skipped` the reasons for what is missing."""
 
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
@@ -49,8 +49,8 @@ def load_two_streams(place: Place) -> Backend:
     return backends.load(place.framework, 2, place.kind, "async", 1)
 
 
-def try_out(place: Place) -> Found:
+def try_out(place: Place) -> PartResult:
     """Compute something on the device: a framework can be installed and hold no code for this GPU."""
     backend = load_one(place)
     total = backend.to_numpy(backend.launch(backend.ops.total, backend.asarray(np.ones(2), backend.devices[0])))
-    return Found(parameters={"version": backend.version}, problems=() if total == 2 else (f"1 + 1 is {total}",))
+    return PartResult(parameters={"version": backend.version}, problems=() if total == 2 else (f"1 + 1 is {total}",))

@@ -1,7 +1,7 @@
 """Small products: from which size on computing is the limit and no longer launching, and what a second stream gains.
 
 What launching costs is the time of the smallest product, one of many in a row: computing it takes less. Two streams
-gain nothing where launching is the limit, for the launches take turns. So what is called a small operation here is the
+gain nothing when launching is the limit, for the launches take turns. So what is called a small operation here is the
 smallest product that takes three times as long as the smallest of all: two streams can both be kept busy with it, and
 it is too small to fill a large GPU.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from backends import Array, Backend, BackendError
-from benchmarks.gpu.part import Found, Place, load_one, load_two_streams
+from benchmarks.gpu.part import PartResult, Place, load_one, load_two_streams
 from benchmarks.gpu.timing import by_round, seconds_of, timed
 from benchmarks.harness.targets import Finding, Target
 from parallel_core.experiments.products import normal_matrix
@@ -34,7 +34,7 @@ WHOLE, ONE, TWO = "the whole device", "one stream", "two streams"
 PLAIN_ONE, PLAIN_TWO = "one stream, plain torch", "two streams, plain torch"
 
 
-def measure(place: Place) -> Found:
+def measure(place: Place) -> PartResult:
     """Time products of each size on the whole device, on one stream of it and on two, in ours and in plain PyTorch."""
     sizes, count = SIZES[place.kind], COUNT[place.kind]
     takers = {WHOLE: partial(ours, load_one(place), 1, count)}
@@ -53,10 +53,10 @@ def measure(place: Place) -> Found:
     for one, two in pairs:
         small = small_size(sizes, [cases[label(one, size)].median for size in sizes])
         gain = by_round(lambda alone, both: alone / both, cases[label(one, small)], cases[label(two, small)])
-        # Where ours cannot be had, plain streams still tell what the GPU can do.
+        # Without ours, plain streams still show what the GPU can do.
         target = TARGET if two == TWO or TWO not in takers else None
         findings.append(Finding(f"{place.framework}: {two} / {one}, {small} × {small}", gain, target=target))
-    return Found(
+    return PartResult(
         findings=tuple(findings),
         notes=tuple(f"{two} over {one}, by size: {gains(sizes, cases, one, two)}." for one, two in pairs),
         skipped=tuple(skipped),
@@ -109,18 +109,18 @@ def gains(sizes: Sequence[int], cases: Mapping[str, Case], one: str, two: str) -
 
 
 def about_crossing(place: Place, sizes: Sequence[int], cases: Sequence[Case]) -> list[Finding]:
-    """Say what launching costs, and from which size on computing is the limit, where there is one."""
+    """List what launching costs, and the size from which on computing is the limit, if there is one."""
     launching = by_round(lambda seconds: 1e6 * seconds, cases[0])
-    found = [Finding(f"{place.framework}: a product of {sizes[0]} × {sizes[0]}, one of many", launching, "μs")]
+    findings = [Finding(f"{place.framework}: a product of {sizes[0]} × {sizes[0]}, one of many", launching, "μs")]
     size = crossing(sizes, [case.median for case in cases])
     if size is not None:
         name = f"{place.framework}: products are limited by computing, no longer by launching, from a size of"
-        found.append(Finding(name, Interval(size, -math.inf, math.inf), ""))
-    return found
+        findings.append(Finding(name, Interval(size, -math.inf, math.inf), ""))
+    return findings
 
 
 def crossing(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:
-    """Return the size from which on products take 1.25 times as long as the smallest; None where the largest does not.
+    """Return the size from which on products take 1.25 times as long as the smallest; None if the largest does not.
 
     Interpolated between the logarithms of sizes and times.
     """
@@ -134,5 +134,5 @@ def crossing(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:
 
 
 def small_size(sizes: Sequence[int], seconds: Sequence[float]) -> int:
-    """Return the smallest size whose product takes three times as long as the first; the largest where none does."""
+    """Return the smallest size whose product takes three times as long as the first; the largest if none does."""
     return next((size for size, each in zip(sizes, seconds, strict=True) if each >= SMALL * seconds[0]), sizes[-1])

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from time import monotonic
 
 from backends import BackendError
-from benchmarks.gpu.part import Found, Place
+from benchmarks.gpu.part import PartResult, Place
 
 __all__ = ["Clock", "Parts", "run_parts"]
 
@@ -16,7 +16,7 @@ Parts = Mapping[str, str]
 """The module of each part and the name of its function, `module:function`, by the part's name."""
 
 LIMIT_SECONDS = 60.0
-"""For a part, with loading the framework where it is the first of its process."""
+"""For a part, and for loading the framework if the part is the first of its process."""
 MIN_SECONDS = 5.0
 """With less left than this, nothing is begun."""
 
@@ -34,8 +34,8 @@ class Clock:
 
 def run_parts(
     parts: Parts, place: Place, clock: Clock, limit: float = LIMIT_SECONDS
-) -> Generator[tuple[str, Found], None, None]:
-    """Run parts one after the other and yield what each found; a part that fails is followed by a fresh process."""
+) -> Generator[tuple[str, PartResult], None, None]:
+    """Run parts one after the other and yield the result of each; a fresh process follows a part that fails."""
     context = multiprocessing.get_context("spawn")
     waiting = list(parts)
     while waiting and clock.left() >= MIN_SECONDS:
@@ -46,25 +46,25 @@ def run_parts(
         try:
             while waiting and clock.left() >= MIN_SECONDS:
                 allowed = min(limit, clock.left())
-                found = receive(ours, allowed)
-                if isinstance(found, Found):
-                    yield waiting.pop(0), found
+                outcome = receive(ours, allowed)
+                if isinstance(outcome, PartResult):
+                    yield waiting.pop(0), outcome
                     continue
-                if found == "ended":
+                if outcome == "ended":
                     worker.join()
-                    found = f"the process ended with status {worker.exitcode}"
-                yield waiting.pop(0), Found(problems=(found,))
+                    outcome = f"the process ended with status {worker.exitcode}"
+                yield waiting.pop(0), PartResult(problems=(outcome,))
                 break
         finally:
             worker.kill()
             worker.join()
             ours.close()
     for name in waiting:
-        yield name, Found(skipped=("no time was left",))
+        yield name, PartResult(skipped=("no time was left",))
 
 
-def receive(connection: Connection, seconds: float) -> "Found | str":
-    """Return what the worker found, or a sentence, or `ended` where it is no more."""
+def receive(connection: Connection, seconds: float) -> "PartResult | str":
+    """Return the worker's result, or a sentence if it gave none in time, or `ended` if it is gone."""
     try:
         if not connection.poll(seconds):
             return f"stopped: it was not done after {seconds:.0f} s"
@@ -74,21 +74,21 @@ def receive(connection: Connection, seconds: float) -> "Found | str":
 
 
 def work(functions: Sequence[str], place: Place, connection: Connection) -> None:
-    """Run parts and send what each found. After a failure the process is of no further use: CUDA's errors stay."""
+    """Run parts and send the result of each. A failure ends the process: CUDA's errors stay."""
     for name in functions:
         try:
-            found: Found | str = imported(name)(place)
+            outcome: PartResult | str = imported(name)(place)
         except BackendError as error:
-            found = Found(skipped=(str(error),))
+            outcome = PartResult(skipped=(str(error),))
         except Exception as error:
-            found = f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), 'no reason given')}"
-        connection.send(found)
-        if isinstance(found, str):
+            outcome = f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), 'no reason given')}"
+        connection.send(outcome)
+        if isinstance(outcome, str):
             return
 
 
-def imported(function: str) -> Callable[[Place], Found]:
+def imported(function: str) -> Callable[[Place], PartResult]:
     """Import `module:function`."""
     module, _, name = function.partition(":")
-    found: Callable[[Place], Found] = getattr(importlib.import_module(module), name)
-    return found
+    measure: Callable[[Place], PartResult] = getattr(importlib.import_module(module), name)
+    return measure

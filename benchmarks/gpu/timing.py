@@ -10,7 +10,7 @@ __all__ = ["by_round", "rate", "seconds_of", "timed"]
 
 
 def timed(fn: Callable[[], object], wait: Callable[[], object]) -> Timing:
-    """Run `fn` where nothing else runs; return seconds until control returned, and until `wait` did."""
+    """Run `fn` when nothing else runs; return seconds until control returned, and until `wait` did."""
     wait()
     start = perf_counter()
     fn()

@@ -9,7 +9,7 @@ from functools import partial
 
 from backends import Array, Backend, BackendError
 from backends.variants import GRAPH_REPLAY
-from benchmarks.gpu.part import Found, Place, load_one, load_two_streams
+from benchmarks.gpu.part import PartResult, Place, load_one, load_two_streams
 from benchmarks.gpu.timing import by_round, rate, seconds_of
 from benchmarks.harness.targets import Finding
 from parallel_core.measurement.result import Case, Timing
@@ -26,8 +26,8 @@ ONE, TWO, WHOLE, REPLAYED = "one stream", "two streams", "the whole device", "th
 GAINS = ((TWO, ONE), (REPLAYED, WHOLE))
 
 
-def measure(place: Place) -> Found:
-    """Train on made-up images in turn in every way that can be had here; the first losses must agree."""
+def measure(place: Place) -> PartResult:
+    """Train on synthetic images in every way that this GPU allows, in turn; the first losses must agree."""
     ways, skipped = ways_to_train(place)
     steps, rounds = BATCHES[place.kind], place.rounds
     data = synthetic("only speed is asked for", train=steps * max(SIZES[place.kind]), test=10)
@@ -49,10 +49,10 @@ def measure(place: Place) -> Found:
                 gain = by_round(lambda plain, better: plain / better, timed[plain], timed[better])
                 findings.append(Finding(name, gain))
         first, last = min(losses.values()), max(losses.values())
-        # Not so where one of them is not a number either.
+        # A loss that is not a number fails this too.
         if not last - first <= 1e-3 * abs(last):
             problems.append(f"the losses after {steps} steps differ: {losses}")
-    return Found(
+    return PartResult(
         findings=tuple(findings),
         problems=tuple(problems),
         skipped=skipped,
@@ -88,7 +88,7 @@ def trainer(
 def epoch(
     backend: Backend, params: list[Array], data: Dataset, settings: Settings, on_loss: Callable[[float], object]
 ) -> Timing:
-    """Train for an epoch, and tell its last loss."""
-    found = train_epoch(backend, params, data, settings, 1)
-    on_loss(found.losses[-1])
-    return found.dispatch_seconds, found.seconds
+    """Train for an epoch, and pass its last loss to `on_loss`."""
+    trained = train_epoch(backend, params, data, settings, 1)
+    on_loss(trained.losses[-1])
+    return trained.dispatch_seconds, trained.seconds

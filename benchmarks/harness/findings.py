@@ -1,4 +1,4 @@
-"""What a benchmark found: figures with intervals, the targets they are held against, a table and a JSON file."""
+"""The findings of a benchmark: figures with intervals, the targets they are held against, a table and a JSON file."""
 
 import json
 import re
@@ -27,7 +27,7 @@ MAKERS = {"amd", "intel", "genuine", "r", "tm", "cpu", "processor"}
 
 @dataclass(frozen=True)
 class Report:
-    """All that a benchmark found. `notes` are sentences made from the numbers; `draw` writes a PNG."""
+    """All findings of a benchmark. `notes` are sentences made from the numbers; `draw` writes a PNG."""
 
     title: str
     findings: Sequence[Finding]
@@ -57,13 +57,13 @@ def results_folder() -> Path:
 def table(report: Report, rounds: int, machine: Mapping[str, Any]) -> str:
     """Write the findings as Markdown."""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(report.versions.items()))
-    where = (
+    machine_and_versions = (
         f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}, {versions}"
     )
     lines = [
         f"## {report.title}",
         "",
-        f"{where}; processes a variant: {rounds}; intervals are of 95 %; {machine['utc']}",
+        f"{machine_and_versions}; processes a variant: {rounds}; intervals are of 95 %; {machine['utc']}",
         "",
         *rows(report.findings),
         "",
@@ -121,7 +121,7 @@ def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
         "parameters": dict(report.parameters),
         "findings": [finding.as_json() for finding in report.findings],
         "notes": list(report.notes),
-        "processes": {name: [one.as_json() for one in found] for name, found in report.processes.items()},
+        "processes": {name: [one.as_json() for one in measured] for name, measured in report.processes.items()},
     }
     text = table(report, rounds, machine)
     json_text = json.dumps(everything, indent=1, ensure_ascii=False) + "\n"

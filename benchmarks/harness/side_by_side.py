@@ -1,6 +1,6 @@
 """Run variants of the same work in fresh processes, in interleaved rounds (A B C, A B C, …), and set them side by side.
 
-A process gives its times by case. Where both sides were timed in one process, or in neighbouring processes of a round
+A process gives its times by case. If both sides were timed in one process, or in neighbouring processes of a round
 on the same core, the ratio is taken there and the interval is over these ratios: the machine's drift and the process's
 place in memory fall on both. Otherwise the interval is of two independent medians.
 """
@@ -58,11 +58,11 @@ class Measured:
     problems: tuple[str, ...] = ()
 
     def median(self, case: str) -> float:
-        """Return the median seconds of the case whose name begins so; raises KeyError where not exactly one does."""
-        found = [seconds for name, seconds in self.seconds.items() if name.startswith(case)]
-        if len(found) != 1:
-            raise KeyError(f"{len(found)} cases begin with {case!r}, of {list(self.seconds)}")
-        return median(found[0])
+        """Return the median seconds of the one case whose name begins so; raises KeyError for none or several."""
+        matches = [seconds for name, seconds in self.seconds.items() if name.startswith(case)]
+        if len(matches) != 1:
+            raise KeyError(f"{len(matches)} cases begin with {case!r}, of {list(self.seconds)}")
+        return median(matches[0])
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a benchmark's `processes`."""
@@ -91,7 +91,7 @@ def launched(*arguments: object) -> tuple[str, ...]:
 def take_turns(variants: Sequence[Variant], rounds: int) -> dict[str, list[Measured]]:
     """Run every variant once a round and return what its processes gave, round by round.
 
-    Raises click.ClickException where a process fails or gives a wrong result, or where there is a single core.
+    Raises click.ClickException if a process fails or gives a wrong result, or if there is a single core.
     """
     cores = core_numbers()[:2]
     if len(cores) < 2:
@@ -101,8 +101,8 @@ def take_turns(variants: Sequence[Variant], rounds: int) -> dict[str, list[Measu
         for variant in variants:
             click.echo(f"round {turn + 1} of {rounds}: {variant.name}", err=True)
             chosen = {cores[turn % 2]} if variant.cores == "one" else set(cores)
-            found = read_answer(asyncio.run(supervise(variant.command, DEADLINE, chosen)), variant.name)
-            measured[variant.name].append(found)
+            answer = read_answer(asyncio.run(supervise(variant.command, DEADLINE, chosen)), variant.name)
+            measured[variant.name].append(answer)
     return measured
 
 
@@ -126,12 +126,12 @@ def read_answer(outcome: Outcome, name: str) -> Measured:
 
 
 def refuse_disagreement(processes: Mapping[str, Sequence[Measured]], figure: str) -> None:
-    """Raise click.ClickException where processes that did the same work give figures that differ by more than 1e-4."""
-    found = {name: one.figures[figure] for name, measured in processes.items() for one in measured}
-    least, most = (choose(found, key=found.__getitem__) for choose in (min, max))
-    if not found[most] - found[least] <= 1e-4 * abs(found[most]):
+    """Raise click.ClickException if processes that did the same work give figures that differ by more than 1e-4."""
+    by_name = {name: one.figures[figure] for name, measured in processes.items() for one in measured}
+    lowest, highest = (choose(by_name, key=by_name.__getitem__) for choose in (min, max))
+    if not by_name[highest] - by_name[lowest] <= 1e-4 * abs(by_name[highest]):
         raise click.ClickException(
-            f"wrong result: the {figure} is {found[least]:.6g} for {least} and {found[most]:.6g} for {most}"
+            f"wrong result: the {figure} is {by_name[lowest]:.6g} for {lowest} and {by_name[highest]:.6g} for {highest}"
         )
 
 

@@ -1,4 +1,4 @@
-"""A figure with its interval, and the target it is held against."""
+"""A figure with its interval, and its target."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Target:
     bound: float
 
     def verdict(self, interval: Interval) -> Verdict:
-        """Say whether the bound is kept, by the whole interval; `undecided` where the bound lies within it."""
+        """Return whether the whole interval keeps the bound; `undecided` if the bound lies within it."""
         low, high, bound = interval.low, interval.high, self.bound
         if self.kind == "at most":
             low, high, bound = -high, -low, -bound

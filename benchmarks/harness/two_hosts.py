@@ -1,9 +1,9 @@
 """Two hosts on one machine: network namespaces with an address each, joined by a link of a given rate.
 
 Each host has its half of the cores, so that what runs on one does not take time from the other. A namespace lasts as
-long as a process is in it, and each is held by one that ends when its standard input does: nothing of the two is left
-behind, even where the program that made them is killed. Needs root and Linux's `ip`, `tc`, `unshare`, `nsenter` and
-`taskset` (packages iproute2 and util-linux).
+long as a process is in it. The process that holds it ends when its standard input does, so nothing is left behind even
+if the program that made both is killed. Needs root and Linux's `ip`, `tc`, `unshare`, `nsenter` and `taskset` (packages
+iproute2 and util-linux).
 """
 
 import os
@@ -56,17 +56,17 @@ class TwoHosts:
 
 @contextmanager
 def two_hosts(bits_per_second: float | None = None, delay_seconds: float = 0.0) -> Iterator[TwoHosts]:
-    """Make two hosts for a while; the link is as fast as the machine where no rate is given.
+    """Make two hosts for a while; the link is as fast as the machine unless a rate is given.
 
-    What still runs on them in the end is killed. Raises NoHostsError, with the reason, where this machine does not let
-    us make them, or has no netem (a part of the kernel) and is asked for a delay.
+    What still runs on them in the end is killed. Raises NoHostsError, with the reason, if this machine does not let us
+    make them, or if a delay is asked for and the kernel has no netem.
     """
     if (reason := reason_against_hosts()) is not None:
         raise NoHostsError(reason)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         cores = core_numbers()
         first, second = (
-            held.enter_context(namespace(address, set(cores[place::2] or cores)))
+            stack.enter_context(namespace(address, set(cores[place::2] or cores)))
             for place, address in enumerate(ADDRESSES)
         )
         hosts = TwoHosts(ADDRESSES, INTERFACE, (first, second))
@@ -84,7 +84,7 @@ def set_link(hosts: TwoHosts, bits_per_second: float | None, delay_seconds: floa
     """Limit the rate of both directions, each by itself, and delay what is sent; None and 0 take both away.
 
     A token bucket (tbf) sends at the rate, half a millisecond's worth of it at once, and queues up to 50 ms. Raises
-    NoHostsError where the kernel has no netem, which the delay needs, or no tbf.
+    NoHostsError if the kernel has no netem, which the delay needs, or no tbf.
     """
     for host in (0, 1):
         at = (*hosts.on(host), "tc", "qdisc")
@@ -112,7 +112,7 @@ def processes_in(holder: int) -> list[int]:
 
 
 def reason_against_hosts() -> str | None:
-    """Say why there can be no two hosts here; None where they can be tried."""
+    """Return why there can be no two hosts here; None if they can be tried."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"two hosts on one machine need {' and '.join(missing)}: apt-get install iproute2 util-linux"
@@ -138,8 +138,8 @@ def namespace(name: str, cores: set[int]) -> Iterator[int]:
             # What comes back shows that it is cat by now, and in its namespace.
             holder.stdin.write(b"\n")
             if holder.stdout.read(1) != b"\n":
-                said = holder.stderr.read().decode(errors="replace").strip()
-                raise NoHostsError(f"a network namespace cannot be made here: {said}")
+                message = holder.stderr.read().decode(errors="replace").strip()
+                raise NoHostsError(f"a network namespace cannot be made here: {message}")
             yield holder.pid
         finally:
             for number in processes_in(holder.pid):
@@ -157,8 +157,8 @@ def network_of(process: int) -> int | None:
 
 
 def call(*command: str) -> None:
-    """Run a command to its end; raises NoHostsError with what it said where it fails."""
+    """Run a command to its end; raises NoHostsError with its message if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split())
-        raise NoHostsError(f"{' '.join(command[command.index('--') + 1 :])}: {said}")
+        message = " ".join((done.stderr or done.stdout).split())
+        raise NoHostsError(f"{' '.join(command[command.index('--') + 1 :])}: {message}")

@@ -36,7 +36,7 @@ def version() -> str:
 
 
 def has_gpu() -> bool:
-    """Tell whether PyTorch can use a GPU."""
+    """Return whether PyTorch can use a GPU."""
     return torch.cuda.is_available()
 
 
@@ -60,10 +60,10 @@ def _driver() -> str:
         return "unknown (no nvidia-smi)"
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
     except (subprocess.SubprocessError, OSError) as error:
         return f"unknown (nvidia-smi: {type(error).__name__})"
-    return next(iter(told.split()), "unknown")
+    return next(iter(output.split()), "unknown")
 
 
 def synchronize() -> None:
@@ -115,6 +115,6 @@ def host_buffer(count: int, kind: str) -> tuple[Tensor, Tensor]:
 
 
 def copy(source: Tensor, destination: Tensor, count: int = 1) -> None:
-    """Copy, without waiting for it where the memory allows."""
+    """Copy, without waiting for it if the memory allows."""
     for _ in range(count):
         destination.copy_(source, non_blocking=True)

@@ -52,7 +52,7 @@ def allreduce(data: Sequence[Tensor]) -> None:
 
 
 def copying_allreduce(data: Sequence[Tensor]) -> None:
-    """Do the same where every transfer is a copy, as between two devices: on one CPU, `to` only renames."""
+    """Do the same with transfers that copy, as between two devices: on one CPU, `to` returns the same tensor."""
     for i in range(1, len(data)):
         data[0][:] += data[i].to(data[0].device, copy=True)
     for i in range(1, len(data)):

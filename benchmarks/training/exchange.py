@@ -32,7 +32,7 @@ def main(rounds: int, quick: bool) -> Report:
 
 
 def of_cell(backend: str, cell: str, measured: Sequence[Measured]) -> list[Finding]:
-    """List what was found on one framework for one width and batch."""
+    """List the figures of one framework for one width and batch."""
     steps = {
         exchange: median_interval([one.median(f"{cell}, {exchange}") for one in measured])
         for exchange in ("after", "during")

@@ -39,7 +39,7 @@ def main(rounds: int, quick: bool) -> Report:
         one for name in BACKENDS for one in (depth_variant(name, depths), *training(name, images), *memory(name))
     ]
     processes = take_turns(variants, rounds)
-    refuse_disagreement({name: found for name, found in processes.items() if "device" in name}, "loss")
+    refuse_disagreement({name: measured for name, measured in processes.items() if "device" in name}, "loss")
     findings = [
         finding
         for name in BACKENDS
@@ -101,15 +101,15 @@ def rates(name: str, processes: Processes, images: int) -> dict[int, list[float]
 
 def speed_findings(name: str, processes: Processes, images: int) -> list[Finding]:
     """List images a second by number of devices, and what remains of them past two."""
-    found = rates(name, processes, images)
+    by_count = rates(name, processes, images)
     each = [
         Finding(f"{name}: training on {devices(count)}", median_interval(taken), "images/s")
-        for count, taken in found.items()
+        for count, taken in by_count.items()
     ]
     past = [
         Finding(
             f"{name}: {count} devices / {CORES} devices",
-            independent(found[count], found[CORES]),
+            independent(by_count[count], by_count[CORES]),
             target=Target("at least", 0.9),
         )
         for count in DEVICES
@@ -137,14 +137,14 @@ def line(values: Sequence[float]) -> tuple[float, float, float]:
 
 def memory_findings(name: str, processes: Processes) -> list[Finding]:
     """List the peaks of memory and the line through them: what each further device adds."""
-    found = peaks(name, processes)
-    fits = [line(values) for values in zip(*found.values(), strict=True)]
+    by_count = peaks(name, processes)
+    fits = [line(values) for values in zip(*by_count.values(), strict=True)]
     unit = "× parameters"
     slope, start, off = (median_interval(values) for values in zip(*fits, strict=True))
     return [
         *(
             Finding(f"{name}: memory of training on {devices(count)}", median_interval(taken), unit)
-            for count, taken in found.items()
+            for count, taken in by_count.items()
         ),
         Finding(f"{name}: memory that each further device adds", slope, unit),
         Finding(f"{name}: memory at no device, by that line", start, unit),
@@ -163,8 +163,8 @@ def draw_growth(processes: Processes, depths: Sequence[int], images: int, stream
         costs = [median_interval([1e6 * min(one.seconds[f"{depth} queued"]) for one in measured]) for depth in depths]
         speeds = [median_interval(taken) for taken in rates(name, processes, images).values()]
         memories = [median_interval(taken) for taken in peaks(name, processes).values()]
-        for axes, places, found in ((left, depths, costs), (middle, DEVICES, speeds), (right, DEVICES, memories)):
-            axes.plot(places, estimates(found), marker=marker, label=name)
+        for axes, places, intervals in ((left, depths, costs), (middle, DEVICES, speeds), (right, DEVICES, memories)):
+            axes.plot(places, estimates(intervals), marker=marker, label=name)
     left.set(xscale="log", xlabel="queued operations", ylabel="μs to issue one", ylim=(0, None))
     middle.set(xlabel=f"devices on {CORES} cores", ylabel="images/s", ylim=(0, None), xticks=DEVICES)
     right.set(xlabel="devices", ylabel="peak memory / parameters", ylim=(0, None), xticks=DEVICES)
@@ -172,9 +172,9 @@ def draw_growth(processes: Processes, depths: Sequence[int], images: int, stream
     figure.savefig(stream, format="png", dpi=100)
 
 
-def estimates(found: Sequence[Interval]) -> list[float]:
+def estimates(intervals: Sequence[Interval]) -> list[float]:
     """Return the intervals' middles."""
-    return [one.estimate for one in found]
+    return [one.estimate for one in intervals]
 
 
 if __name__ == "__main__":

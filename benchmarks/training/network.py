@@ -4,7 +4,7 @@
 
 The hosts are network namespaces of this machine, a core each, joined by a link whose rate `tc` limits; that takes root,
 so this is not one of `make bench`. A step's time in communication is what it takes longer than one of the same work
-without exchange: where the exchange hides under the backward pass that is less than the exchange takes by itself. Both
+without exchange: less than the exchange by itself if it hides under the backward pass. Both
 kinds of steps are timed in turns by the processes themselves. Memory and caches are still one machine's.
 """
 
@@ -69,8 +69,8 @@ def main(rounds: int, quick: bool) -> Report:
 
 
 def measured_over(rates: Mapping[str, float], widths: Sequence[int], rounds: int) -> dict[str, list[Measured]]:
-    """Run all that is to be compared, once a round, over each rate in turn; return what each gave, round by round."""
-    found: dict[str, list[Measured]] = {}
+    """Run all variants once a round over each rate in turn; return what each gave, round by round."""
+    processes: dict[str, list[Measured]] = {}
     with two_hosts() as hosts, tempfile.TemporaryDirectory() as folder:
         listed = Path(folder, "hosts")
         listed.write_text("".join(f"{name} slots=1\n" for name in hosts.names))
@@ -78,8 +78,8 @@ def measured_over(rates: Mapping[str, float], widths: Sequence[int], rounds: int
             click.echo(f"round {turn + 1} of {rounds}, {rate}", err=True)
             set_link(hosts, bits_per_second)
             for name, measured in take_turns(variants(hosts, listed, rate, widths), 1).items():
-                found.setdefault(name, []).extend(measured)
-    return found
+                processes.setdefault(name, []).extend(measured)
+    return processes
 
 
 def variants(hosts: TwoHosts, listed: Path, rate: str, widths: Sequence[int]) -> list[Variant]:
@@ -96,10 +96,10 @@ def variants(hosts: TwoHosts, listed: Path, rate: str, widths: Sequence[int]) ->
 
 def training(hosts: TwoHosts, listed: Path, backend: str, width: int, exchange: str) -> tuple[str, ...]:
     """Make the command of a training on the two hosts, a rank on each."""
-    where = ("--hosts", listed, "--remote-shell", shlex.join(hosts.shell), "--backend", backend)
+    options = ("--hosts", listed, "--remote-shell", shlex.join(hosts.shell), "--backend", backend)
     batch, steps = WIDTHS[width]
     amount = ("--epochs", 1, "--limit", steps, "--batch-size", batch, "--width", width, "--exchange", exchange)
-    return launched(*where, "--", "run", "data-parallel", "--device-kind", "cpu", "--threads", 1, *amount)
+    return launched(*options, "--", "run", "data-parallel", "--device-kind", "cpu", "--threads", 1, *amount)
 
 
 def stream_name(rate: str) -> str:
@@ -114,7 +114,7 @@ def of_link(rate: str, measured: Sequence[Measured]) -> Finding:
 
 
 def of_pair(backend: str, width: int, rate: str, processes: Mapping[str, Sequence[Measured]]) -> list[Finding]:
-    """List what was found with gradients exchanged after and during the backward pass."""
+    """List the figures with gradients exchanged after and during the backward pass."""
     after, during = (processes[Cell(backend, width, rate, exchange).name] for exchange in EXCHANGES)
     cell = f"{backend}, width {width}, {rate}"
     steps = [[one.figures["step_seconds"] for one in measured] for measured in (during, after)]

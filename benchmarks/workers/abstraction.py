@@ -39,17 +39,17 @@ def measure(backend: str, engine: str, increments: int, batches: int, repetition
 
 
 def problems(sides: Mapping[str, Side], matrix: np.ndarray) -> list[str]:
-    """Say which sides computed something else than NumPy, or than our first epoch."""
-    found = []
+    """Return a sentence for each side that differs from NumPy, or from the losses of our first epoch."""
+    sentences = []
     for name, side in sides.items():
         error = relative_error(side.copied(), matrix @ matrix)
         if not error < 1e-4:
-            found.append(f"{name}: products differ from NumPy's by {error:.1e}")
+            sentences.append(f"{name}: products differ from NumPy's by {error:.1e}")
         # Later epochs drift apart, for frameworks and orders of addition round differently.
         error = relative_error(np.array(side.losses[0]), np.array(sides["ours"].losses[0]))
         if not error < 1e-4:
-            found.append(f"{name}: losses differ from ours by {error:.1e}")
-    return found
+            sentences.append(f"{name}: losses differ from ours by {error:.1e}")
+    return sentences
 
 
 if __name__ == "__main__":

@@ -39,16 +39,16 @@ def measure(backend: str, cells: list[tuple[int, int, int]], epochs: int) -> dic
         result = run_data_parallel(loaded, data, replace(settings, epochs=1, limit=1))
         problems += result.problems
         figures |= {f"{name}, {figure}": result.metrics[figure] for figure in ("buckets", "buckets_reduced_early")}
-        taken, found = time_both(loaded, data, settings, name, epochs)
+        taken, differences = time_both(loaded, data, settings, name, epochs)
         cases += taken
-        problems += found
+        problems += differences
     return compose(cases, {backend: loaded.version}, problems, figures)
 
 
 def time_both(
     backend: Backend, data: Dataset, settings: Settings, name: str, epochs: int
 ) -> tuple[list[Case], list[str]]:
-    """Time a step of both exchanges, by epochs in turn; also say where their losses differ."""
+    """Time a step of both exchanges, by epochs in turn; also return a sentence if their losses differ."""
     losses: dict[str, list[tuple[float, ...]]] = {"after": [], "during": []}
     takes = {}
     for exchange, own in losses.items():

@@ -28,7 +28,7 @@ def measure(backend: str, devices: int, width: int, batch_size: int, steps: int)
         loaded.waitall()
 
     grown = peak_memory_growth(training)
-    problems = [] if grown is not None else ["the system does not tell how much memory a process takes"]
+    problems = [] if grown is not None else ["the system does not say how much memory a process takes"]
     size = sum(array.nbytes for array in initial_parameters(settings.seed, width))
     figures = {"peak_bytes": float(grown or np.nan), "parameter_bytes": float(size)}
     return compose([], {backend: loaded.version}, problems, figures)

@@ -27,15 +27,20 @@ def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
 
     The cases `DEPTH queued` are of one operation that is issued when so many are queued; the cases `DEPTH on average`
     are of those that were queued, the first included, which wakes more than it costs. At each depth it is repeated
-    until about `operations` were issued, and once at least.
+    until about `operations` were issued, but at least once.
     """
     loaded = backends.load(backend, 2, "cpu", "async", 1)
     device = loaded.devices[0]
     one = loaded.asarray(np.ones((1, 2), dtype=np.float32), device)
     matrix = normal_matrix(loaded, SIDE, device)
     cases, problems = [], []
+<<<<<<< HEAD
     # The issuing thread has the other device's core to itself, as it would where cores are left over.
     with without_garbage_collection(), on_cores(set(loaded.cores[1])):
+=======
+    # The issuing thread has the other device's core to itself, as if cores were left over.
+    with uncollected(), on_cores(set(loaded.cores[1])):
+>>>>>>> wt-bench
         product = median(time_product(loaded, matrix) for _ in range(5))
         each, _, _ = issue(loaded, one, matrix, 1000, 4)
         for depth in depths:

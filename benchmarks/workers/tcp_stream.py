@@ -31,7 +31,7 @@ def measure(sizes: list[int], address: str = "127.0.0.1", shell: Sequence[str] =
 
     `shell` begins a command that runs the other process, on another host perhaps. The cases are `stream there, SIZE B`
     and `stream back, …`, so many bytes one way and a single byte the other way, and `stream there and back, …`, all
-    bytes both ways: where they are few, half of that is the latency.
+    bytes both ways: of few bytes, half of that is the latency.
     """
     secret = secrets.token_hex(16).encode()
     with listening(address) as listener:
@@ -50,7 +50,7 @@ def measure(sizes: list[int], address: str = "127.0.0.1", shell: Sequence[str] =
 
 
 def take_part(sizes: list[int], address: str, port: int) -> dict[str, Any]:
-    """Be the other process, which is told the secret on standard input: a command line can be read by everyone."""
+    """Be the other process, which reads the secret from standard input: everyone can read a command line."""
     secret = sys.stdin.readline().strip().encode()
     with connected(address, port, secret, TIMEOUT) as connection:
         time_each(connection, sizes, answer_round_trip, core=1)
@@ -80,7 +80,7 @@ def time_each(
 
 
 def start(**arguments: Any) -> dict[str, Any]:
-    """Be the one process or, where a port is given, the other one."""
+    """Be the one process or, if a port is given, the other one."""
     return take_part(**arguments) if "port" in arguments else measure(**arguments)
 
 

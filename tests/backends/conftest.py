@@ -1,4 +1,4 @@
-"""What tests of scheduling share."""
+"""Fixtures of the tests of scheduling."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from tests.conftest import reason_against
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """Hold work back until it is set; a test that would wait for ever finds it set after a while, and fails."""
+    """An event that work waits for; it is set after a while, so that a test that would wait for ever fails."""
     event = threading.Event()
     timer = threading.Timer(20, event.set)
     timer.start()
@@ -24,7 +24,7 @@ def gate() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def on_made_up_gpus(monkeypatch: pytest.MonkeyPatch, engine: str) -> Callable[..., tuple[Backend, Any]]:
-    """Load PyTorch for GPUs that are names: what this returns takes their names, and returns their CUDA as well."""
+    """Return a function that loads PyTorch for synthetic GPUs of given names, and returns their CUDA as well."""
     if reason := reason_against("torch"):
         pytest.skip(f"torch cannot be imported: {reason}")
     from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch

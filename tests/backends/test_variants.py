@@ -218,19 +218,20 @@ def test_an_allreduce_waits_for_copies_on_compute_queues(on_compute_queue: Backe
 @pytest.mark.parametrize(
     ("name", "workers", "variants"),
     [
-        ("torch", 1, [ON_COMPUTE_QUEUE]),
-        ("torch", 2, [ON_COMPUTE_QUEUE]),
-        ("mxnet", 1, [ON_COMPUTE_QUEUE, "bulk-on", "temporary-space-low"]),
+        ("torch", (1, 2), [ON_COMPUTE_QUEUE]),
+        ("mxnet", (1,), [ON_COMPUTE_QUEUE, "bulk-on", "temporary-space-low"]),
     ],
 )
 def test_random_programs_give_numpy_s_numbers(
-    require: Callable[[str], None], run_python: RunPython, name: str, workers: int, variants: list[str]
+    require: Callable[[str], None], run_python: RunPython, name: str, workers: tuple[int, ...], variants: list[str]
 ) -> None:
     require(name)
-    program = RANDOM_PROGRAMS.format(name=name).replace("1, 2)", f"1, {workers}, {variants})", 1)
-    assert run_python(program.replace("workers_per_device == 2", f"workers_per_device == {workers}")).stdout == (
-        "the same\n"
+    plain = RANDOM_PROGRAMS.format(name=name)
+    programs = (
+        plain.replace("1, 2)", f"1, {count}, {variants})", 1).replace("per_device == 2", f"per_device == {count}")
+        for count in workers
     )
+    assert run_python("".join(programs)).stdout == "the same\n" * len(workers)
 
 
 WITH_VARIANT = 'backends.load("mxnet", 2, "cpu", "async", 1, 1, ["{variant}"])'
@@ -247,7 +248,7 @@ def profile_of(program: str, variant: str, run_python: RunPython, path: Path) ->
 def test_mxnet_s_copies_stand_behind_the_computation_of_their_source(
     require: Callable[[str], None], run_python: RunPython, tmp_path: Path
 ) -> None:
-    # That they do not by default is shown in test_scheduling_mxnet.
+    # That they do not by default is shown in tests/backends/mxnet/test_backend.py.
     require("mxnet")
     path = tmp_path / "trace.json"
     program = QUEUE_HEAVY_PRODUCTS.replace("TRACE", str(path))
@@ -278,7 +279,7 @@ def test_bulk_execution_makes_few_operators_of_a_backward_pass(
 def test_two_devices_take_turns_where_scratch_memory_is_scarce(
     require: Callable[[str], None], run_python: RunPython, tmp_path: Path
 ) -> None:
-    # That they do not by default is shown in test_scheduling_mxnet.
+    # That they do not by default is shown in tests/backends/mxnet/test_backend.py.
     require("mxnet")
     path = tmp_path / "trace.json"
     program = TRAIN_ON_TWO_DEVICES.replace("sys.argv[1]", repr(str(path)))

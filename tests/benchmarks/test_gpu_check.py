@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.gpu import cuda_tests, page, small_operations
 from benchmarks.gpu.cuda_tests import read_outcome, run_tests
-from benchmarks.gpu.part import Found, Place
+from benchmarks.gpu.part import PartResult, Place
 from benchmarks.gpu.supervision import Clock, run_parts
 from benchmarks.harness.targets import Finding, Target
 from parallel_core.measurement.confidence_intervals import Interval
@@ -126,20 +126,20 @@ def test_without_a_gpu_one_line_says_so(root: Path, tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def works(_: Place) -> Found:
-    return Found(notes=("done",))
+def works(_: Place) -> PartResult:
+    return PartResult(notes=("done",))
 
 
-def raises(_: Place) -> Found:
+def raises(_: Place) -> PartResult:
     raise ValueError("first line\nsecond line")
 
 
-def hangs(_: Place) -> Found:
+def hangs(_: Place) -> PartResult:
     time.sleep(60)
-    return Found()
+    return PartResult()
 
 
-def crashes(_: Place) -> Found:
+def crashes(_: Place) -> PartResult:
     os._exit(3)
 
 
@@ -147,20 +147,20 @@ def test_parts_that_fail_take_no_other_part_with_them() -> None:
     names = ("crashes", "raises", "works")
     found = dict(run_parts({name: f"{__name__}:{name}" for name in names}, PLACE, Clock(time.monotonic() + 60)))
     assert found == {
-        "crashes": Found(problems=("the process ended with status 3",)),
-        "raises": Found(problems=("ValueError: first line",)),
-        "works": Found(notes=("done",)),
+        "crashes": PartResult(problems=("the process ended with status 3",)),
+        "raises": PartResult(problems=("ValueError: first line",)),
+        "works": PartResult(notes=("done",)),
     }
 
 
 def test_a_part_that_hangs_is_stopped() -> None:
     found = dict(run_parts({"hangs": f"{__name__}:hangs"}, PLACE, Clock(time.monotonic() + 60), limit=1))
-    assert found == {"hangs": Found(problems=("stopped: it was not done after 1 s",))}
+    assert found == {"hangs": PartResult(problems=("stopped: it was not done after 1 s",))}
 
 
 def test_what_there_is_no_time_for_is_not_begun() -> None:
     found = dict(run_parts({"works": f"{__name__}:works"}, PLACE, Clock(time.monotonic())))
-    assert found == {"works": Found(skipped=("no time was left",))}
+    assert found == {"works": PartResult(skipped=("no time was left",))}
 
 
 TESTS = """
@@ -175,7 +175,7 @@ CONFTEST = "def pytest_addoption(parser):\n    parser.addoption('--engine')\n"
 
 
 def test_outcomes_of_tests_are_counted_and_faults_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "tests" / "backends"
+    folder = tmp_path / "tests/backends/protocol"
     folder.mkdir(parents=True)
     (folder / "test_gpu.py").write_text(TESTS)
     (folder / "test_gpu_absent.py").write_text("import no_such_package")
@@ -220,6 +220,6 @@ def test_files_are_named_after_the_gpu() -> None:
 
 
 def test_a_summary_counts_targets_and_names_what_failed() -> None:
-    met = Found(findings=(Finding("a", Interval(2, 1.9, 2.1), target=Target("at least", 1.5)),))
-    parts = {"bus": met, "overlap": replace(met, problems=("wrong",)), "mxnet": Found(skipped=("not installed",))}
+    met = PartResult(findings=(Finding("a", Interval(2, 1.9, 2.1), target=Target("at least", 1.5)),))
+    parts = {"bus": met, "overlap": replace(met, problems=("wrong",)), "mxnet": PartResult(skipped=("not installed",))}
     assert page.summary(parts) == "2 targets met, 0 missed, 0 undecided; failed: overlap; left out: mxnet"
