@@ -131,14 +131,12 @@ def drawn_ends(blocks: Sequence[Block], min_seconds: float) -> list[float]:
 
 def launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:
     """Return when the devices' operations were launched and started; nothing if there are too many to be seen."""
-    linked = [span for span in spans if span.launched is not None and span.device != HOST_DEVICE]
-    if len(linked) > MAX_LAUNCHES:
-        return ()
-    return tuple(
+    launched = tuple(
         Launch(span.launched - origin, span.start - origin, f"{span.device} {span.queue}")
-        for span in linked
-        if span.launched is not None
+        for span in spans
+        if span.launched is not None and span.device != HOST_DEVICE
     )
+    return launched if len(launched) <= MAX_LAUNCHES else ()
 
 
 def merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Block, ...]:
