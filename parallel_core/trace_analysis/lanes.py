@@ -15,7 +15,18 @@ from parallel_core.formatting import percent
 from parallel_core.trace_analysis.case_spans import CaseSpans, is_wait
 from parallel_core.trace_analysis.figures import CaseFigures
 
-__all__ = ["PARTS", "Block", "CaseLanes", "Lane", "Launch", "Look", "drawn_ends", "few_lanes", "lanes", "seen"]
+__all__ = [
+    "PARTS",
+    "Block",
+    "CaseLanes",
+    "Lane",
+    "Launch",
+    "Look",
+    "drawn_ends",
+    "few_lanes",
+    "lanes",
+    "overlap_phrases",
+]
 
 PARTS = 1500
 """The number of parts of a case's time that a reader can tell apart."""
@@ -223,7 +234,7 @@ def shortened(name: str) -> str:
     return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[: MAX_NAME_CHARACTERS - 1]}…"
 
 
-def seen(case: CaseFigures) -> tuple[str, ...]:
+def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:
     """Return `1.9 queues at once` and `87% of communication under computation`, those that are defined for a case."""
     phrases = []
     if case.queues_at_once is not None:
