@@ -100,8 +100,10 @@ def marking_verbs(
     try:
         yield
     finally:
-        for name in shadowed:
-            del vars(backend)[name]
+        for name, verb in shadowed.items():
+            # After a failure, a verb that refuses is in its place.
+            if vars(backend)[name] is verb:
+                del vars(backend)[name]
 
 
 def _under_mark(

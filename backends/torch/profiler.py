@@ -54,8 +54,8 @@ READABLE_NAMES = {
 """What this project, and MXNet, call the same."""
 COPY_OPERATORS = {"aten::copy_", "aten::clone", "aten::to", "aten::_to_copy"}
 KIND_OF_TASK: dict[str, SpanKind] = {
-    "_clone": "copy",
-    "_overwrite": "copy",
+    "clone": "copy",
+    "overwrite": "copy",
     "to_host": "copy",
     "take_part": "exchange",
 }
@@ -140,7 +140,7 @@ def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping
         key = thread_of(mark), mark.start
         launch = None if key in begun else launched.get(task.number)
         begun.add(key)
-        yield _span(one, KIND_OF_TASK.get(task.name, "compute"), queues[thread_of(one)], launch)
+        yield _span(one, KIND_OF_TASK.get(task.name.removeprefix("_"), "compute"), queues[thread_of(one)], launch)
 
 
 def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> Iterator[Span]:
