@@ -101,7 +101,7 @@ def marking_verbs(
         yield
     finally:
         for name, verb in shadowed.items():
-            # After a failure a verb that refuses stands here.
+            # After a failure, a verb that refuses is in its place.
             if vars(backend)[name] is verb:
                 del vars(backend)[name]
 

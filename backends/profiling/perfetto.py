@@ -7,7 +7,7 @@ them. An arrow leads from the call that launched an operation to the operation, 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from operator import itemgetter
-from typing import Any, BinaryIO, NamedTuple, TypeAlias, get_args
+from typing import Any, BinaryIO, TypeAlias, get_args
 
 import msgspec
 
@@ -28,16 +28,10 @@ NANOSECONDS = 1e9
 """Times are rounded to nanoseconds, so that what touches still touches, and no more, when it is read back."""
 
 JSONObject: TypeAlias = dict[str, Any]
+PerfettoRow: TypeAlias = dict[str, int]
+"""The `pid` and `tid` that stand for a queue. A `tid` is unique in the file: viewers mix up equal ones."""
 
-
-class PerfettoRow(NamedTuple):
-    """The numbers that stand for a queue. Threads' are unique in the file: viewers mix up equal ones."""
-
-    pid: int
-    tid: int
-
-
-CASES_ROW = PerfettoRow(CASES_PROCESS, CASES_PROCESS)
+CASES_ROW = {"pid": CASES_PROCESS, "tid": CASES_PROCESS}
 
 
 def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
@@ -84,19 +78,18 @@ def _rows(spans: Iterable[Span]) -> dict[Queue, PerfettoRow]:
     in_order = sorted(queues, key=lambda queue: queue_order(*queue))
     devices = dict.fromkeys(device for device, _ in in_order)
     pids = {device: FIRST_DEVICE + place for place, device in enumerate(devices)}
-    return {
-        queue: PerfettoRow(pids[queue[0]], FIRST_DEVICE + len(pids) + place) for place, queue in enumerate(in_order)
-    }
+    first = FIRST_DEVICE + len(pids)
+    return {queue: {"pid": pids[queue[0]], "tid": tid} for tid, queue in enumerate(in_order, first)}
 
 
 def _names(timeline: Timeline, rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:
     all_rows = {(CASES, CASES): CASES_ROW, **rows} if timeline.cases else rows
-    processes = {row.pid: device for (device, _), row in all_rows.items()}
-    named = [("process", pid, PerfettoRow(pid, 0), device) for pid, device in processes.items()]
-    named += [("thread", row.tid, row, queue) for (_, queue), row in all_rows.items()]
+    processes = {row["pid"]: device for (device, _), row in all_rows.items()}
+    named = [("process", pid, {"pid": pid, "tid": 0}, device) for pid, device in processes.items()]
+    named += [("thread", row["tid"], row, queue) for (_, queue), row in all_rows.items()]
     for what, order, row, name in named:
-        yield {"ph": "M", "name": f"{what}_name", **row._asdict(), "args": {"name": name}}
-        yield {"ph": "M", "name": f"{what}_sort_index", **row._asdict(), "args": {"sort_index": order}}
+        yield {"ph": "M", "name": f"{what}_name", **row, "args": {"name": name}}
+        yield {"ph": "M", "name": f"{what}_sort_index", **row, "args": {"sort_index": order}}
 
 
 def _slices(timeline: Timeline, rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:
@@ -112,7 +105,7 @@ def _slices(timeline: Timeline, rows: Mapping[Queue, PerfettoRow]) -> Iterator[J
 def _slice(one: Span | Window, category: str, row: PerfettoRow) -> JSONObject:
     duration = (_nanoseconds(one.end) - _nanoseconds(one.start)) / 1000
     times = {"ts": _microseconds(one.start), "dur": duration}
-    return {"ph": "X", "name": one.name, "cat": category, **row._asdict(), **times}
+    return {"ph": "X", "name": one.name, "cat": category, **row, **times}
 
 
 def _arrows(spans: Iterable[Span], rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:
@@ -122,8 +115,8 @@ def _arrows(spans: Iterable[Span], rows: Mapping[Queue, PerfettoRow]) -> Iterato
         if launched in launches:
             arrow = {"name": "launch", "cat": "launch", "id": number}
             row = rows[span.device, span.queue]
-            yield {"ph": "s", **arrow, **launches[launched]._asdict(), "ts": launched}
-            yield {"ph": "f", "bp": "e", **arrow, **row._asdict(), "ts": _microseconds(span.start)}
+            yield {"ph": "s", **arrow, **launches[launched], "ts": launched}
+            yield {"ph": "f", "bp": "e", **arrow, **row, "ts": _microseconds(span.start)}
 
 
 def _parse_span(one: Slice, trace: Trace, first: float) -> Span:

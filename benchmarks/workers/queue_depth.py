@@ -34,13 +34,8 @@ def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
     one = loaded.asarray(np.ones((1, 2), dtype=np.float32), device)
     matrix = normal_matrix(loaded, SIDE, device)
     cases, problems = [], []
-<<<<<<< HEAD
-    # The issuing thread has the other device's core to itself, as it would where cores are left over.
-    with without_garbage_collection(), on_cores(set(loaded.cores[1])):
-=======
     # The issuing thread has the other device's core to itself, as if cores were left over.
-    with uncollected(), on_cores(set(loaded.cores[1])):
->>>>>>> wt-bench
+    with without_garbage_collection(), on_cores(set(loaded.cores[1])):
         product = median(time_product(loaded, matrix) for _ in range(5))
         each, _, _ = issue(loaded, one, matrix, 1000, 4)
         for depth in depths:

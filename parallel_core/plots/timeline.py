@@ -14,7 +14,7 @@ from parallel_core.errors import RequestError
 from parallel_core.plots.style import LOOKS, opacity
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, drawn_ends, lanes, seen
+from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, drawn_ends, lanes, overlap_phrases
 
 __all__ = ["MAX_PANELS", "timeline_figure"]
 
@@ -50,7 +50,7 @@ def timeline_figure(timeline: Timeline) -> Figure:
     scale, unit = next((size, name) for size, name in UNITS if longest >= size or name == UNITS[-1][1])
     for axes, one, case in zip(panels, shown, filled, strict=False):
         draw_panel(axes, one, names, scale, longest / scale)
-        title = ", ".join((f"{one.case}: {metric(one.seconds, 's')}", *seen(figures_of(case))))
+        title = ", ".join((f"{one.case}: {metric(one.seconds, 's')}", *overlap_phrases(figures_of(case))))
         axes.set_title(fill(title, TITLE_CHARACTERS), loc="left", fontsize=8.5, parse_math=False)
     panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out(len(filled) - len(shown))}", fontsize=8.5)
     handles = legend([block for one in shown for lane in one.lanes for block in lane.blocks])

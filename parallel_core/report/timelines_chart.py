@@ -20,7 +20,7 @@ from parallel_core.plots.style import LOOKS, opacity
 from parallel_core.report.charts import framed
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.lanes import Block, CaseLanes, Look, drawn_ends, few_lanes, seen
+from parallel_core.trace_analysis.lanes import Block, CaseLanes, Look, drawn_ends, few_lanes, overlap_phrases
 from parallel_core.trace_analysis.profiling_run import shown_case
 
 __all__ = ["Panel", "panels", "timelines_chart"]
@@ -66,7 +66,7 @@ def panels(experiment: ExperimentAnalysis, timeline_of: TimelineOf) -> tuple[lis
             continue
         timed = [same.again_seconds for same in analysed.results.cases(case.name)]
         lanes = few_lanes(case, MAX_BLOCKS // len(experiment.believed))
-        drawn.append(Panel(cell, lanes, seen(figures_of(case)), median(timed) if timed else None))
+        drawn.append(Panel(cell, lanes, overlap_phrases(figures_of(case)), median(timed) if timed else None))
     return drawn, without
 
 

@@ -7,7 +7,7 @@ noise, one at a time, and the changes are added as squares, as independent error
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -179,13 +179,20 @@ def _of_metric(
     noises = [min(repetition_noise(case), 0.99) for case in used]
     noise = propagated(compared.by_clock, [case.median for case in used], noises)
     sentence = compared.sentence.format(trace=compared.write(by_trace), clock=compared.write(by_clock))
-    if abs(by_trace - by_clock) > noise:
-        parts = [traced[part] for part in together.parts if part in traced]
-        reason = explain_difference(figures, parts, by_trace > by_clock)
-        sentence += f": they differ by more than the noise (± {compared.write(noise)}). {reason}"
-    else:
-        sentence += f": they agree within the noise (± {compared.write(noise)})."
-    return Agreement(compared.case, compared.metric, by_trace, by_clock, noise, sentence)
+    parts = [traced[part] for part in together.parts if part in traced]
+    reason = explain_difference(figures, parts, by_trace > by_clock)
+    one = Agreement(compared.case, compared.metric, by_trace, by_clock, noise, sentence)
+    return _with_verdict(one, compared.write(noise), reason)
+
+
+def _with_verdict(one: Agreement, noise: str, reason: str) -> Agreement:
+    """Let the sentence go on with whether the two agree, and the reason if they do not."""
+    verdict = (
+        f"they agree within the noise (± {noise})."
+        if one.agree
+        else f"they differ by more than the noise (± {noise}). {reason}"
+    )
+    return replace(one, sentence=f"{one.sentence}: {verdict}")
 
 
 def _of_case(case: Case, figures: CaseFigures, profiled: float | None) -> list[Agreement]:
@@ -201,19 +208,13 @@ def _of_case(case: Case, figures: CaseFigures, profiled: float | None) -> list[A
             "thing, or the trace is incomplete."
         )
         return [Agreement(case.name, SECONDS, seconds, by_clock, noise, sentence)]
-    if abs(seconds - by_clock) <= noise:
-        sentence += f": they agree within the noise (± {percent(noise / by_clock)})."
-    elif seconds > by_clock:
-        sentence += (
-            f": under the profiler it took {seconds / by_clock:.2f} × as long, which is more than the noise "
-            f"(± {percent(noise / by_clock)})."
-        )
-    else:
-        sentence += (
-            f": they differ by more than the noise (± {percent(noise / by_clock)}). The trace does not show what "
-            "Python did before its first call and after its last, or it is incomplete."
-        )
-    return [Agreement(case.name, SECONDS, seconds, by_clock, noise, sentence), *_of_dispatch(case, figures)]
+    reason = (
+        f"Under the profiler it took {seconds / by_clock:.2f} × as long."
+        if seconds > by_clock
+        else "The trace does not show what Python did before its first call and after its last, or it is incomplete."
+    )
+    one = Agreement(case.name, SECONDS, seconds, by_clock, noise, sentence)
+    return [_with_verdict(one, percent(noise / by_clock), reason), *_of_dispatch(case, figures)]
 
 
 def _of_dispatch(case: Case, figures: CaseFigures) -> list[Agreement]:
@@ -224,16 +225,13 @@ def _of_dispatch(case: Case, figures: CaseFigures) -> list[Agreement]:
     noise = max((max(shares) - min(shares)) / 2, MIN_NOISE)
     by_trace, by_clock = figures.dispatch_fraction, case.dispatch_median / case.median
     sentence = f"control returned after {percent(by_trace)} of the time by the trace, {percent(by_clock)} by the clock"
-    if abs(by_trace - by_clock) <= noise:
-        sentence += f": they agree within the noise (± {percent(noise)})."
-    else:
-        sentence += f": they differ by more than the noise (± {percent(noise)}). "
-        sentence += (
-            "Launching takes longer under the profiler."
-            if by_trace > by_clock
-            else "Python was busy before its first call or after its last, or the whole took longer under the profiler."
-        )
-    return [Agreement(case.name, DISPATCH, by_trace, by_clock, noise, sentence)]
+    reason = (
+        "Launching takes longer under the profiler."
+        if by_trace > by_clock
+        else "Python was busy before its first call or after its last, or the whole took longer under the profiler."
+    )
+    one = Agreement(case.name, DISPATCH, by_trace, by_clock, noise, sentence)
+    return [_with_verdict(one, percent(noise), reason)]
 
 
 def stretches(together: CaseFigures, parts: Sequence[CaseFigures]) -> dict[SpanKind, float]:

@@ -13,6 +13,7 @@ shows where the time went: to shorten the case, something in it must change.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ import numpy as np
 from backends.profiling import Span, SpanKind
 from parallel_core.trace_analysis.case_spans import RESOLUTION, CaseSpans
 
-__all__ = ["CriticalPath", "PathPart", "PathSummary", "Segment", "critical_path"]
+__all__ = ["PathPart", "PathSummary", "Segment", "critical_path", "summarize"]
 
 SYNCHRONOUS = 0.9
 """If a larger share of the operations ends within the calls that launched them, calls compute themselves."""
@@ -57,30 +58,27 @@ class PathSummary:
     parts: tuple[PathPart, ...]
 
 
-@dataclass(frozen=True)
-class CriticalPath:
-    """Segments in the order of time, from a case's start to the end of its last operation, without holes."""
-
-    segments: tuple[Segment, ...]
-
-    def summary(self) -> PathSummary:
-        """Add the segments up by name."""
-        seconds = sum((end - start for start, end, _ in self.segments), 0.0)
-        by_name: dict[tuple[str, str, SpanKind, str], list[float]] = {}
-        for start, end, span in self.segments:
-            if span is not None:
-                by_name.setdefault((span.device, span.queue, span.kind, span.name), []).append(end - start)
-        # Rounding errors must not make a path without idle time idle.
-        idle = sum((end - start for start, end, span in self.segments if span is None), 0.0)
-        parts = [PathPart(*key, len(some), sum(some), sum(some) / seconds) for key, some in by_name.items()]
-        parts.sort(key=lambda part: -part.seconds)
-        return PathSummary(seconds, idle, idle / seconds if seconds else 0.0, tuple(parts))
+def summarize(path: Sequence[Segment]) -> PathSummary:
+    """Add the segments of a path up by name."""
+    seconds = sum((end - start for start, end, _ in path), 0.0)
+    # Not the rest: rounding errors must not make a path without idle time idle.
+    idle = sum((end - start for start, end, span in path if span is None), 0.0)
+    by_name: dict[tuple[str, str, SpanKind, str], list[float]] = {}
+    for start, end, span in path:
+        if span is not None:
+            by_name.setdefault((span.device, span.queue, span.kind, span.name), []).append(end - start)
+    parts = [PathPart(*key, len(some), sum(some), sum(some) / seconds) for key, some in by_name.items()]
+    parts.sort(key=lambda part: -part.seconds)
+    return PathSummary(seconds, idle, idle / seconds if seconds else 0.0, tuple(parts))
 
 
-def critical_path(case: CaseSpans) -> CriticalPath:
-    """Return the path of a case; it is empty if no operation of the case took any time. O(n log n)."""
+def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
+    """Return the path of a case in the order of time, from its start to the end of its last operation, without holes.
+
+    It is empty if no operation of the case took any time. O(n log n).
+    """
     if not np.any(case.operations & (case.ends > case.starts)):
-        return CriticalPath(())
+        return ()
     trace = _Candidates(case)
     place: int | None = trace.by_end[-1]
     time = trace.ends[trace.by_end[-1]]
@@ -98,7 +96,7 @@ def critical_path(case: CaseSpans) -> CriticalPath:
         place = following
     if case.start < time:
         segments.append(Segment(case.start, time, None))
-    return CriticalPath(tuple(reversed(segments)))
+    return tuple(reversed(segments))
 
 
 class _Candidates:

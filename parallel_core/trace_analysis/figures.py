@@ -13,7 +13,7 @@ import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, Timeline, queue_order
 from parallel_core.trace_analysis.case_spans import KINDS, RESOLUTION, CaseSpans, cases_of
-from parallel_core.trace_analysis.critical_path import PathSummary, critical_path
+from parallel_core.trace_analysis.critical_path import PathSummary, critical_path, summarize
 from parallel_core.trace_analysis.interval_sets import gaps, intersection, total_length, union
 
 __all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures_of", "timeline_figures"]
@@ -136,7 +136,7 @@ def figures_of(case: CaseSpans) -> CaseFigures:
         waits=_launch_waits(case),
         control_returned_seconds=returned,
         dispatch_fraction=returned / case.seconds if returned is not None and case.seconds else None,
-        critical_path=critical_path(case).summary(),
+        critical_path=summarize(critical_path(case)),
     )
 
 

@@ -15,7 +15,18 @@ from parallel_core.formatting import percent
 from parallel_core.trace_analysis.case_spans import CaseSpans, is_wait
 from parallel_core.trace_analysis.figures import CaseFigures
 
-__all__ = ["PARTS", "Block", "CaseLanes", "Lane", "Launch", "Look", "drawn_ends", "few_lanes", "lanes", "seen"]
+__all__ = [
+    "PARTS",
+    "Block",
+    "CaseLanes",
+    "Lane",
+    "Launch",
+    "Look",
+    "drawn_ends",
+    "few_lanes",
+    "lanes",
+    "overlap_phrases",
+]
 
 PARTS = 1500
 """The number of parts of a case's time that a reader can tell apart."""
@@ -131,14 +142,12 @@ def drawn_ends(blocks: Sequence[Block], min_seconds: float) -> list[float]:
 
 def launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:
     """Return when the devices' operations were launched and started; nothing if there are too many to be seen."""
-    linked = [span for span in spans if span.launched is not None and span.device != HOST_DEVICE]
-    if len(linked) > MAX_LAUNCHES:
-        return ()
-    return tuple(
+    launched = tuple(
         Launch(span.launched - origin, span.start - origin, f"{span.device} {span.queue}")
-        for span in linked
-        if span.launched is not None
+        for span in spans
+        if span.launched is not None and span.device != HOST_DEVICE
     )
+    return launched if len(launched) <= MAX_LAUNCHES else ()
 
 
 def merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Block, ...]:
@@ -225,7 +234,7 @@ def shortened(name: str) -> str:
     return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[: MAX_NAME_CHARACTERS - 1]}…"
 
 
-def seen(case: CaseFigures) -> tuple[str, ...]:
+def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:
     """Return `1.9 queues at once` and `87% of communication under computation`, those that are defined for a case."""
     phrases = []
     if case.queues_at_once is not None:

@@ -40,13 +40,6 @@ class Slice(NamedTuple):
         return decoded_args(self.raw_args)
 
 
-class _Begin(NamedTuple):
-    """A begin without its end, and the place among the slices that is kept for it."""
-
-    event: Event
-    place: int
-
-
 @final
 class Pairing:
     """Take in events in the order of the file, and record what cannot be used.
@@ -60,7 +53,8 @@ class Pairing:
         self.dropped: dict[str, list[str]] = {ENDLESS: [], BEGINLESS: [], TIMELESS: []}
         """By reason, the names of the events that were dropped."""
         self._slices: list[Slice | None] = []
-        self._open: dict[PairingKey, list[_Begin]] = {}
+        self._open: dict[PairingKey, list[tuple[Event, int]]] = {}
+        """Begins without their ends, and the places among the slices that are kept for them."""
         self._open_names: Counter[tuple[PairingKey, str]] = Counter()
         self._first: EventTime = None
         # The same few names, rows and categories in a million events: each is kept once.
@@ -83,7 +77,7 @@ class Pairing:
     def finish(self) -> list[Slice]:
         """Return all slices, in microseconds from the file's first event, in the order of their begins in the file."""
         for begins in self._open.values():
-            self.dropped[ENDLESS].extend(one.event.name for one in begins)
+            self.dropped[ENDLESS].extend(event.name for event, _ in begins)
         self._open.clear()
         return [one for one in self._slices if one is not None]
 
@@ -109,13 +103,13 @@ class Pairing:
     def _begin(self, key: PairingKey, event: Event) -> None:
         # A raw value keeps all the text alive that it was read from.
         event.args = event.args.copy()
-        self._open.setdefault(key, []).append(_Begin(event, len(self._slices)))
+        self._open.setdefault(key, []).append((event, len(self._slices)))
         self._open_names[key, event.name] += 1
         self._slices.append(None)
 
     def _end(self, key: PairingKey, event: Event) -> None:
         begins = self._open.get(key)
-        anonymous = begins and not (event.name and begins[-1].event.name)
+        anonymous = begins and not (event.name and begins[-1][0].name)
         if not begins or not (anonymous or self._open_names[key, event.name]):
             self.dropped[BEGINLESS].append(event.name)
             return

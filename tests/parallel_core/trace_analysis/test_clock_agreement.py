@@ -109,7 +109,7 @@ def test_the_time_and_the_share_of_dispatch_are_compared_for_every_case() -> Non
 def test_a_profiler_that_slows_a_case_down_is_called_so() -> None:
     one = of(held(overlap_result(0.2, 0.15, 0.2)), SECONDS, "copy")
     assert not one.agree
-    assert "under the profiler it took 1.33 × as long" in one.sentence
+    assert "Under the profiler it took 1.33 × as long" in one.sentence
     other = of(held(overlap_result(0.2, 0.25, 0.3)), SECONDS, "copy")
     assert not other.agree
     assert "The trace does not show" in other.sentence

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
-from parallel_core.trace_analysis.critical_path import PathSummary, Segment, critical_path
+from parallel_core.trace_analysis.critical_path import PathSummary, Segment, critical_path, summarize
 from tests.parallel_core.trace_analysis.synthetic import FIRST, SECOND, overlap_timeline, queue_of, sorted_by_start
 
 QUEUES: tuple[tuple[str, str, tuple[str, SpanKind]], ...] = (
@@ -46,7 +46,7 @@ def case_of(*spans: Span) -> CaseSpans:
 
 
 def segments_of(*spans: Span) -> list[tuple[str, float, float]]:
-    return [(span.name if span else "idle", start, end) for start, end, span in critical_path(case_of(*spans)).segments]
+    return [(span.name if span else "idle", start, end) for start, end, span in critical_path(case_of(*spans))]
 
 
 def shares(summary: PathSummary) -> dict[str, float]:
@@ -64,7 +64,7 @@ def call(name: str, start: float, end: float) -> Span:
 @given(timelines())
 def test_a_path_tiles_the_case_up_to_its_last_operation(timeline: Timeline) -> None:
     (case,) = cases_of(timeline)
-    segments = critical_path(case).segments
+    segments = critical_path(case)
     ends = [span.end for span in case.spans if span.kind != "host" and span.end > span.start]
     if not ends:
         assert segments == ()
@@ -79,19 +79,19 @@ def test_a_path_tiles_the_case_up_to_its_last_operation(timeline: Timeline) -> N
 def test_a_segment_lies_in_its_span_and_an_operation_is_on_the_path_as_a_whole_and_once(timeline: Timeline) -> None:
     (case,) = cases_of(timeline)
     path = critical_path(case)
-    seen: list[Segment] = [segment for segment in path.segments if segment.span is not None]
+    seen: list[Segment] = [segment for segment in path if segment.span is not None]
     for start, end, span in seen:
         assert span in case.spans
         assert span is not None
         assert span.start <= start < end <= span.end
         assert (start, end) == (span.start, span.end) or span.kind == "host"
-    summary = path.summary()
-    assert sum(part.share for part in summary.parts) + summary.idle_share == pytest.approx(1 if path.segments else 0)
+    summary = summarize(path)
+    assert sum(part.share for part in summary.parts) + summary.idle_share == pytest.approx(1 if path else 0)
     assert sum(part.segments for part in summary.parts) == len(seen)
 
 
 def test_operations_that_follow_each_other_on_a_queue_are_the_path() -> None:
-    found = critical_path(cases_of(overlap_timeline(together=False))[-1]).summary()
+    found = summarize(critical_path(cases_of(overlap_timeline(together=False))[-1]))
     assert shares(found) == pytest.approx({"matmul": 0.5, "copy": 0.5, "launch matmul": 0}, abs=1e-3)
     assert found.idle_share == 0
 
@@ -100,7 +100,7 @@ def test_operations_that_follow_each_other_on_a_queue_are_the_path() -> None:
 def test_the_longer_of_two_queues_is_the_path(slow: str, fast: str) -> None:
     seconds = {"matmul": "product", "copy": "copy"}
     timeline = overlap_timeline(**{seconds[slow]: 4e-3, seconds[fast]: 1e-3})  # type: ignore[arg-type]
-    found = shares(critical_path(cases_of(timeline)[-1]).summary())
+    found = shares(summarize(critical_path(cases_of(timeline)[-1])))
     assert found[slow] > 0.95
     assert found[fast] < 0.05
 
@@ -112,14 +112,14 @@ def test_where_launching_takes_longer_than_computing_the_host_is_the_path(linked
         begin = 100e-6 * number
         begun = begin if linked else None
         spans += [call("launch add", begin, begin + 100e-6), operation("add", begin + 105e-6, begin + 130e-6, begun)]
-    found = shares(critical_path(case_of(*spans)).summary())
+    found = shares(summarize(critical_path(case_of(*spans))))
     assert found["launch add"] > 0.9
 
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_synchronous_engine_s_calls_are_not_the_path_but_what_they_compute(linked: bool) -> None:
     timeline = overlap_timeline(synchronous=True, linked=linked)
-    found = shares(critical_path(cases_of(timeline)[-1]).summary())
+    found = shares(summarize(critical_path(cases_of(timeline)[-1])))
     assert found["matmul"] + found["copy"] > 0.99
 
 

@@ -1,0 +1,95 @@
+"""Timelines from files: the profiler is recognised by what its file holds, and other files are refused."""
+
+import gzip
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parallel_core.errors import RequestError
+from parallel_core.trace_analysis.trace_files import read_timeline
+
+# As the profilers write them, in short.
+TORCH = {
+    "schemaVersion": 1,
+    "traceEvents": [
+        {"ph": "M", "name": "process_name", "ts": 4422258079249.593, "pid": 666, "tid": 0, "args": {"name": "python"}},
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "aten::mm",
+            "pid": 666,
+            "tid": 666,
+            "ts": 4422258114130.047,
+            "dur": 108.431,
+        },
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "aten::copy_",
+            "pid": 666,
+            "tid": 666,
+            "ts": 4422258114300.5,
+            "dur": 50.25,
+        },
+    ],
+    "traceName": "/home/somebody/trace.json",
+}
+MXNET = {
+    "traceEvents": [
+        {"ph": "M", "args": {"name": "cpu/0"}, "pid": 0, "name": "process_name"},
+        {"ph": "M", "args": {"name": "cpu/1"}, "pid": 1, "name": "process_name"},
+        *(
+            {"name": "_np_dot", "cat": "operator", "ph": phase, "ts": time, "pid": 1, "tid": 10051307376349735870}
+            for phase, time in (("B", 1795279713356264), ("E", 1795279713358200))
+        ),
+    ],
+    "displayTimeUnit": "ms",
+}
+
+
+@pytest.mark.parametrize(("document", "operator"), [(TORCH, "aten::mm"), (MXNET, "_np_dot")], ids=["torch", "mxnet"])
+def test_a_profiler_s_own_trace_is_recognised_by_what_it_holds(
+    tmp_path: Path, document: dict[str, Any], operator: str
+) -> None:
+    path = tmp_path / "anything"
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    assert operator in [span.operator for span in read_timeline(path).spans]
+
+
+def unwritten(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+NO_TIMELINES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (unwritten, "No such file"),
+    "a folder": (folder, "directory"),
+    "empty": (lambda path: path.write_text(""), "it is empty"),
+    "prose": (lambda path: path.write_text("Traceback:\n"), "it is no JSON"),
+    "a result": (lambda path: path.write_text('{"schema": 1}'), "no Chrome trace"),
+    "another program's": (
+        lambda path: path.write_text('[{"ph": "X", "name": "a", "cat": "b", "ts": 1, "dur": 1}]'),
+        "none of the profilers known here wrote it (known for mxnet, torch)",
+    ),
+    "nothing that ran": (
+        lambda path: path.write_text(
+            '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "a", "cat": "Trace", "ts": 1, "dur": 1}]}'
+        ),
+        "nothing that ran",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), NO_TIMELINES.values(), ids=NO_TIMELINES)
+def test_a_file_that_is_no_timeline_is_refused(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
+    path = tmp_path / "trace.json"
+    make(path)
+    with pytest.raises(RequestError, match=re.escape(message)):
+        read_timeline(path)
