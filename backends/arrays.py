@@ -1,4 +1,4 @@
-"""Values are arrays or tuples of values (a model's parameters, say); every verb takes both."""
+"""Values: arrays, or tuples of values such as a model's parameters. Every verb takes both."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -26,11 +26,11 @@ def tree_leaves(value: Any) -> Iterator[Any]:
 
 
 BLOCK_BYTES = 2**19
-"""With several arrays in a cache of 1 MiB a core; a quarter or twice of it is slower by a quarter."""
+"""Several arrays of this size fit in a core's cache of 1 MiB; a quarter or twice of it is slower by a quarter."""
 
 
 def check_equal(terms: Sequence[Any]) -> None:
-    """Raise ValueError where arrays that are to be summed differ in shape or dtype."""
+    """Raise ValueError if arrays that are to be summed differ in shape or dtype."""
     first, *others = terms
     for term in others:
         if first.shape != term.shape or first.dtype != term.dtype:

@@ -1,8 +1,8 @@
 """How many threads the libraries beneath a framework use.
 
-A process may hold several copies of BLAS, each with a number of its own, and one OpenMP for several frameworks. OpenMP
-reads OMP_NUM_THREADS when the first of them brings it along, and gives that number to every thread that starts later.
-threadpoolctl comes with the installed package; a checkout may be run without it, and threads then stay as they are.
+A process may have loaded several copies of BLAS, each with a number of its own, and one OpenMP for several frameworks.
+OpenMP reads OMP_NUM_THREADS when the first of them loads it, and gives that number to every thread that starts later.
+threadpoolctl comes with the installed package; a checkout may run without it, and the numbers then stay as they are.
 """
 
 import ctypes
@@ -32,11 +32,11 @@ __all__ = [
 
 
 def limit_blas_threads(framework: str, threads: int) -> None:
-    """Set the number of threads of the BLAS that a framework's package brought along; of all, where it brought none."""
-    libraries = [found for found in _libraries() if found.user_api == "blas"]
-    # In the package's folder, or in one beside it that its wheel made: numpy.libs.
+    """Set the number of threads of the BLAS in a framework's package, or of every BLAS if it has none of its own."""
+    libraries = [library for library in _libraries() if library.user_api == "blas"]
+    # In the package's folder, or in the one beside it that wheels install: numpy.libs.
     folders = {framework, f"{framework}.libs"}
-    for library in [found for found in libraries if folders & set(Path(found.filepath).parts)] or libraries:
+    for library in [one for one in libraries if folders & set(Path(one.filepath).parts)] or libraries:
         library.set_num_threads(threads)
 
 
@@ -56,7 +56,7 @@ def _libraries() -> list[Any]:
 
 
 def core_numbers() -> list[int]:
-    """List the cores this process may use; empty where the system does not tell."""
+    """List the cores this process may use; empty if the system does not say."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
@@ -71,7 +71,7 @@ def threads_for(devices: int, workers: int) -> int:
 
 
 def check_workers(framework: str, engine: str, workers: int) -> None:
-    """Raise BackendError for several workers per device on an engine that has no queue for them."""
+    """Raise BackendError for several workers per device on the sync engine, which has no queue for them."""
     if workers > 1 and engine == "sync":
         raise BackendError(f"{framework}'s sync engine has no queue for {workers} workers to serve: use --workers 1")
 
@@ -89,7 +89,7 @@ def cores_of(devices: Sequence[Device], threads: int | None) -> list[set[int]]:
 
 
 def core_shares(devices: int, threads: int) -> list[set[int]]:
-    """Give each of `devices` its own `threads` cores; all cores to each where there are too few, or none can be chosen.
+    """Give each of `devices` its own `threads` cores, or all cores to each if there are too few or none can be chosen.
 
     A worker that the system moves from core to core, or two on one core, would be measured as a slower device.
     """
@@ -101,7 +101,7 @@ def core_shares(devices: int, threads: int) -> list[set[int]]:
 
 @contextmanager
 def on_cores(cores: set[int]) -> Iterator[None]:
-    """Keep the calling thread, and the threads that it starts meanwhile, to some cores; to any if there are none."""
+    """Keep the calling thread, and threads that it starts meanwhile, to some cores; to any if `cores` is empty."""
     if not cores:
         yield
         return
@@ -121,7 +121,7 @@ NEVER = 2**31 - 1
 
 
 LARGEST_HEAP = 2**26
-"""Bytes of a heap that is not the first thread's: one with less room than the padding behind it is not given back."""
+"""Bytes of the heap of a thread other than the first; a heap with less room behind it than the padding is kept."""
 
 
 def keep_freed_memory() -> None:

@@ -37,11 +37,11 @@ class Variant:
     elsewhere: str = ""
     """Why other backends and other kinds of devices do not have it."""
     not_on_sync: str = "queues nothing, and so has no variants"
-    """Why synchronous engines do not have it: what is to be said of them."""
+    """Why synchronous engines do not have it: the predicate of a sentence about them."""
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """The backends that have it, in words: `mxnet`, or `mxnet on CPUs` where its GPUs do not."""
+        """The backends that have it, in words: `mxnet`, or `mxnet on CPUs` if its GPUs do not."""
         kinds = len(get_args(DeviceKind))
         return tuple(
             name if len(on) == kinds else f"{name} on {', '.join(kind.upper() for kind in on)}s"

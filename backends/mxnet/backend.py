@@ -23,7 +23,7 @@ from backends.variants import BULK_ON, COPY_ON_COMPUTE_QUEUE, TEMPORARY_SPACE_LO
 
 __all__ = ["MXNetBackend"]
 
-SHARDED_BYTES = 2**20
+MXNET_SHARDED_BYTES = 2**20
 """From here on summing in shards is worth its 0.3 ms: a function in Python for each device."""
 
 OWN_GPU_WORKERS = 2
@@ -133,7 +133,7 @@ class MXNetBackend(BaseBackend):
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         try:
-            if self._on_gpus or _bytes_of(xs[0]) < SHARDED_BYTES:
+            if self._on_gpus or _bytes_of(xs[0]) < MXNET_SHARDED_BYTES:
                 return self._gather_and_broadcast(*xs)
             return self._sum_in_shards(*xs)
         except Exception as error:

@@ -77,7 +77,7 @@ def concatenate(vectors: Sequence[Array]) -> Array:
 
 
 def to_host(x: Array) -> Array:
-    # Between CPUs too MXNet queues this copy where its source is computed.
+    # MXNet queues this copy behind the computation of its source, between CPUs too.
     return x.copyto(mx.cpu(0))
 
 
@@ -103,7 +103,7 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
 
 
 def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
-    # One operator for all of them: to issue eight would take Python as long as one of them computes.
+    # One operator for all of them: issuing eight would take Python as long as one of them computes.
     old = [parameter.as_nd_ndarray() for parameter in parameters]
     pairs = zip(old, (gradient.as_nd_ndarray() for gradient in gradients), strict=True)
     count = len(old)
@@ -120,7 +120,7 @@ def sgd_while_finite(
     # `multi_all_finite` takes thirty times as long.
     squares = mx.nd.multi_sum_sq(*new, num_arrays=count).as_np_ndarray()
     guard = guard + 0 * squares.sum()
-    # The one operator of MXNet that leaves its weights alone where a number on the device is NaN. With these constants
+    # The one operator of MXNet that leaves its weights alone if a number on the device is NaN. With these constants
     # it is plain descent: the mean is the gradient itself, its root mean square stays 0, and 1 is added to that.
     squared = [_zeros_beside(parameter).as_nd_ndarray() for parameter in parameters]
     mx.nd._internal._multi_adamw_update(
@@ -139,5 +139,5 @@ def sgd_while_finite(
 
 
 def _zeros_beside(parameter: Array) -> Array:
-    # What `attach_grad` made for `backward`, which nobody calls here.
+    # `attach_grad` made it for `backward`, which is not called here.
     return zeros_like(parameter) if parameter.grad is None else parameter.grad

@@ -27,23 +27,23 @@ class _Context(ctypes.Structure):
     _fields_ = (("kind", ctypes.c_int), ("index", ctypes.c_int32))
 
 
-# A Python function that does nothing would wait for the GIL, 30 μs each time; this one changes nothing and takes none.
+# A Python function that does nothing would wait 30 μs for the GIL each time; this function of C needs no GIL.
 _NOTHING = ctypes.cast(ctypes.CDLL(None).abs, FUNCTION)
 
 _pending: dict[int, Callable[[], object]] = {}
 _numbers = count(1)
 
 
-# The engine knows functions of C only, so a Python function goes by a number, which it forgets itself: the engine calls
-# deleters when waits have ended already, and a worker that is in Python while Python shuts down aborts the process.
+# The engine calls functions of C only, so a Python function goes by a number, which its call removes. The engine would
+# call a deleter after waits have ended, and a worker that is in Python while Python shuts down aborts the process.
 _CALL = FUNCTION(lambda _, number: _pending.pop(number)())
 
 
 def sum_in_shards(terms: Sequence[tuple[Any, ...]]) -> None:
     """Queue the sums of arrays that have one term per device; each sum replaces all its terms.
 
-    Every shard is written by a function that says it reads. The engine knows arrays only as wholes, and would make one
-    device wait for the other; the barriers are what keeps everyone else away meanwhile.
+    Every shard is written by a function that claims to read only: the engine knows arrays only as wholes, and would
+    make one device wait for the other. The barriers keep all other operators away meanwhile.
     """
     for same in terms:
         check_equal(same)
@@ -57,7 +57,7 @@ def sum_in_shards(terms: Sequence[tuple[Any, ...]]) -> None:
 
 
 def _sum_shard(terms: Sequence[tuple[Any, ...]], shard: int) -> None:
-    # The frameworks overflow without a word.
+    # The frameworks overflow without a warning.
     with np.errstate(all="ignore"):
         for same in terms:
             sum_shard([memory_of(x) for x in same], shard, len(same))
@@ -66,7 +66,7 @@ def _sum_shard(terms: Sequence[tuple[Any, ...]], shard: int) -> None:
 def push(fn: Callable[[], object], context: Any, reads: Sequence[Any]) -> None:
     """Queue a function on a context's worker, to be called when all that it reads has been computed.
 
-    It must not raise, for nobody would hear of it, nor wait for MXNet, for its worker would wait for itself.
+    It must not raise, because no caller would get the exception, nor wait for MXNet: its worker would wait for itself.
     """
     number = next(_numbers)
     _pending[number] = fn
@@ -74,9 +74,9 @@ def push(fn: Callable[[], object], context: Any, reads: Sequence[Any]) -> None:
 
 
 def push_barrier(x: Any) -> None:
-    """Queue nothing, in the place of an operator that writes an array: after all before it, before all behind it.
+    """Queue an operator that does nothing but is ordered as if it wrote an array.
 
-    One array at a time: MXNet would wait for ever for two that share their memory.
+    One array at a time: MXNet would wait forever for two that share their memory.
     """
     # On cpu(0), whose worker has nothing to compute.
     _push(_NOTHING, None, mx.cpu(0), [], [x])

@@ -5,7 +5,7 @@ from backends.protocol import Array
 
 __all__ = ["add_into", "sum_in_shards", "sum_own_shard"]
 
-SHARDED_BYTES = 2**21
+TORCH_SHARDED_BYTES = 2**21
 """From here on all devices, a shard each, sum faster than the first one alone."""
 
 
@@ -27,7 +27,7 @@ def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) 
     for same in terms:
         check_equal(same)
     # A short sum is done before a second thread has woken up.
-    if sum(same[0].nbytes for same in terms) < SHARDED_BYTES:
+    if sum(same[0].nbytes for same in terms) < TORCH_SHARDED_BYTES:
         shards = 1
     if shard >= (shards := shards or len(xs)):
         return

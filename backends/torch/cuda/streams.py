@@ -9,7 +9,7 @@ computed. Its future holds the event that says when it is computed. What takes t
 
 PyTorch gives freed memory to the next allocation on the stream that it was allocated on, even while others read it. So
 what a task has read of other streams is kept until the task's own event has come. (`record_stream` would do as well,
-but then nobody can foresee when the memory is free again.)
+but makes the moment when the memory is free again unpredictable.)
 
 This module imports no framework: it is given `torch.cuda`, or whatever has its streams and events.
 """

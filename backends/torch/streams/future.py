@@ -102,7 +102,7 @@ class Future:
                 if self._awaited is None:
                     self._awaited = {}
                 event = self._awaited.setdefault(path, threading.Event())
-            # Checked again: whoever sets the item or the value from now on sees the event, and sets it too.
+            # Checked again: a thread that sets the item or the value from now on sees the event, and sets it too.
             if self._is_missing(path):
                 event.wait()
         if self._announced and path in self._announced:
@@ -179,8 +179,13 @@ def futures_in(*values: Any) -> list[Future]:
 
 def device_of(*values: Any) -> Device:
     """Return the device of the first future in values; raises BackendError if there is none."""
-    for future in futures_in(*values):
-        return future.device
+    # Every launch asks: most arguments are futures themselves.
+    for value in values:
+        if isinstance(value, Future):
+            return value.device
+        if isinstance(value, tuple | list):
+            for future in futures_in(*value):
+                return future.device
     raise BackendError("launch and copy_to need an array of this backend among their arguments: it says the device")
 
 
@@ -197,15 +202,15 @@ def resolve(value: Any) -> Any:
 class Announcing:
     """A function `fn(announce, *args)` that announces items of its result, `announce(path, value)`, before it returns.
 
-    Outside a stream, which calls `function` itself, nobody hears the announcements.
+    Outside a stream, which calls `function` itself, the announcements go nowhere.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def __call__(self, *args: Any) -> Any:
-        return self.function(_to_nobody, *args)
+        return self.function(_discard, *args)
 
 
-def _to_nobody(path: ItemPath, value: Any) -> None:
+def _discard(path: ItemPath, value: Any) -> None:
     del path, value

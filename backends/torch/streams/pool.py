@@ -32,7 +32,7 @@ class PooledStream(WorkerStream):
         self._counter = _TaskCounter()
         # Not a method of the stream's own: a stream that referred to itself would outlive its last user.
         self._new_future = self._counter.new_future
-        # Numbers must be in the queue's order, whoever submits: tasks that wait for numbers behind them never end.
+        # Numbers must be in the queue's order: a task that waits for numbers behind its own would never end.
         self._submitting = threading.Lock()
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future:

@@ -195,8 +195,8 @@ class MadeUpTorch:
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
 
-    def tensor(self, x: Any) -> Any:
-        return self._new(torch.tensor(x), None)
+    def tensor(self, x: Any, device: str = "cpu") -> Any:
+        return self._new(torch.tensor(x), None if device == "cpu" else int(device.removeprefix("cuda:")))
 
     def empty(self, size: int, dtype: torch.dtype, pin_memory: bool) -> Any:
         return self._new(torch.empty(size, dtype=dtype), None, pin_memory)

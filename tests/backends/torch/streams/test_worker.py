@@ -3,13 +3,12 @@
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from backends.devices import Device
-from backends.torch.streams.future import Announcing, Future, resolve
+from backends.torch.streams.future import Future
 from backends.torch.streams.worker import WorkerStream, submit_collective
 
 FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
@@ -68,14 +67,6 @@ def test_a_consumer_comes_after_the_readers_on_other_streams() -> None:
     assert memory == [2]
 
 
-def test_items_of_a_future_tuple_are_futures() -> None:
-    pair = stream().submit(lambda: (1, (2, 3)))
-    assert isinstance(pair[1], Future)
-    assert resolve((pair[0], pair[1][0])) == (1, 2)
-    with pytest.raises(TypeError, match="not iterable"):
-        iter(pair)
-
-
 def test_an_error_reaches_everything_that_depends_on_it() -> None:
     first, second = stream(FIRST), stream(SECOND)
     broken = first.submit(lambda: 1 / 0)
@@ -109,52 +100,6 @@ def test_a_dropped_stream_ends_its_thread() -> None:
     del worker
     thread.join(timeout=10)
     assert not thread.is_alive()
-
-
-def test_an_announced_item_is_there_before_the_rest() -> None:
-    gate = threading.Event()
-
-    def compute(announce: Callable[[tuple[int, ...], str], None]) -> tuple[str, tuple[str, str]]:
-        announce((1, 0), "early")
-        gate.wait()
-        return "value", ("early", "late")
-
-    future = stream().submit(Announcing(compute))
-    reader = stream(SECOND).submit(lambda item: f"{item} and read", future[1][0])
-    assert reader.result() == "early and read"
-    assert "pending" in repr(future)
-    gate.set()
-    assert future[1][1].result() == "late"
-    assert future[1].result() == ("early", "late")
-
-
-def test_who_waits_for_an_item_that_nobody_announces_waits_for_the_rest() -> None:
-    gate = threading.Event()
-    future = stream().submit(lambda: gate.wait() and ("a", "b"))
-    items = [stream(SECOND).submit(lambda item: item, future[place]) for place in (0, 1)]
-    gate.set()
-    assert [item.result() for item in items] == ["a", "b"]
-
-
-def test_who_waits_for_an_item_hears_of_the_failure() -> None:
-    gate = threading.Event()
-    future = stream().submit(lambda: gate.wait() and 1 // 0)
-    item = stream(SECOND).submit(lambda item: item, future[0])
-    gate.set()
-    with pytest.raises(ZeroDivisionError):
-        item.result()
-
-
-def test_thousands_of_items_are_all_delivered() -> None:
-    # A wake-up that is lost now and then would hang here.
-    producer, consumer = stream(FIRST), stream(SECOND)
-    pairs = [producer.submit(lambda number=number: (number, -number)) for number in range(5000)]
-    items = [consumer.submit(lambda item: item, pair[1]) for pair in pairs]
-    assert [item.result() for item in items] == [-number for number in range(5000)]
-
-
-def test_an_announcing_function_that_nobody_streams_announces_to_nobody() -> None:
-    assert Announcing(lambda announce, x: announce((0,), x) or (x,))(5) == (5,)
 
 
 def test_reading_one_item_does_not_hold_back_who_consumes_another() -> None:
