@@ -85,9 +85,10 @@ def _case_spans(name: str, spans: tuple[Span, ...], earliest: float) -> CaseSpan
     if not waits.all():
         first = int(np.argmin(waits))
         spans, waits = spans[first:], waits[first:]
-    # None becomes NaN.
-    times = np.array([(span.start, span.end, span.launched) for span in spans], dtype=np.float64).reshape(-1, 3)
-    starts, ends, launched = np.ascontiguousarray(times.T)
+    starts = np.fromiter((span.start for span in spans), np.float64, len(spans))
+    ends = np.fromiter((span.end for span in spans), np.float64, len(spans))
+    launches = (np.nan if span.launched is None else span.launched for span in spans)
+    launched = np.fromiter(launches, np.float64, len(spans))
     queues: dict[tuple[str, str], int] = {}
     queue_of = np.fromiter(
         (queues.setdefault((span.device, span.queue), len(queues)) for span in spans), np.intp, len(spans)
