@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 from backends import Backend
@@ -73,15 +73,7 @@ class Case:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a result's `cases`."""
-        return {
-            "name": self.name,
-            "seconds": list(self.seconds),
-            "dispatch_seconds": list(self.dispatch_seconds),
-            "warmup_seconds": list(self.warmup_seconds),
-            "parts": list(self.parts),
-            "repeats": self.repeats,
-            "share": self.share,
-        }
+        return {name: value for name, value in vars(self).items() if name != "again"}
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
@@ -138,24 +130,8 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
-        return _finite(
-            {
-                "schema": RESULT_SCHEMA,
-                "experiment": self.experiment,
-                "backend": dict(self.backend),
-                "parameters": dict(self.parameters),
-                "cases": [case.as_json() for case in self.cases],
-                "metrics": dict(self.metrics),
-                "checks": dict(self.checks),
-                "series": {name: list(values) for name, values in self.series.items()},
-                "tasks": [asdict(task) for task in self.tasks],
-                "data": self.data,
-                "explanation": self.explanation,
-                "notes": list(self.notes),
-                "problems": list(self.problems),
-                "environment": dict(self.environment),
-            }
-        )
+        cases, tasks = [case.as_json() for case in self.cases], [vars(task) for task in self.tasks]
+        return _as_json({"schema": RESULT_SCHEMA, **vars(self), "cases": cases, "tasks": tasks})
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
@@ -210,12 +186,10 @@ def _floats(values: Iterable[float | None]) -> tuple[float, ...]:
     return tuple(math.nan if value is None else float(value) for value in values)
 
 
-def _finite(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
     # JSON has no NaN; most readers refuse a file that holds one.
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
