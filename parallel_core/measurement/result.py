@@ -137,33 +137,29 @@ class Result:
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; raises ValueError for anything else."""
         try:
-            return cls._from_object(read)
+            if read["schema"] != RESULT_SCHEMA:
+                raise ValueError(f"a result of schema {read['schema']}, not {RESULT_SCHEMA}")
+            missing = [name for name in BACKEND_KEYS if name not in read["backend"]]
+            missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
+            if missing:
+                raise ValueError(f"a result without {', '.join(missing)}")
+            return cls(
+                experiment=str(read["experiment"]),
+                backend=dict(read["backend"]),
+                parameters=dict(read["parameters"]),
+                cases=tuple(Case.from_json(case) for case in read["cases"]),
+                metrics=dict(zip(read["metrics"], _floats(read["metrics"].values()), strict=True)),
+                checks=dict(zip(read["checks"], _floats(read["checks"].values()), strict=True)),
+                explanation=str(read["explanation"]),
+                notes=tuple(read["notes"]),
+                problems=tuple(read["problems"]),
+                data=read["data"],
+                series={name: _floats(values) for name, values in read["series"].items()},
+                tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
+                environment=dict(read["environment"]),
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a result: {error}") from error
-
-    @classmethod
-    def _from_object(cls, read: Mapping[str, Any]) -> Self:
-        if read["schema"] != RESULT_SCHEMA:
-            raise ValueError(f"a result of schema {read['schema']}, not {RESULT_SCHEMA}")
-        missing = [name for name in BACKEND_KEYS if name not in read["backend"]]
-        missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
-        if missing:
-            raise ValueError(f"a result without {', '.join(missing)}")
-        return cls(
-            experiment=str(read["experiment"]),
-            backend=dict(read["backend"]),
-            parameters=dict(read["parameters"]),
-            cases=tuple(Case.from_json(case) for case in read["cases"]),
-            metrics=dict(zip(read["metrics"], _floats(read["metrics"].values()), strict=True)),
-            checks=dict(zip(read["checks"], _floats(read["checks"].values()), strict=True)),
-            explanation=str(read["explanation"]),
-            notes=tuple(read["notes"]),
-            problems=tuple(read["problems"]),
-            data=read["data"],
-            series={name: _floats(values) for name, values in read["series"].items()},
-            tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
-            environment=dict(read["environment"]),
-        )
 
 
 def describe_backend(backend: Backend) -> dict[str, Any]:
