@@ -40,7 +40,7 @@ def examine_cores() -> Finding:
 def examine_memory() -> Finding:
     """Report the memory of the machine, or of the container, and how much of it is free."""
     memory = psutil.virtual_memory()
-    limit = min(memory.total, *_read_limits("memory.max"))
+    limit = min([memory.total, *_read_limits("memory.max")])
     figures = {"total_bytes": limit, "available_bytes": min(memory.available, limit)}
     text = f"{naturalsize(limit, binary=True)}, {naturalsize(figures['available_bytes'], binary=True)} free"
     return Finding("memory", "fine", text, None, figures)
