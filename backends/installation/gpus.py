@@ -80,24 +80,21 @@ def _of_torch() -> Gpus:
     if not usable:
         silent = not text or any(phrase in text for phrase in NO_GPU)
         return Gpus(built_for, failure=None if silent else InstallationFailure(text, diagnose("torch", text)))
-    count = torch.cuda.device_count()
-    devices = []
-    for index in range(count):
-        properties = torch.cuda.get_device_properties(index)
-        devices.append(
-            Gpu(
-                index,
-                properties.name,
-                properties.total_memory,
-                f"{properties.major}.{properties.minor}",
-                tuple(n for n in range(count) if n != index and torch.cuda.can_device_access_peer(index, n)),
-            )
-        )
+    devices = tuple(_torch_gpu(index) for index in range(torch.cuda.device_count()))
     try:
         torch.empty(1024, pin_memory=True)
     except RuntimeError as error:
-        return Gpus(built_for, tuple(devices), page_locked=failure_of("torch", error))
-    return Gpus(built_for, tuple(devices))
+        return Gpus(built_for, devices, page_locked=failure_of("torch", error))
+    return Gpus(built_for, devices)
+
+
+def _torch_gpu(index: int) -> Gpu:
+    import torch
+
+    it = torch.cuda.get_device_properties(index)
+    others = (other for other in range(torch.cuda.device_count()) if other != index)
+    peers = tuple(other for other in others if torch.cuda.can_device_access_peer(index, other))
+    return Gpu(index, it.name, it.total_memory, f"{it.major}.{it.minor}", peers)
 
 
 def _of_mxnet() -> Gpus:

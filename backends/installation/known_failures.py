@@ -55,86 +55,60 @@ class InstallationError(BackendError):
 
 
 # For each framework: a pattern of its message, and the diagnosis.
-MXNET = (
-    (
-        r"'numpy' has no attribute 'bool'|np\.bool\b",
-        Diagnosis("MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed", "pip install 'numpy<1.24'"),
+MXNET = {
+    r"'numpy' has no attribute 'bool'|np\.bool\b": Diagnosis(
+        "MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed", "pip install 'numpy<1.24'"
     ),
-    (
-        r"\bPZERO\b",
-        Diagnosis("MXNet 1.9.1 uses np.PZERO, which NumPy 2 removed", "pip install 'numpy<1.24'"),
+    r"\bPZERO\b": Diagnosis("MXNet 1.9.1 uses np.PZERO, which NumPy 2 removed", "pip install 'numpy<1.24'"),
+    r"No module named 'distutils": Diagnosis(
+        "MXNet 1.9.1 uses distutils, which Python 3.12 removed: it needs Python 3.11", CPU_ENVIRONMENT
     ),
-    (
-        r"No module named 'distutils",
-        Diagnosis("MXNet 1.9.1 uses distutils, which Python 3.12 removed: it needs Python 3.11", CPU_ENVIRONMENT),
+    r"no kernel image is available": Diagnosis(
+        "MXNet 1.9.1 holds machine code for GPUs of compute capability 5.0 to 8.6, and nothing that other GPUs "
+        "could translate: it runs on this machine's CPU only",
+        MXNET_ON_CPU,
     ),
-    (
-        r"no kernel image is available",
-        Diagnosis(
-            "MXNet 1.9.1 holds machine code for GPUs of compute capability 5.0 to 8.6, and nothing that other GPUs "
-            "could translate: it runs on this machine's CPU only",
-            MXNET_ON_CPU,
-        ),
+    r"driver version is insufficient|driver on your system is too old": Diagnosis(
+        "the NVIDIA driver is older than CUDA 11, which MXNet's build for CUDA 11.2 needs: update the driver, "
+        "or stay on the CPU",
+        MXNET_ON_CPU,
     ),
-    (
-        r"driver version is insufficient|driver on your system is too old",
-        Diagnosis(
-            "the NVIDIA driver is older than CUDA 11, which MXNet's build for CUDA 11.2 needs: update the driver, "
-            "or stay on the CPU",
-            MXNET_ON_CPU,
-        ),
+    r"undefined symbol: nccl": Diagnosis(
+        "the NCCL that is loaded is not the one of CUDA 11: the wheels of CUDA 11, 12 and 13 overwrite each other",
+        "pip install --force-reinstall --no-deps nvidia-nccl-cu11==2.21.5",
     ),
-    (
-        r"undefined symbol: nccl",
-        Diagnosis(
-            "the NCCL that is loaded is not the one of CUDA 11: the wheels of CUDA 11, 12 and 13 overwrite each other",
-            "pip install --force-reinstall --no-deps nvidia-nccl-cu11==2.21.5",
-        ),
+    r"find\(\"(DMLC|PS)_": Diagnosis(
+        "some, not all, variables of MXNet's key-value store were left in the environment", UNSET_ROLE
     ),
-    (
-        r"find\(\"(DMLC|PS)_",
-        Diagnosis("some, not all, variables of MXNet's key-value store were left in the environment", UNSET_ROLE),
+}
+TORCH = {
+    r"driver on your system is too old \(found version 11\d{3}\)": Diagnosis(
+        "this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 11", CUDA_11_TORCH
     ),
-)
-TORCH = (
-    (
-        r"driver on your system is too old \(found version 11\d{3}\)",
-        Diagnosis("this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 11", CUDA_11_TORCH),
+    r"driver on your system is too old \(found version 12\d{3}\)": Diagnosis(
+        "this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 12", CUDA_12_TORCH
     ),
-    (
-        r"driver on your system is too old \(found version 12\d{3}\)",
-        Diagnosis("this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 12", CUDA_12_TORCH),
+    r"driver on your system is too old|driver version is insufficient": Diagnosis(
+        "this PyTorch is built for a newer CUDA than the NVIDIA driver's: update the driver, or stay on the CPU",
+        "parallel-core run parallel --backend torch --device-kind cpu",
     ),
-    (
-        r"driver on your system is too old|driver version is insufficient",
-        Diagnosis(
-            "this PyTorch is built for a newer CUDA than the NVIDIA driver's: update the driver, or stay on the CPU",
-            "parallel-core run parallel --backend torch --device-kind cpu",
-        ),
+    r"no kernel image is available": Diagnosis(
+        "this PyTorch holds no machine code for this GPU; its builds for CUDA 12.6 hold that of compute "
+        "capability 5.0 to 9.0",
+        CUDA_12_TORCH,
     ),
-    (
-        r"no kernel image is available",
-        Diagnosis(
-            "this PyTorch holds no machine code for this GPU; its builds for CUDA 12.6 hold that of compute "
-            "capability 5.0 to 9.0",
-            CUDA_12_TORCH,
-        ),
+    r"undefined symbol: nccl": Diagnosis(
+        "the NCCL that is loaded is not PyTorch's own: the wheels of CUDA 11, 12 and 13 overwrite each other, so "
+        "mxnet-cu112 and a CUDA build of PyTorch need an environment each",
+        TORCH_ENVIRONMENT,
     ),
-    (
-        r"undefined symbol: nccl",
-        Diagnosis(
-            "the NCCL that is loaded is not PyTorch's own: the wheels of CUDA 11, 12 and 13 overwrite each other, so "
-            "mxnet-cu112 and a CUDA build of PyTorch need an environment each",
-            TORCH_ENVIRONMENT,
-        ),
-    ),
-)
+}
 SYMPTOMS = {"mxnet": MXNET, "torch": TORCH}
 
 
 def diagnose(framework: str, text: str) -> Diagnosis | None:
     """Recognise a framework's failure by the text of its error or warning; None if it is not known."""
-    for pattern, diagnosis in SYMPTOMS.get(framework, ()):
+    for pattern, diagnosis in SYMPTOMS.get(framework, {}).items():
         if re.search(pattern, text):
             return diagnosis
     if framework != "mxnet":

@@ -18,7 +18,8 @@ MIN_CORES = 2
 
 def examine_cores() -> Finding:
     """Report the cores of the machine, those of this process, and the share of their time that a container may use."""
-    machine, own, quota = os.cpu_count() or 1, available_cores(), _quota()
+    machine, own, limits = os.cpu_count() or 1, available_cores(), _read_limits("cpu.max")
+    quota = limits[0] / limits[1] if len(limits) == 2 else None
     figures = {"machine": machine, "available": own, "core_numbers": core_numbers(), "quota": quota}
     text = f"{own} of {machine} may be used" if own < machine else f"{own}"
     if quota is not None and quota < own:
@@ -39,22 +40,15 @@ def examine_cores() -> Finding:
 def examine_memory() -> Finding:
     """Report the memory of the machine, or of the container, and how much of it is free."""
     memory = psutil.virtual_memory()
-    limit = min(memory.total, _memory_limit() or memory.total)
+    limit = min([memory.total, *_read_limits("memory.max")])
     figures = {"total_bytes": limit, "available_bytes": min(memory.available, limit)}
     text = f"{naturalsize(limit, binary=True)}, {naturalsize(figures['available_bytes'], binary=True)} free"
     return Finding("memory", "fine", text, None, figures)
 
 
-def _quota() -> float | None:
+def _read_limits(file: str) -> list[int]:
+    # Without a limit the file says `max`.
     try:
-        quota, period = (CONTROL_GROUP / "cpu.max").read_text().split()
-        return int(quota) / int(period)
+        return [int(word) for word in (CONTROL_GROUP / file).read_text().split()]
     except (OSError, ValueError):
-        return None
-
-
-def _memory_limit() -> int | None:
-    try:
-        return int((CONTROL_GROUP / "memory.max").read_text())
-    except (OSError, ValueError):
-        return None
+        return []

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 from backends import Backend
@@ -73,15 +73,7 @@ class Case:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a result's `cases`."""
-        return {
-            "name": self.name,
-            "seconds": list(self.seconds),
-            "dispatch_seconds": list(self.dispatch_seconds),
-            "warmup_seconds": list(self.warmup_seconds),
-            "parts": list(self.parts),
-            "repeats": self.repeats,
-            "share": self.share,
-        }
+        return {name: value for name, value in vars(self).items() if name != "again"}
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
@@ -128,56 +120,36 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
-        return _finite(
-            {
-                "schema": RESULT_SCHEMA,
-                "experiment": self.experiment,
-                "backend": dict(self.backend),
-                "parameters": dict(self.parameters),
-                "cases": [case.as_json() for case in self.cases],
-                "metrics": dict(self.metrics),
-                "checks": dict(self.checks),
-                "series": {name: list(values) for name, values in self.series.items()},
-                "tasks": [asdict(task) for task in self.tasks],
-                "data": self.data,
-                "explanation": self.explanation,
-                "notes": list(self.notes),
-                "problems": list(self.problems),
-                "environment": dict(self.environment),
-            }
-        )
+        cases, tasks = [case.as_json() for case in self.cases], [vars(task) for task in self.tasks]
+        return _as_json({"schema": RESULT_SCHEMA, **vars(self), "cases": cases, "tasks": tasks})
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; raises ValueError for anything else."""
         try:
-            return cls._from_object(read)
+            if read["schema"] != RESULT_SCHEMA:
+                raise ValueError(f"a result of schema {read['schema']}, not {RESULT_SCHEMA}")
+            missing = [name for name in BACKEND_KEYS if name not in read["backend"]]
+            missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
+            if missing:
+                raise ValueError(f"a result without {', '.join(missing)}")
+            return cls(
+                experiment=str(read["experiment"]),
+                backend=dict(read["backend"]),
+                parameters=dict(read["parameters"]),
+                cases=tuple(Case.from_json(case) for case in read["cases"]),
+                metrics=dict(zip(read["metrics"], _floats(read["metrics"].values()), strict=True)),
+                checks=dict(zip(read["checks"], _floats(read["checks"].values()), strict=True)),
+                explanation=str(read["explanation"]),
+                notes=tuple(read["notes"]),
+                problems=tuple(read["problems"]),
+                data=read["data"],
+                series={name: _floats(values) for name, values in read["series"].items()},
+                tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
+                environment=dict(read["environment"]),
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a result: {error}") from error
-
-    @classmethod
-    def _from_object(cls, read: Mapping[str, Any]) -> Self:
-        if read["schema"] != RESULT_SCHEMA:
-            raise ValueError(f"a result of schema {read['schema']}, not {RESULT_SCHEMA}")
-        missing = [name for name in BACKEND_KEYS if name not in read["backend"]]
-        missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
-        if missing:
-            raise ValueError(f"a result without {', '.join(missing)}")
-        return cls(
-            experiment=str(read["experiment"]),
-            backend=dict(read["backend"]),
-            parameters=dict(read["parameters"]),
-            cases=tuple(Case.from_json(case) for case in read["cases"]),
-            metrics=dict(zip(read["metrics"], _floats(read["metrics"].values()), strict=True)),
-            checks=dict(zip(read["checks"], _floats(read["checks"].values()), strict=True)),
-            explanation=str(read["explanation"]),
-            notes=tuple(read["notes"]),
-            problems=tuple(read["problems"]),
-            data=read["data"],
-            series={name: _floats(values) for name, values in read["series"].items()},
-            tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
-            environment=dict(read["environment"]),
-        )
 
 
 def describe_backend(backend: Backend) -> dict[str, Any]:
@@ -200,12 +172,10 @@ def _floats(values: Iterable[float | None]) -> tuple[float, ...]:
     return tuple(math.nan if value is None else float(value) for value in values)
 
 
-def _finite(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
     # JSON has no NaN; most readers refuse a file that holds one.
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,7 +6,7 @@ Multiprocessing Timing Anomalies) shows that a schedule that never leaves a devi
 most the sum of the two.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -96,11 +96,8 @@ def without_loads(tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Leave out tasks that only load inputs; the others keep their order and are renumbered."""
     remaining = [place for place, task in enumerate(tasks) if task.kind != "load"]
     number = {place: count for count, place in enumerate(remaining)}
-
-    def renumbered(task: Task) -> Iterator[int]:
-        return (number[earlier] for earlier in task.after if earlier in number)
-
-    return tuple(replace(tasks[place], after=tuple(renumbered(tasks[place]))) for place in remaining)
+    after = [tuple(number[earlier] for earlier in tasks[place].after if earlier in number) for place in remaining]
+    return tuple(replace(tasks[place], after=own) for place, own in zip(remaining, after, strict=True))
 
 
 def without_implied(tasks: Sequence[Task]) -> tuple[Task, ...]:

@@ -1,4 +1,4 @@
-"""What a person sees of a result: its timings, its figures and what they mean."""
+"""What a person reads of a result: its timings, its metrics and checks, and what they mean."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ __all__ = ["show"]
 
 
 def show(result: Result, console: Console) -> None:
-    """Print a result: its timings, metrics and checks, what they mean, and why it is invalid where it is."""
+    """Print a result: its timings, metrics and checks, what they mean, and why it is invalid, if it is."""
     backend = result.backend
     threads = backend["threads_per_device"]
     processes = backend.get("processes")
@@ -35,7 +35,7 @@ def show(result: Result, console: Console) -> None:
     for table in tables(result, caption):
         console.print(table)
     console.print(escape(result.explanation), style="bold")
-    # Behind the sentence on who schedules stands what is unusual about the devices.
+    # The first sentence says who schedules; the others, what is unusual about the devices.
     for note in (*filter(None, backend["scheduler"].split("; ")[1:]), *result.notes):
         console.print(f"· {escape(note)}")
     for problem in result.problems:

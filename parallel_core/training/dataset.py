@@ -8,11 +8,9 @@ import gzip
 import hashlib
 import os
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
@@ -34,25 +32,25 @@ DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 VARIABLE = "PARALLEL_CORE_DATA"
 DOWNLOAD_SECONDS = 10
 
-FILES: Mapping[str, str] = MappingProxyType(
-    {
-        "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-        "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-        "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-        "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-    }
-)
-"""The four files and the SHA-256 of their unpacked content: Debian has packed them anew."""
-
-PACKED_MD5: Mapping[str, str] = MappingProxyType(
-    {
-        "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
-        "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
-        "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
-    }
-)
-"""The checksums that the authors publish for the packed files at their origin."""
+FILES = {
+    "train-images-idx3-ubyte": (
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    ),
+    "train-labels-idx1-ubyte": (
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "25c81989df183df01b3e8a0aad5dffbe",
+    ),
+    "t10k-images-idx3-ubyte": (
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "bef4ecab320f06d8554ea6380940ec79",
+    ),
+    "t10k-labels-idx1-ubyte": (
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        "bb300cfdad3c16e7a12a480ee83cd310",
+    ),
+}
+"""The four files: the SHA-256 of their unpacked content, which Debian has packed anew, and the authors' MD5, packed."""
 
 
 class DataError(RequestError):
@@ -139,7 +137,7 @@ def read_file(directory: Path, name: str) -> np.ndarray:
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read, it may be truncated: {error}") from error
-    if hashlib.sha256(content).hexdigest() != FILES[name]:
+    if hashlib.sha256(content).hexdigest() != FILES[name][0]:
         raise DataError(f"{path} is not the original {name}: its content was truncated or altered")
     try:
         return parse_idx(content)
@@ -173,7 +171,7 @@ def download(directory: Path) -> None:
     """Fetch the four packed files into a directory, checked against the authors' checksums."""
     import pooch
 
-    for name, checksum in PACKED_MD5.items():
+    for name, (_, checksum) in FILES.items():
         pooch.retrieve(
             f"{ORIGIN}{name}.gz",
             known_hash=f"md5:{checksum}",

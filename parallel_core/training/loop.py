@@ -7,6 +7,7 @@ GPUs"; its step is in `step`.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from time import perf_counter
 
 import numpy as np
@@ -99,7 +100,7 @@ def continue_training(
             progress = replace(progress, begun=progress.begun + stretch)
             if stop < last:
                 yield progress
-        epoch = replace(epoch_of(progress.epoch, progress.begun), accuracy=evaluate(backend, params, data))
+        epoch = Epoch(progress.epoch, **vars(progress.begun), accuracy=evaluate(backend, params, data))
         progress = CompletedSteps((*progress.epochs, epoch))
         yield progress
 
@@ -114,12 +115,7 @@ def train_epoch(
 ) -> Epoch:
     """Train for one epoch, without evaluating it; see `train`."""
     steps = slice(0, steps_of(data, settings))
-    return epoch_of(number, train_steps(backend, params, data, settings, number, steps, on_batch))
-
-
-def epoch_of(number: int, whole: Stretch) -> Epoch:
-    """Turn the numbers of all steps of an epoch into an epoch that is not evaluated yet."""
-    return Epoch(number, whole.seconds, whole.dispatch_seconds, whole.images, whole.losses)
+    return Epoch(number, **vars(train_steps(backend, params, data, settings, number, steps, on_batch)))
 
 
 def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
@@ -204,13 +200,10 @@ def launch_steps(
 
 def one_behind(steps: Iterator[Step]) -> Iterator[Step]:
     """Yield each step after the next one has been launched."""
-    previous = next(steps, None)
-    for step in steps:
-        if previous is not None:
-            yield previous
-        previous = step
-    if previous is not None:
-        yield previous
+    # The end has no next one.
+    for step, _ in pairwise(chain[Step | None](steps, (None,))):
+        if step is not None:
+            yield step
 
 
 def read_step(backend: Backend, step: Step) -> tuple[tuple[float, ...], bool]:

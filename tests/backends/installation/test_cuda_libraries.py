@@ -103,9 +103,7 @@ def test_nothing_is_asked_of_an_environment_without_the_cuda_build(load: Load, s
 
 def test_the_missing_driver_is_said_in_a_line_of_its_own(load: Load, tmp_path: Path) -> None:
     said = load(tmp_path)
-    assert said.startswith(
-        "the NVIDIA driver is not installed (libcuda.so.1: it is nowhere), and mxnet-cu112 needs it: "
-    )
+    assert said.startswith("the NVIDIA driver is not installed (libcuda.so.1: not found), and mxnet-cu112 needs it: ")
     assert "install the driver, or use MXNet's CPU build in another environment: " in said
     assert said.endswith("bin/pip install 'parallel-core[mxnet]'")
 

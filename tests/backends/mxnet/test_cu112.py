@@ -77,7 +77,7 @@ def test_gpus_are_asked_for_in_vain(driver: Path) -> None:
 def test_without_a_driver_there_is_one_line_and_exit_status_2() -> None:
     done = run_parallel(LD_LIBRARY_PATH="")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("parallel-core: the NVIDIA driver is not installed (libcuda.so.1: it is nowhere)")
+    assert done.stderr.startswith("parallel-core: the NVIDIA driver is not installed (libcuda.so.1: not found)")
     assert done.stderr.count("\n") == 1
 
 

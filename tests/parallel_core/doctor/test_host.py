@@ -36,3 +36,10 @@ def test_one_core_shows_nothing_parallel(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(host, "available_cores", lambda: 1)
     monkeypatch.setattr(host.os, "cpu_count", lambda: 8)
     assert command(host.examine_cores()) == "taskset --cpu-list 0-7 parallel-core doctor"
+
+
+def test_without_a_limit_the_memory_is_the_machine_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "CONTROL_GROUP", tmp_path)
+    unlimited = host.examine_memory().figures["total_bytes"]
+    (tmp_path / "memory.max").write_text("max")
+    assert host.examine_memory().figures["total_bytes"] == unlimited > 0

@@ -1,6 +1,5 @@
-"""The same numbers on every framework and number of devices, and training that stops where it must."""
+"""The same numbers on every framework and number of devices, and training that stops at numbers that are not finite."""
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,7 +33,7 @@ from parallel_core.training.loop import (
 )
 
 STEPS = 20
-MADE_UP = synthetic("a test needs no more", train=600, test=100)
+SYNTHETIC = synthetic("a test needs no more", train=600, test=100)
 FEW = synthetic("a test needs no more", train=75, test=10)
 
 
@@ -65,7 +64,7 @@ def numpy_losses(batch_size: int, seed: int, steps: int = STEPS) -> tuple[float,
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "devices", "steps"), [(256, 2, 5), *itertools.product([64, 25], [1, 2, 3], [STEPS])]
+    ("batch_size", "devices", "steps"), [(256, 2, 5), (64, 3, STEPS), (25, 1, STEPS // 2), (25, 2, STEPS // 2)]
 )
 def test_the_first_losses_equal_numpy_s(
     load: Callable[[int], Backend], batch_size: int, devices: int, steps: int
@@ -85,14 +84,14 @@ def test_the_losses_are_those_of_real_data() -> None:
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_a_step_on_fewer_or_uneven_rows_equals_numpy_s(backend: Backend, rows: int) -> None:
-    images = MADE_UP.train_images[:rows, None].astype(np.float32) / 255
-    labels = MADE_UP.train_labels[:rows]
+    images = SYNTHETIC.train_images[:rows, None].astype(np.float32) / 255
+    labels = SYNTHETIC.train_labels[:rows]
     reference = backends.load("numpy", devices=1, threads_per_device=1)
     (expected, *_), _ = first_step(reference, images, labels)
     updated, losses = first_step(backend, images, labels)
     for replica in map(backend.to_numpy, updated):
-        for found, wanted in zip(replica, expected, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-7)
+        for actual, wanted in zip(replica, expected, strict=True):
+            np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-7)
     assert [float(loss) > 0 for loss in backend.to_numpy(tuple(losses))] == [i < rows for i in range(3)]
 
 
@@ -116,7 +115,7 @@ def test_training_learns_and_is_evaluated_as_numpy_would(backend: Backend) -> No
     # From the book's weights the loss leaves its plateau late; larger ones learn a few images at once.
     start = tuple(8 * p for p in backend.to_numpy(get_params(backend, backend.devices[0])))
     params = [backend.asarray(start, device) for device in backend.devices]
-    data = synthetic("a test needs no more", train=300, test=60)
+    data = synthetic("a test needs no more", train=160, test=60)
     *_, last = train(backend, params, data, Settings(4, 16, 0.1))
     assert last.accuracy > 0.9
     assert last.losses[-1] < 0.5
@@ -131,11 +130,11 @@ def test_a_loss_that_is_not_finite_names_step_and_device_and_changes_nothing(bac
     broken[-1][0] = math.nan
     params[1] = backend.asarray(broken, backend.devices[1])
     before = [backend.to_numpy(p) for p in params]
-    told = r"the loss is nan on cpu:2 in epoch 1, step 1 \(the parameters are those before the step\): .*--lr"
-    with pytest.raises(LossIsNotFiniteError, match=told):
-        next(train(backend, params, MADE_UP, Settings(1, 60)))
-    for found, expected in zip(map(backend.to_numpy, params), before, strict=True):
-        for mine, other in zip(found, expected, strict=True):
+    message = r"the loss is nan on cpu:2 in epoch 1, step 1 \(the parameters are those before the step\): .*--lr"
+    with pytest.raises(LossIsNotFiniteError, match=message):
+        next(train(backend, params, SYNTHETIC, Settings(1, 60)))
+    for replica, expected in zip(map(backend.to_numpy, params), before, strict=True):
+        for mine, other in zip(replica, expected, strict=True):
             np.testing.assert_array_equal(mine, other)
 
 
@@ -163,7 +162,7 @@ LAST_SHARE = 9
 
 
 @pytest.mark.parametrize(
-    ("times", "told"),
+    ("times", "message"),
     [
         (10, r"the gradients on cpu:3 are not finite in epoch 1, step 3 \(the parameters are those before"),
         # The fault does not come back when the step is computed again.
@@ -171,23 +170,23 @@ LAST_SHARE = 9
     ],
 )
 def test_gradients_that_are_not_finite_change_no_parameter_on_any_device(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, times: int, told: str
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, times: int, message: str
 ) -> None:
-    settings = Settings(1, 29, limit=6)
+    settings = Settings(1, 29, limit=4)
     expected = [get_params(backend, device) for device in backend.devices]
-    next(train(backend, expected, MADE_UP, replace(settings, limit=2)))
+    next(train(backend, expected, SYNTHETIC, replace(settings, limit=2)))
     params = [get_params(backend, device) for device in backend.devices]
     spoilt(backend, 2, times, monkeypatch)
-    with pytest.raises(GradientsAreNotFiniteError, match=told) as caught:
-        next(train(backend, params, MADE_UP, settings))
+    with pytest.raises(GradientsAreNotFiniteError, match=message) as caught:
+        next(train(backend, params, SYNTHETIC, settings))
     assert (caught.value.epoch, caught.value.step) == (1, 3)
-    # The next step was queued when this one was found out: it must not have changed anything either.
+    # The next step was queued before the fault was noticed: it must not have changed anything either.
     for replica in map(backend.to_numpy, params):
         for mine, other in zip(replica, backend.to_numpy(expected[0]), strict=True):
             np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-8)
-    # What is left can be trained.
+    # Training can go on from these parameters.
     monkeypatch.undo()
-    assert all(map(math.isfinite, next(train(backend, params, MADE_UP, settings)).losses))
+    assert all(map(math.isfinite, next(train(backend, params, SYNTHETIC, settings)).losses))
 
 
 class OneOfTwo:
@@ -209,9 +208,9 @@ class OneOfTwo:
 
 def test_losses_and_accuracy_are_of_all_processes_rows(backend: Backend) -> None:
     alike = replace(
-        MADE_UP,
-        **{name: np.repeat(getattr(MADE_UP, name)[:1], 40, axis=0) for name in ("train_images", "train_labels")},
-        **{name: np.repeat(getattr(MADE_UP, name)[:1], 10, axis=0) for name in ("test_images", "test_labels")},
+        SYNTHETIC,
+        **{name: np.repeat(getattr(SYNTHETIC, name)[:1], 40, axis=0) for name in ("train_images", "train_labels")},
+        **{name: np.repeat(getattr(SYNTHETIC, name)[:1], 10, axis=0) for name in ("test_images", "test_labels")},
     )
     start = tuple(8 * p for p in backend.to_numpy(get_params(backend, backend.devices[0])))
     alone, in_group = (
@@ -241,18 +240,20 @@ def test_a_guard_stays_broken_and_keeps_the_parameters(backend: Backend, worst: 
 
 def test_progress_is_reported_batch_by_batch(backend: Backend) -> None:
     params = [get_params(backend, device) for device in backend.devices]
-    seen: list[tuple[int, int]] = []
-    for _ in train(backend, params, FEW, Settings(2, 32, limit=3), lambda epoch, images: seen.append((epoch, images))):
+    reported: list[tuple[int, int]] = []
+    for _ in train(
+        backend, params, FEW, Settings(2, 32, limit=3), lambda epoch, images: reported.append((epoch, images))
+    ):
         pass
-    assert seen == [(1, 32), (1, 32), (1, 11), (2, 32), (2, 32), (2, 11)]
+    assert reported == [(1, 32), (1, 32), (1, 11), (2, 32), (2, 32), (2, 11)]
 
 
 def test_batches_cover_the_data_in_an_order_of_seed_and_epoch() -> None:
     def labels(settings: Settings, epoch: int) -> list[int]:
-        return [int(label) for _, batch in batches(MADE_UP, settings, epoch) for label in batch]
+        return [int(label) for _, batch in batches(SYNTHETIC, settings, epoch) for label in batch]
 
     every = labels(Settings(batch_size=256), 1)
-    assert sorted(every) == sorted(MADE_UP.train_labels.tolist())
+    assert sorted(every) == sorted(SYNTHETIC.train_labels.tolist())
     assert labels(Settings(batch_size=256), 1) == every
     assert labels(Settings(batch_size=256), 2) != every
     assert labels(Settings(batch_size=256, seed=1), 1) != every
@@ -290,9 +291,9 @@ def test_buckets_hold_every_parameter_once_and_the_last_layer_first() -> None:
 
 def test_buckets_are_reduced_before_backward_has_ended_where_work_is_queued(backend: Backend) -> None:
     params = [get_params(backend, device) for device in backend.devices]
-    # What is not queued needs no long pass: there is nothing to overtake.
+    # Without a queue nothing can be overtaken, and a short pass is enough.
     rows = slice(None if backend.engine == "async" else 60)
-    images, labels = as_input(MADE_UP.train_images[rows]), MADE_UP.train_labels[rows]
+    images, labels = as_input(SYNTHETIC.train_images[rows]), SYNTHETIC.train_labels[rows]
 
     def early(exchange: Literal["after", "during"]) -> int:
         steps = launch_gradients(backend, params, images, labels)

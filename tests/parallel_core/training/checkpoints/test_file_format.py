@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from parallel_core.errors import RequestError
 from parallel_core.training.checkpoints import FILE, CheckpointError, from_bytes, open_directory, write_checkpoint
 from parallel_core.training.lenet import shapes
-from tests.parallel_core.training.checkpoints.made_up import kept, numpy
+from tests.parallel_core.training.checkpoints.small_training import kept, numpy
 
 
 @cache

@@ -1,6 +1,5 @@
 """A training that was stopped and resumed is the one that was not, on whatever framework it goes on."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -18,7 +17,7 @@ from parallel_core.training.checkpoints.checkpoint import Generator
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.gradient_exchange import Exchange
 from parallel_core.training.loop import Settings
-from tests.parallel_core.training.checkpoints.made_up import (
+from tests.parallel_core.training.checkpoints.small_training import (
     DATA,
     SETTINGS,
     StoppedError,
@@ -29,9 +28,11 @@ from tests.parallel_core.training.checkpoints.made_up import (
     stop_after,
 )
 
+Undisturbed = tuple[Result, list[bytes]]
 
-def final(content: bytes) -> tuple[np.ndarray, ...]:
-    return from_bytes(content, "checkpoint").parameters
+
+def as_read(content: bytes) -> Checkpoint:
+    return from_bytes(content, "checkpoint")
 
 
 @cache
@@ -40,56 +41,66 @@ def left_by_numpy(every: int | None = None) -> tuple[bytes, ...]:
     return tuple(kept(numpy(), every=every))
 
 
-@cache
-def undisturbed_by_numpy() -> Result:
-    return run_data_parallel(numpy(), DATA, SETTINGS)
+@pytest.fixture(scope="module")
+def trainings() -> dict[str, Undisturbed]:
+    """Undisturbed trainings with a checkpoint every second step, by backend: one is enough for all tests."""
+    return {}
 
 
-def as_read(content: bytes) -> Checkpoint:
-    return from_bytes(content, "checkpoint")
-
-
-def test_a_checkpoint_is_kept_after_each_epoch_and_after_so_many_steps(backend: Backend) -> None:
-    places = [(as_read(file).state.epoch, as_read(file).state.step) for file in kept(backend, every=2)]
-    assert places == [(1, 2), (2, 0), (2, 2), (3, 0)]
-    # Steps that an epoch's end falls on are kept once.
-    assert len(kept(backend, replace(SETTINGS, epochs=1), every=4)) == 1
-
-
-@pytest.mark.parametrize("exchange", ["after", "during"])
-def test_a_resumed_training_equals_an_undisturbed_one(backend: Backend, exchange: Exchange) -> None:
-    settings = replace(SETTINGS, exchange=exchange)
-    whole: list[bytes] = []
-    undisturbed = run_data_parallel(backend, DATA, settings, checkpoints=Checkpointing(stop_after(-1, whole)))
-    for place in (1, 3):
+@pytest.fixture
+def undisturbed(backend: Backend, trainings: dict[str, Undisturbed]) -> Undisturbed:
+    if backend.name not in trainings:
         files: list[bytes] = []
-        with pytest.raises(StoppedError):
-            run_data_parallel(backend, DATA, settings, checkpoints=Checkpointing(stop_after(place, files), 2))
-        again: list[bytes] = []
-        checkpoints = Checkpointing(stop_after(-1, again), 2, as_read(files[-1]))
-        result = run_data_parallel(backend, DATA, settings, checkpoints=checkpoints)
-        # NumPy's sums depend on where its arrays happen to lie, so two of its trainings differ in the last digit.
-        rounding = 1e-6 if backend.name == "numpy" else 0
-        np.testing.assert_allclose(losses_of(result), losses_of(undisturbed), rtol=rounding)
-        assert result.series["test_accuracy"] == undisturbed.series["test_accuracy"]
-        for mine, other in zip(final(again[-1]), final(whole[-1]), strict=True):
-            np.testing.assert_allclose(mine, other, rtol=rounding, atol=rounding)
+        result = run_data_parallel(backend, DATA, SETTINGS, checkpoints=Checkpointing(stop_after(-1, files), 2))
+        trainings[backend.name] = result, files
+    return trainings[backend.name]
 
 
-def test_any_framework_goes_on_with_what_another_one_left(load: Callable[[int], Backend]) -> None:
-    backend = load(3)
-    undisturbed = losses_of(undisturbed_by_numpy())
-    by_numpy, by_backend = left_by_numpy(every=3)[2], kept(backend, every=3)[2]
-    assert as_read(by_backend).state.written.backend == backend.name
-    assert (as_read(by_backend).state.epoch, as_read(by_backend).state.step) == (2, 3)
-    np.testing.assert_allclose(losses_of(resumed(backend, by_numpy)), undisturbed, rtol=1e-4)
-    np.testing.assert_allclose(losses_of(resumed(numpy(), by_backend)), undisturbed, rtol=1e-4)
+def test_a_checkpoint_is_kept_after_each_epoch_and_after_so_many_steps(undisturbed: Undisturbed) -> None:
+    places = [(as_read(file).state.epoch, as_read(file).state.step) for file in undisturbed[1]]
+    assert places == [(1, 2), (2, 0), (2, 2), (3, 0)]
 
 
-def test_a_training_that_is_complete_is_reported_and_not_gone_on_with(backend: Backend) -> None:
-    whole = kept(backend)[-1]
+def test_steps_that_an_epoch_s_end_falls_on_are_kept_once() -> None:
+    assert len(kept(numpy(), replace(SETTINGS, epochs=1), every=4)) == 1
+
+
+def test_a_training_can_be_stopped_where_a_checkpoint_is_kept() -> None:
     files: list[bytes] = []
-    checkpoints = Checkpointing(stop_after(-1, files), None, as_read(whole))
+    with pytest.raises(StoppedError):
+        run_data_parallel(numpy(), DATA, SETTINGS, checkpoints=Checkpointing(stop_after(1, files), 2))
+    assert (as_read(files[-1]).state.epoch, as_read(files[-1]).state.step) == (1, 2)
+
+
+# How gradients are exchanged changes no number, so it may change when a training is resumed.
+@pytest.mark.parametrize(("place", "exchange"), [(1, "after"), (3, "during")])
+def test_a_resumed_training_equals_an_undisturbed_one(
+    backend: Backend, undisturbed: Undisturbed, place: int, exchange: Exchange
+) -> None:
+    expected, files = undisturbed
+    again: list[bytes] = []
+    checkpoints = Checkpointing(stop_after(-1, again), None, as_read(files[place - 1]))
+    result = run_data_parallel(backend, DATA, replace(SETTINGS, exchange=exchange), checkpoints=checkpoints)
+    # NumPy's sums depend on where its arrays happen to lie, so two of its trainings differ in the last digit.
+    rounding = 1e-6 if backend.name == "numpy" else 0
+    np.testing.assert_allclose(losses_of(result), losses_of(expected), rtol=rounding)
+    assert result.series["test_accuracy"] == expected.series["test_accuracy"]
+    for mine, other in zip(as_read(again[-1]).parameters, as_read(files[-1]).parameters, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=rounding, atol=rounding)
+
+
+def test_any_framework_goes_on_with_what_another_one_left(backend: Backend, undisturbed: Undisturbed) -> None:
+    by_numpy, by_backend = left_by_numpy(every=2)[2], undisturbed[1][2]
+    assert as_read(by_backend).state.written.backend == backend.name
+    assert (as_read(by_backend).state.epoch, as_read(by_backend).state.step) == (2, 2)
+    expected = losses_of(undisturbed[0])
+    np.testing.assert_allclose(losses_of(resumed(backend, by_numpy)), expected, rtol=1e-4)
+    np.testing.assert_allclose(losses_of(resumed(numpy(), by_backend)), expected, rtol=1e-4)
+
+
+def test_a_training_that_is_complete_is_reported_and_not_continued(backend: Backend, undisturbed: Undisturbed) -> None:
+    files: list[bytes] = []
+    checkpoints = Checkpointing(stop_after(-1, files), None, as_read(undisturbed[1][-1]))
     images: list[int] = []
     result = run_data_parallel(backend, DATA, SETTINGS, lambda _, count: images.append(count), checkpoints=checkpoints)
     assert files == []
@@ -107,7 +118,7 @@ def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> No
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"batch_size": 64}, "with --batch-size 32, and not 64"),
         ({"learning_rate": 0.1}, "with --lr 0.2, and not 0.1"),
@@ -117,9 +128,9 @@ def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> No
         ({"epochs": 1}, "is in epoch 2: --epochs 1 lies behind it"),
     ],
 )
-def test_what_would_give_other_numbers_is_refused(changed: dict[str, Any], told: str) -> None:
+def test_what_would_give_other_numbers_is_refused(changed: dict[str, Any], message: str) -> None:
     checkpoint = as_read(left_by_numpy(every=3)[-2])
-    with pytest.raises(RequestError, match=told):
+    with pytest.raises(RequestError, match=message):
         run_data_parallel(
             numpy(), DATA, replace(SETTINGS, **changed), checkpoints=Checkpointing(lambda _: None, None, checkpoint)
         )
