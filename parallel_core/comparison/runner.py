@@ -190,7 +190,6 @@ def read_outcome(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result 
 
 
 def is_of(result: Result, plan: Plan, cell: Cell) -> bool:
-    """Tell whether a result is what a cell's process was asked for."""
     given = (result.experiment, result.backend["name"], result.backend["engine"])
     asked = (cell.experiment, cell.backend, cell.engine)
     return given == asked and all(name in result.parameters for name in plan.to_calibrate(cell))
@@ -206,7 +205,6 @@ def is_due(plan: Plan, results: CellResults, calibrated: Mapping[str, Any], turn
 
 
 def given_up(results: CellResults) -> bool:
-    """Tell whether a cell gets no further process."""
     return len(results.failures) >= MAX_FAILURES or any(failure.refused for failure in results.failures)
 
 
