@@ -81,7 +81,7 @@ class Plan:
         return tuple(name for name in experiment.calibrated if name not in experiment.options.get(self.mode, {}))
 
     def trace(self, cell: Cell, turn: int) -> Path | None:
-        """Return where a cell's process writes its trace; None except in the last regular round."""
+        """Return the file to which a cell's process writes its trace; None except in the last regular round."""
         return trace_path(self.traces_in, cell) if self.traces_in is not None and turn == self.rounds else None
 
     def command(self, cell: Cell, calibrated: Mapping[str, Any], trace: Path | None = None) -> list[str]:

@@ -33,9 +33,9 @@ def cells(folder: Path) -> dict[str, dict[str, list[dict[str, object]]]]:
     return {f"{cell['experiment']} {cell['backend']} {cell['engine']}": cell for cell in read["cells"]}
 
 
-def interpreter(path: Path, behaviour: str) -> str:
-    """Write a program that stands in for a Python: it can import parallel-core, and behaves as told when it runs it."""
-    path.write_text(f'#!/bin/sh\nif [ "$2" = -c ]; then exec {sys.executable} "$@"; fi\n{behaviour}\n')
+def interpreter(path: Path, behaviour: str, asked_whether_it_can_run: str = "exit 0") -> str:
+    """Write a program that stands in for a Python: it can run parallel-core, and behaves as told when it runs it."""
+    path.write_text(f'#!/bin/sh\nif [ "$2" = -c ]; then {asked_whether_it_can_run}; fi\n{behaviour}\n')
     path.chmod(0o755)
     return str(path)
 
@@ -69,7 +69,7 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("interleaved")
     # The last of two sizes counts: smaller matrices than those of --quick.
     smaller = f'echo "$*" >> {folder / "log"}\nexec {sys.executable} "$@" --size 100'
-    python = interpreter(folder / "python", smaller)
+    python = interpreter(folder / "python", smaller, f'exec {sys.executable} "$@"')
     arguments = ["overlap", "parallel", *ON_NUMPY, "--rounds", "2", "--python", f"numpy={python}"]
     done = compare(*arguments, "--out", str(folder / "out"))
     assert done.returncode == 0, done.stderr
@@ -77,19 +77,21 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def like_it(interleaved: Path) -> Path:
-    """Compare again with the sizes of the first comparison, where another one has been written into its file."""
-    first, second = interleaved / "first", interleaved / "second"
+def like_it(interleaved: Path) -> "tuple[subprocess.CompletedProcess[str], Path]":
+    """Compare with the sizes of a saved comparison, JSON on standard output, and no folder named; return the folder."""
+    first, here = interleaved / "first", interleaved / "here"
     first.mkdir()
+    here.mkdir()
     read = json.loads((interleaved / "out" / "comparison.json").read_text())
     for cell in read["cells"]:
         for result in cell["results"]:
             if cell["experiment"] == "overlap":
                 result["parameters"]["copies"] = 7
     (first / "comparison.json").write_text(json.dumps(read))
-    done = compare("overlap", *ON_NUMPY, "--rounds", "1", "--out", str(second), "--like", str(first))
+    done = compare("overlap", *ON_NUMPY, "--rounds", "1", "--like", str(first), "--json", "-", folder=here)
     assert done.returncode == 0, done.stderr
-    return second
+    (folder,) = here.iterdir()
+    return done, folder
 
 
 def test_rounds_are_interleaved_and_sizes_chosen_once(interleaved: Path) -> None:
@@ -102,13 +104,17 @@ def test_rounds_are_interleaved_and_sizes_chosen_once(interleaved: Path) -> None
     assert len({json.dumps(result["parameters"]) for result in results}) == 1
 
 
-def test_the_sizes_of_a_saved_comparison_are_taken_over(like_it: Path) -> None:
-    (result,) = cells(like_it)["overlap numpy sync"]["results"]
+def test_the_sizes_of_a_saved_comparison_are_taken_over(
+    like_it: "tuple[subprocess.CompletedProcess[str], Path]",
+) -> None:
+    (result,) = cells(like_it[1])["overlap numpy sync"]["results"]
     assert (result["parameters"]["copies"], result["parameters"]["size"]) == (7, 100)  # type: ignore[index]
 
 
-def test_the_suites_are_read_by_pyperf_s_own_tools(interleaved: Path, like_it: Path) -> None:
-    one, two = (str(folder / "pyperf" / "numpy-sync.json") for folder in (interleaved / "out", like_it))
+def test_the_suites_are_read_by_pyperf_s_own_tools(
+    interleaved: Path, like_it: "tuple[subprocess.CompletedProcess[str], Path]"
+) -> None:
+    one, two = (str(folder / "pyperf" / "numpy-sync.json") for folder in (interleaved / "out", like_it[1]))
 
     def pyperf(*arguments: str) -> str:
         command = [sys.executable, "-m", "pyperf", *arguments]
@@ -126,35 +132,25 @@ def test_the_suites_are_read_by_pyperf_s_own_tools(interleaved: Path, like_it: P
         assert key in shown
 
 
-@pytest.fixture(scope="module")
-def unnamed(tmp_path_factory: pytest.TempPathFactory) -> "tuple[subprocess.CompletedProcess[str], Path]":
-    """Compare with JSON on standard output, and with no folder named; return the folder that is there then."""
-    here = tmp_path_factory.mktemp("unnamed")
-    done = compare(*BRIEF, "--rounds", "1", "--json", "-", folder=here)
-    assert done.returncode == 0, done.stderr
-    (folder,) = here.iterdir()
-    return done, folder
-
-
-def test_json_has_standard_output_to_itself(unnamed: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
-    done, folder = unnamed
+def test_json_has_standard_output_to_itself(like_it: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
+    done, folder = like_it
     assert json.loads(done.stdout) == json.loads((folder / "comparison.json").read_text())
-    assert "allreduce_seconds" in done.stderr
+    assert "overlap_efficiency" in done.stderr
 
 
-def test_the_folder_is_named_by_the_time(unnamed: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
-    done, folder = unnamed
+def test_the_folder_is_named_by_the_time(like_it: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
+    done, folder = like_it
     assert folder.name.startswith("comparison-2")
     assert done.stderr.rstrip().endswith(f"Report: {folder.name}/report.html")
 
 
 def test_other_work_than_the_saved_comparison_s_is_refused(
-    program: RunProgram, tmp_path: Path, unnamed: "tuple[subprocess.CompletedProcess[str], Path]"
+    program: RunProgram, tmp_path: Path, interleaved: Path
 ) -> None:
-    _, folder = unnamed
-    done = program("compare", "building-blocks", "--like", str(folder), "--out", str(tmp_path / "new"))
+    saved = interleaved / "out"
+    done = program("compare", "building-blocks", "--like", str(saved), "--out", str(tmp_path / "new"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"--like {folder} was made with mode quick, not full: see --quick" in done.stderr
+    assert f"--like {saved} was made with mode quick, not full: see --quick" in done.stderr
     assert not (tmp_path / "new").exists()
 
 
@@ -229,26 +225,19 @@ def test_nothing_measured_is_one_line_and_status_1(program: RunProgram, tmp_path
     assert done.stderr.splitlines()[-1] == "parallel-core: nothing could be measured: no luck"
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status", "backends"),
+    [(signal.SIGINT, 130, "numpy,torch"), (signal.SIGTERM, 143, "torch"), (signal.SIGHUP, 129, "torch")],
+)
 def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
-    program: RunProgram, tmp_path: Path, number: signal.Signals, status: int
+    program: RunProgram, tmp_path: Path, number: signal.Signals, status: int, backends: str
 ) -> None:
     note = tmp_path / "pid"
     python = interpreter(tmp_path / "python", f"sleep 1000 & echo $! > {note}; wait")
     folder = tmp_path / "out"
-    arguments = [
-        "building-blocks",
-        "--backends",
-        "numpy,torch",
-        "--engines",
-        "sync",
-        "--quick",
-        "--no-traces",
-        "--out",
-        str(folder),
-    ]
+    arguments = ["building-blocks", *ON_NUMPY, "--backends", backends, "--python", f"torch={python}"]
     run = subprocess.Popen(
-        [*COMPARE, *arguments, "--python", f"torch={python}"],
+        [*COMPARE, *arguments, "--out", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -259,14 +248,16 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     run.send_signal(number)
     _, errors = run.communicate(timeout=5)
     assert run.returncode == status
-    kept = f"parallel-core: interrupted; see what was measured until then: parallel-core report {folder}"
-    assert errors.splitlines()[-1] == kept
-    shown = program("report", str(folder)).stdout
-    assert shown.rstrip().endswith(f"Report: {folder / 'report.html'}")
-    assert (folder / "report.html").exists()
-    read = cells(folder)
-    assert len(read["building-blocks numpy sync"]["results"]) == 1
-    assert read["building-blocks torch sync"]["results"] == []
+    if "numpy" in backends:
+        kept = f"parallel-core: interrupted; see what was measured until then: parallel-core report {folder}"
+        assert errors.splitlines()[-1] == kept
+        assert program("report", str(folder)).stdout.rstrip().endswith(f"Report: {folder / 'report.html'}")
+        assert (folder / "report.html").exists()
+        read = cells(folder)
+        assert len(read["building-blocks numpy sync"]["results"]) == 1
+        assert read["building-blocks torch sync"]["results"] == []
+    else:
+        assert errors.splitlines()[-1] == "parallel-core: interrupted"
     for _ in range(100):
         try:
             os.kill(int(note.read_text()), 0)
