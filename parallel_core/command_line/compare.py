@@ -151,7 +151,6 @@ def compare(
 
 
 def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str, ...]:
-    """Return the requested experiments, once each, or those of the catalogue; fail for an unknown one."""
     for name in names:
         if name not in EXPERIMENTS:
             raise click.UsageError(f"unknown experiment {name!r} (known: {', '.join(EXPERIMENTS)})")
@@ -162,7 +161,6 @@ def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str
 
 
 def known_device_kind(kind: str) -> str:
-    """Return the kind of device; fail for an unknown one before anything is run."""
     if kind not in ("auto", "cpu", "gpu"):
         raise RequestError(f"unknown device kind {kind!r} (known: auto, cpu, gpu)")
     return kind
@@ -239,7 +237,6 @@ def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
 
 
 def exit_interrupted(number: signal.Signals, path: Path) -> NoReturn:
-    """Say how to see the results so far, and exit with the status of a process that the signal ended."""
     kept = f"; see what was measured until then: parallel-core report {path.parent}" if path.exists() else ""
     click.echo(f"parallel-core: interrupted{kept}", err=True)
     sys.exit(128 + number)

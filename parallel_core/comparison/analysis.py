@@ -84,7 +84,7 @@ class Analysis:
     comparison: Comparison
     experiments: tuple[ExperimentAnalysis, ...]
     answer: str
-    """In a sentence or two: where each framework was faster or slower than the first one."""
+    """In a sentence or two: in which experiments each framework was faster or slower than the first one."""
 
     @property
     def cells(self) -> tuple[CellAnalysis, ...]:

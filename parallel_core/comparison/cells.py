@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from parallel_core.measurement.result import MACHINE_KEYS, Case, Result
@@ -72,14 +72,9 @@ class CellResults:
     def as_json(self) -> dict[str, Any]:
         """Return the object that `cells` of a comparison's JSON holds."""
         return {
-            "experiment": self.cell.experiment,
-            "backend": self.cell.backend,
-            "engine": self.cell.engine,
+            **asdict(self.cell),
             "results": [result.as_json() for result in self.results],
-            "failures": [
-                {"round": failure.round, "reason": failure.reason, "refused": failure.refused}
-                for failure in self.failures
-            ],
+            "failures": [asdict(failure) for failure in self.failures],
         }
 
     @classmethod

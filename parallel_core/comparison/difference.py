@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
@@ -46,9 +46,7 @@ class Difference:
         return {
             "changes": [
                 {
-                    "experiment": change.cell.experiment,
-                    "backend": change.cell.backend,
-                    "engine": change.cell.engine,
+                    **asdict(change.cell),
                     "case": change.case,
                     "ratio": change.ratio.estimate,
                     "low": change.ratio.low,
@@ -86,7 +84,6 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
 
 
 def changes_of(old: CellResults, new: CellResults) -> Iterator[Change]:
-    """Compare the cases that both results of a cell have."""
     for case in new.case_names:
         if before := old.medians(case):
             yield Change(new.cell, case, *compare_times(new.medians(case), before))
@@ -129,7 +126,6 @@ def work(result: Result) -> Mapping[str, Any]:
 
 
 def environment_changes(old: Comparison, new: Comparison) -> tuple[str, ...]:
-    """Say what differs in the machines and in the frameworks' versions."""
     machine = [
         f"{name}: {old.machine.get(name)} → {new.machine.get(name)}"
         for name in ("processor", "cores", "memory_bytes", "system")

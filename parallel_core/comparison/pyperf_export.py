@@ -78,7 +78,6 @@ def save_suites(comparison: Comparison, folder: Path) -> None:
 
 
 def dump(suite: pyperf.BenchmarkSuite, stream: BinaryIO) -> None:
-    """Write a suite to a binary stream, which is left open."""
     text = io.StringIO()
     suite.dump(text)
     stream.write(text.getvalue().encode())

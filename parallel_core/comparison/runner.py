@@ -81,7 +81,7 @@ class Plan:
         return tuple(name for name in experiment.calibrated if name not in experiment.options.get(self.mode, {}))
 
     def trace(self, cell: Cell, turn: int) -> Path | None:
-        """Return where a cell's process writes its trace; None except in the last regular round."""
+        """Return the file to which a cell's process writes its trace; None except in the last regular round."""
         return trace_path(self.traces_in, cell) if self.traces_in is not None and turn == self.rounds else None
 
     def command(self, cell: Cell, calibrated: Mapping[str, Any], trace: Path | None = None) -> list[str]:
@@ -190,7 +190,6 @@ def read_outcome(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result 
 
 
 def is_of(result: Result, plan: Plan, cell: Cell) -> bool:
-    """Tell whether a result is what a cell's process was asked for."""
     given = (result.experiment, result.backend["name"], result.backend["engine"])
     asked = (cell.experiment, cell.backend, cell.engine)
     return given == asked and all(name in result.parameters for name in plan.to_calibrate(cell))
@@ -206,7 +205,6 @@ def is_due(plan: Plan, results: CellResults, calibrated: Mapping[str, Any], turn
 
 
 def given_up(results: CellResults) -> bool:
-    """Tell whether a cell gets no further process."""
     return len(results.failures) >= MAX_FAILURES or any(failure.refused for failure in results.failures)
 
 

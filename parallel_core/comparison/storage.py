@@ -71,7 +71,7 @@ def write_comparison(comparison: Comparison, path: Path) -> None:
 
 
 def trace_path(folder: Path, cell: Cell) -> Path:
-    """Return where a comparison's folder keeps a cell's trace."""
+    """Return the file of a cell's trace in a comparison's folder."""
     return folder / TRACES / f"{cell.experiment}-{cell.backend}-{cell.engine}.json.gz"
 
 

@@ -1,4 +1,4 @@
-"""Two cells held against each other by time, and the sentences that follow from the intervals."""
+"""The ratio of two cells' times, and the sentences that follow from such ratios."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def ratio_sentence(ratio: TimeRatio) -> str:
 
 
 def overall_answer(ratios: Sequence[TimeRatio], believed: Iterable[Cell]) -> str:
-    """Say where each framework was faster or slower than the first, on the first engine.
+    """Say in which experiments each framework was faster or slower than the first one, on the first engine.
 
     `ratios` are those between frameworks, `believed` the cells of all experiments that can be believed.
     """

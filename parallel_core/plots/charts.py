@@ -62,7 +62,6 @@ def case_times(result: Result) -> Figure:
 
 
 def learning_curve(result: Result) -> Figure:
-    """Draw the loss of every step and the test accuracy of every epoch."""
     losses, accuracies = result.series["loss"], result.series["test_accuracy"]
     steps = len(losses) / len(accuracies)
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -80,7 +79,6 @@ def learning_curve(result: Result) -> Figure:
 
 
 def sweep_figure(result: Result, curves: Curves) -> Figure:
-    """Draw a result's curves."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     points = result.series[curves.over]

@@ -81,7 +81,6 @@ def rows_of(tasks: Sequence[Task]) -> tuple[int, ...]:
 
 
 def lane_tops(tasks: Sequence[Task], rows: Sequence[int], devices: Sequence[str]) -> list[float]:
-    """Return the top of each device's lane, and last the bottom of the lowest one."""
     tops = [TOP]
     for device in devices:
         deepest = max(row for task, row in zip(tasks, rows, strict=True) if task.device == device)
@@ -90,7 +89,6 @@ def lane_tops(tasks: Sequence[Task], rows: Sequence[int], devices: Sequence[str]
 
 
 def draw_lanes(axes: Axes, devices: Sequence[str], tops: Sequence[float], width: float) -> None:
-    """Draw a band for each device, with its name."""
     for place, device, top, end in zip(count(), devices, tops, tops[1:], strict=False):
         axes.axhspan(top, end, color="#FAFAFA" if place % 2 else "#F0F4F7", linewidth=0, zorder=0)
         axes.text(0.15, (top + end) / 2, device, fontsize=11, fontweight="bold", va="center", color=INK)
@@ -111,7 +109,6 @@ def draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float],
 
 
 def draw_task(axes: Axes, task: Task, at: tuple[float, float], on_chain: bool) -> None:
-    """Draw a task's box, with its name and its seconds."""
     axes.add_patch(box(task.kind, on_chain, (at[0] - BOX_WIDTH / 2, at[1] - BOX_HEIGHT / 2)))
     if task.kind == "load" or not task.seconds:
         axes.text(*at, task.name, fontsize=10, ha="center", va="center", color=INK, zorder=5)
@@ -137,7 +134,6 @@ def box(kind: str, on_chain: bool, corner: tuple[float, float] = (0, 0)) -> Fanc
 
 
 def draw_legend(axes: Axes, tasks: Sequence[Task], chain: Sequence[Task]) -> None:
-    """Explain boxes and colours, and give the length of the longest chain."""
     kinds = [kind for kind in MEANINGS if any(task.kind == kind for task in tasks)]
     handles = [
         Patch(

@@ -60,12 +60,10 @@ def timeline_figure(timeline: Timeline) -> Figure:
 
 
 def all_lanes(shown: Sequence[CaseLanes]) -> list[str]:
-    """Return the names of the lanes in which anything runs, in the order of the cases."""
     return list(dict.fromkeys(lane.name for one in shown for lane in one.lanes))
 
 
 def legend(blocks: Sequence[Block]) -> list[Patch]:
-    """Explain the colours of some blocks, and paleness if there are pale ones."""
     used = {block.look for block in blocks}
     handles = [
         Patch(facecolor=to_rgba(colour, full), label=name)
@@ -79,7 +77,6 @@ def legend(blocks: Sequence[Block]) -> list[Patch]:
 
 
 def left_out(count: int) -> str:
-    """Say how many cases are not shown."""
     return "" if not count else f" ({count} more {'case is' if count == 1 else 'cases are'} not shown)"
 
 
@@ -108,7 +105,6 @@ def draw_panel(axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float,
 
 
 def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) -> None:
-    """Draw a lane's blocks, and the labels that fit into their blocks."""
     ends = drawn_ends(lane.blocks, longest * scale * MIN_BLOCK_SHARE)
     min_edged = longest * scale * EDGED_BLOCK_SHARE
     edged = [block.spans == 1 and block.end - block.start > min_edged for block in lane.blocks]
@@ -130,7 +126,6 @@ def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) 
 
 
 def block_colour(block: Block) -> tuple[float, float, float, float]:
-    """Return a block's colour."""
     _, colour, full = LOOKS[block.look]
     return to_rgba(colour, full * opacity(block))
 

@@ -91,9 +91,7 @@ def dispatch_chart(analysis: Analysis) -> go.Figure | None:
 def cost_model_chart(analysis: Analysis) -> go.Figure | None:
     """Draw the time of waiting once, and each time, as measured and as the cost model predicts it."""
     wanted = {name for names in COST_MODEL_METRICS.values() for name in names}
-    cells = [
-        cell for cell in believed_cells(analysis) if cell.cell.experiment == "async" and wanted <= set(cell.metrics)
-    ]
+    cells = [one for one in believed_cells(analysis) if one.cell.experiment == "async" and wanted <= set(one.metrics)]
     bars = []
     for (label, names), shade in zip(COST_MODEL_METRICS.items(), COLOURS, strict=False):
         intervals = {
@@ -147,7 +145,6 @@ def trained(analysis: Analysis) -> list[tuple[Cell, Result]]:
 
 
 def believed_cells(analysis: Analysis) -> list[CellAnalysis]:
-    """Return the cells of all experiments whose results can be true."""
     return [cell for cell in analysis.cells if cell.believed]
 
 
@@ -159,12 +156,10 @@ def marker(analysis: Analysis, cell: Cell) -> Mapping[str, object]:
 
 
 def colour(analysis: Analysis, cell: Cell) -> str:
-    """Return a framework's colour, the same in all charts."""
     return COLOURS[analysis.backends.index(cell.backend) % len(COLOURS)]
 
 
 def interval_bars(name: str, intervals: Mapping[str, Interval], unit: str, look: Mapping[str, object]) -> go.Bar:
-    """Return bars with their intervals, by label."""
     drawn = [drawable(interval) for interval in intervals.values()]
     return go.Bar(
         name=name,
@@ -195,7 +190,6 @@ def drawable(interval: Interval) -> Interval:
 
 
 def bar_chart(bars: Sequence[go.Bar], title: str, rows: int) -> go.Figure | None:
-    """Return a chart of horizontal bars; None without bars."""
     return framed(go.Figure(list(bars)), title, rows).update_layout(barmode="group") if bars else None
 
 
@@ -216,5 +210,4 @@ def framed(drawn: go.Figure, title: str, rows: float) -> go.Figure:
 
 
 def folded(label: str) -> str:
-    """Break a long label into lines, for narrow screens."""
     return "<br>".join(map(escape, wrap(label, 18)))

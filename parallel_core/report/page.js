@@ -17,7 +17,7 @@ for (const table of document.querySelectorAll("table.sorts")) {
       const byNumber = (a, b) => Number(key(a)) - Number(key(b));
       const body = table.tBodies[0];
       const rows = [...body.rows];
-      // What has no value stays at the end, whichever way the others are sorted.
+      // Rows without a value stay at the end in either order.
       const full = rows.filter((row) => key(row) !== "");
       const numeric = full.every((row) => row.cells[column].dataset.sort !== undefined);
       full.sort(numeric ? byNumber : order);
@@ -27,7 +27,7 @@ for (const table of document.querySelectorAll("table.sorts")) {
   });
 }
 
-// Paper has a width of its own, and folded code would not be printed.
+// Paper has its own width, and folded code would not be printed.
 const PAPER_WIDTH = 680;
 const charts = () => document.querySelectorAll(".js-plotly-plot");
 let opened = [];

@@ -71,8 +71,6 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         backends=analysis.backends,
         verbs=verbs(result.backend for cell in comparison.cells for result in cell.results),
         catalogue=EXPERIMENTS,
-        style=resource(environment, "page.css"),
-        script=resource(environment, "page.js"),
         light_code=Markup(HtmlFormatter(style="friendly").get_style_defs(".code")),
         dark_code=Markup(HtmlFormatter(style="github-dark").get_style_defs(".code")),
         plotly=Markup(get_plotlyjs()),
@@ -80,7 +78,6 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
 
 
 def section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
-    """Return what the page shows of one experiment."""
     described, believed = experiment.experiment, experiment.believed
     name = described.name
     curves = curves_chart(experiment)
@@ -120,7 +117,6 @@ def max_loss_difference(results: list[Result], batches: int | None = None) -> fl
 
 
 def environments(comparison: Comparison) -> list[dict[str, str]]:
-    """Return what each framework and engine ran on, once for each."""
     by_side: dict[str, dict[str, str]] = {}
     for results in comparison.cells:
         for result in results.valid[:1]:
@@ -148,14 +144,12 @@ def environments(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def median_explanation(cell: CellAnalysis) -> str:
-    """Return the explanation of the process with the median metric."""
     name = EXPERIMENTS[cell.cell.experiment].metric
     ordered = sorted(cell.results.valid, key=lambda result: result.metrics.get(name, 0.0))
     return ordered[len(ordered) // 2].explanation
 
 
 def graph_pictures(experiment: ExperimentAnalysis) -> list[Markup]:
-    """Return the graph that each framework recorded, as SVG; none if there is none, or matplotlib is missing."""
     if not can_draw():
         return []
     first_results: dict[str, Result] = {}
@@ -187,13 +181,5 @@ def as_markup(drawn: Any, name: str) -> Markup | None:
 
 
 def prose(docstring: str) -> Markup:
-    """Turn a docstring into paragraphs; text in backticks becomes code."""
     paragraphs = [Markup("<p>{}</p>").format(paragraph.replace("\n", " ")) for paragraph in docstring.split("\n\n")]
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", "".join(paragraphs)))
-
-
-def resource(environment: Environment, name: str) -> Markup:
-    """Return the text of one of the page's own files."""
-    loader = environment.loader
-    assert loader is not None
-    return Markup(loader.get_source(environment, name)[0])

@@ -124,7 +124,6 @@ def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
 
 
 def title(panel: Panel) -> str:
-    """Return a panel's title: framework, engine and time, and below it what overlapped."""
     case = panel.shown.case
     usual = EXPERIMENTS[panel.cell.experiment].case
     named = "" if case == usual else f" of “{escape(case)}”"
@@ -170,7 +169,6 @@ def bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.
 
 
 def hover_text(block: Block) -> str:
-    """Say what a block is, how long it took, and how long it had waited."""
     lines = [escape(block.label), metric(block.end - block.start, "s")]
     if block.spans > 1:
         lines[-1] += f", {percent(block.busy_share)} of it busy"

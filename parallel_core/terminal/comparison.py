@@ -51,7 +51,6 @@ def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Nex
 
 
 def stage(run: NextRun, rounds: int) -> str:
-    """Name the part of a comparison to which a run belongs."""
     if run.round == CALIBRATION:
         return "choosing sizes"
     return f"round {run.round} of {rounds}" if run.round <= rounds else "making up for failed runs"
@@ -79,7 +78,6 @@ def first_warning(cell: CellAnalysis) -> str:
 
 
 def comparison_table(experiment: ExperimentAnalysis) -> Table:
-    """Return an experiment's table: a row for each cell, 95 % intervals in brackets."""
     described = experiment.experiment
     against = next((f"; ratio to {cell.cell.side}" for cell in experiment.believed), "")
     table = Table(
@@ -112,6 +110,5 @@ def comparison_table(experiment: ExperimentAnalysis) -> Table:
 
 
 def in_colour(verdict: Verdict) -> str:
-    """Write a verdict in its colour."""
     colour = VERDICT_COLOURS.get(verdict)
     return f"[{colour}]{verdict}[/]" if colour else verdict

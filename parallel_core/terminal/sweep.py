@@ -66,5 +66,4 @@ def speed(gigabytes: float) -> str:
 
 
 def in_bold(text: str, bold: bool) -> str:
-    """Mark a text as bold if asked."""
     return f"[bold]{text}[/]" if bold else text
