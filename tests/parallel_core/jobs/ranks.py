@@ -35,9 +35,9 @@ threading.Thread(target=leave_with_the_agent, daemon=True).start()
 """
 LAUNCHER = """
 import sys
-from parallel_core.launch.launcher import launch
-from tests.launch.ranks import job_of
-sys.exit(launch(job_of(*sys.argv[1:])))
+from parallel_core.jobs.launcher import launch_job
+from tests.parallel_core.jobs.ranks import job_of
+sys.exit(launch_job(job_of(*sys.argv[1:])))
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from parallel_core.errors import RequestError
 from parallel_core.jobs.job import Host
-from parallel_core.jobs.launcher import launch
+from parallel_core.jobs.launcher import launch_job
 from tests.parallel_core.jobs.ranks import is_gone, job_of, wait_for_lines
 
 
@@ -32,7 +32,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Launch a job of ranks that run this code."""
 
     def launched(code: str, *arguments: str, restarts: int = 0, **changes: object) -> Done:
-        status = launch(job_of(code, *arguments, **changes), restarts=restarts)  # type: ignore[arg-type]
+        status = launch_job(job_of(code, *arguments, **changes), restarts=restarts)  # type: ignore[arg-type]
         output, errors = capfdbinary.readouterr()
         return Done(status, output, errors.decode())
 
@@ -42,7 +42,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a verdict wait for a moment only where nothing that comes later could change it."""
-    monkeypatch.setattr("parallel_core.jobs.failures.watch.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("parallel_core.jobs.failures.watch.LATE_NEWS_SECONDS", 0.2)
 
 
 def test_rank_0_is_passed_on_as_it_is_and_the_others_are_not(run: Run) -> None:
@@ -116,7 +116,7 @@ stands_still()
     assert done.status == 1
     assert re.fullmatch(
         r"parallel-core: rank 1 on host-1, rank 2 on host-2 have made no progress for \d s after epoch 1, step 1: "
-        "1 exchange launched, where others have launched 2",
+        "1 exchange launched, while others have launched 2",
         done.last,
     )
     stacks = re.split("── stacks of rank ([0-2]) on host-[0-2] ──", done.errors)
@@ -144,7 +144,7 @@ def test_a_command_that_is_not_there_is_told_at_once(
 ) -> None:
     job = job_of("")
     monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"nodename": "here"}))
-    assert launch(type(job)(**{**vars(job), "command": ("no-such-program",)})) == 1
+    assert launch_job(type(job)(**{**vars(job), "command": ("no-such-program",)})) == 1
     told = b"parallel-core: rank 0 on here could not be started: no-such-program: No such file or directory\n"
     assert capfdbinary.readouterr().err == told
 
@@ -184,7 +184,7 @@ def test_a_job_that_crashed_is_started_again_from_its_checkpoint(run: Run, tmp_p
 def test_a_restart_keeps_a_port_that_was_given(keeps_port: bool, tmp_path: Path) -> None:
     code = "note(os.environ['MASTER_PORT']); join(); fail('oh no') if '--resume' not in sys.argv else None"
     job = job_of(code, str(tmp_path / "ports"), "--checkpoint", "there", hosts=(Host(None, 1),))
-    assert launch(replace(job, keeps_port=keeps_port), restarts=1) == 0
+    assert launch_job(replace(job, keeps_port=keeps_port), restarts=1) == 0
     first, second = wait_for_lines(2, tmp_path / "ports")
     assert (first == second) is keeps_port
 
@@ -215,7 +215,7 @@ def test_what_one_rank_refuses_is_not_tried_again_though_the_others_fail(run: Ru
 
 def test_restarts_need_a_checkpoint() -> None:
     with pytest.raises(RequestError, match="give --checkpoint DIR"):
-        launch(job_of("sys.exit()"), restarts=1)
+        launch_job(job_of("sys.exit()"), restarts=1)
 
 
 def test_other_hosts_are_reached_through_the_remote_shell(
@@ -231,13 +231,13 @@ def test_other_hosts_are_reached_through_the_remote_shell(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     hosts = (Host(None, 1), Host("other-1", 2))
     code = "join(); assert os.getcwd().endswith('a folder')\nif rank: note(f'{rank} {os.environ[\"LOCAL_RANK\"]}')"
-    assert launch(job_of(code, str(tmp_path / "ranks"), hosts=hosts), shell=(str(shell), "-q")) == 0
+    assert launch_job(job_of(code, str(tmp_path / "ranks"), hosts=hosts), shell=(str(shell), "-q")) == 0
     assert (tmp_path / "log").read_text() == "-q other-1\n"
     assert sorted(wait_for_lines(2, tmp_path / "ranks")) == ["1 0", "2 1"]
     capfdbinary.readouterr()
 
     shell.write_text("#!/bin/sh\necho 'no route to host' >&2; exit 255\n")
-    assert launch(job_of("wait()", hosts=hosts), shell=(str(shell),)) == 1
+    assert launch_job(job_of("wait()", hosts=hosts), shell=(str(shell),)) == 1
     told = b"parallel-core: the agent on other-1 ended by itself: no route to host\n"
     assert capfdbinary.readouterr().err == told
 

@@ -1,7 +1,7 @@
-"""`python -m tests.parallel_core.jobs.failures.rank FAULT RANK AT run …`: a rank of parallel-core; in one of them something goes wrong.
+"""`python -m tests.parallel_core.jobs.failures.rank FAULT RANK AT run …`: parallel-core, with a fault in one rank.
 
-AT is the exchange at which it does, where the fault has a place in the training. Just before, the file that STRUCK
-names is made.
+AT is the exchange at which the fault happens, if it happens in the training. The file that STRUCK names is made just
+before.
 """
 
 import importlib
