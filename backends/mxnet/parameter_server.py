@@ -29,7 +29,10 @@ LAST_DATA_RECEIVED = 52
 
 def main() -> None:
     """Serve until all workers are done."""
-    if len(sys.argv) > 1:
+    by_hand = len(sys.argv) > 1
+    # The launcher quotes this process's lines in one of its own.
+    prefix = "parallel-core: " if by_hand else ""
+    if by_hand:
         # MXNet serves outside of Python, where no KeyboardInterrupt is raised.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         threading.Thread(target=_watch, args=(float(sys.argv[1]),), daemon=True).start()
@@ -39,13 +42,13 @@ def main() -> None:
         load_cuda_libraries()
         import mxnet  # noqa: F401
     except BackendError as error:
-        sys.exit(f"parallel-core: {error}")
+        sys.exit(f"{prefix}{error}")
     except Exception as error:
         if NO_PORT not in str(error):
             raise
         # ps-lite does not say which address.
         root = f"{os.environ.get('DMLC_PS_ROOT_URI')}:{os.environ.get('DMLC_PS_ROOT_PORT')}"
-        sys.exit(f"parallel-core: cannot listen at {root}: the port is in use, or the address is not this host's")
+        sys.exit(f"{prefix}cannot listen at {root}: the port is in use, or the address is not this host's")
 
 
 def _leave_with_starter() -> None:

@@ -64,7 +64,7 @@ def check_bind(address: str, trusted: bool) -> None:
     """
     if is_wildcard(address) and not trusted:
         raise RequestError(
-            f"{address!r} would listen on every network of this machine, and who reaches it could run code here: "
+            f"{address!r} would listen on every network of this machine, and others who reach it could run code here: "
             "MXNet's servers unpickle what workers send, and gloo does not authenticate; name one address or "
             "--interface, or say --trusted-network"
         )

@@ -20,7 +20,7 @@ import msgspec
 from parallel_core.errors import MeasurementError
 from parallel_core.jobs.messages import FromAgent, Process
 
-__all__ = ["REMOTE_SHELL", "Agents", "agent_command", "running_agents"]
+__all__ = ["REMOTE_SHELL", "Agent", "agent_command", "ask_for_stacks", "running_agents"]
 
 REMOTE_SHELL = ("ssh", "-o", "BatchMode=yes")
 MODULE = "parallel_core.jobs.agent"
@@ -43,18 +43,12 @@ class Agent:
     tasks: tuple[asyncio.Task[None], ...]
 
 
-class Agents:
-    """All agents of a job."""
-
-    def __init__(self) -> None:
-        self.all: list[Agent] = []
-
-    def ask_for_stacks(self) -> None:
-        """Make all ranks write their stacks to standard error."""
-        for agent in self.all:
-            assert agent.process.stdin
-            if not agent.process.stdin.is_closing():
-                agent.process.stdin.write(b"stacks\n")
+def ask_for_stacks(agents: Sequence[Agent]) -> None:
+    """Make all ranks write their stacks to standard error."""
+    for agent in agents:
+        assert agent.process.stdin
+        if not agent.process.stdin.is_closing():
+            agent.process.stdin.write(b"stacks\n")
 
 
 def agent_command(host: str | None, shell: Sequence[str], python: str) -> list[str]:
@@ -74,20 +68,20 @@ async def running_agents(
     processes: Sequence[Process],
     on_message: Callable[[FromAgent], None],
     on_end: Callable[[int, str], None],
-) -> AsyncIterator[Agents]:
+) -> AsyncIterator[list[Agent]]:
     """Start an agent for each host, with its processes; end all of them with the context.
 
     `on_message` is called with each message, and `on_end(host, reason)` when an agent ends by itself.
     Raises MeasurementError if an agent cannot be started.
     """
-    agents = Agents()
+    agents: list[Agent] = []
     try:
         for host, command in enumerate(commands):
             own = tuple(process for process in processes if process.host == host)
-            agents.all.append(await _start(host, command, own, on_message, on_end))
+            agents.append(await _start(host, command, own, on_message, on_end))
         yield agents
     finally:
-        await asyncio.gather(*map(_end, agents.all))
+        await asyncio.gather(*map(_end, agents))
 
 
 async def _start(

@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 
 from parallel_core.errors import RequestError
-from parallel_core.jobs.agent_connections import REMOTE_SHELL, Agents, agent_command, running_agents
+from parallel_core.jobs.agent_connections import REMOTE_SHELL, Agent, agent_command, ask_for_stacks, running_agents
 from parallel_core.jobs.display import Display
 from parallel_core.jobs.failures.causes import Conclusion
 from parallel_core.jobs.failures.watch import Watch
@@ -121,10 +121,12 @@ async def _within(seconds: float, changed: asyncio.Event) -> bool:
     return happened
 
 
-async def _collect(agents: Agents, ranks: Sequence[str], stacks: dict[str, bytes], changed: asyncio.Event) -> None:
+async def _collect(
+    agents: Sequence[Agent], ranks: Sequence[str], stacks: dict[str, bytes], changed: asyncio.Event
+) -> None:
     """Ask the ranks for their stacks and wait until all have written them, or STACKS_SECONDS."""
     loop = asyncio.get_running_loop()
-    agents.ask_for_stacks()
+    ask_for_stacks(agents)
     end = loop.time() + STACKS_SECONDS
     while (left := end - loop.time()) > 0:
         happened = await _within(min(left, QUIET_SECONDS), changed)

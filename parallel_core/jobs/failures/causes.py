@@ -130,7 +130,9 @@ def hang(everyone: Sequence[Observed], now: float) -> Conclusion:
     absent = [rank for rank in absent if not rank.arrived] or absent
     if absent:
         seconds = now - min(rank.last for rank in absent)
-        return Conclusion(f"{subject(absent)} not joined within {seconds:.0f} s", culprits=names(absent), hang=True)
+        return Conclusion(
+            f"{subject(absent)} not joined within {seconds:.0f} s", culprits=process_names(absent), hang=True
+        )
     launched = [rank.progress.exchanges for rank in running]
     slowest = [rank for rank in running if rank.progress.exchanges == min(launched)]
     since = f"for {now - max(rank.last for rank in slowest):.0f} s {last_step(slowest[0])}"
@@ -148,7 +150,7 @@ def hang(everyone: Sequence[Observed], now: float) -> Conclusion:
     ended = [rank for rank in ranks if rank.status == 0]
     if ended:
         message += f"; {labels(ended)} had ended by then"
-    return Conclusion(message, culprits=names(slowest), hang=True)
+    return Conclusion(message, culprits=process_names(slowest), hang=True)
 
 
 def ended_early(everyone: Sequence[Observed]) -> Conclusion | None:
@@ -201,7 +203,7 @@ def last_step(process: Observed) -> str:
 def shared_reason(failed: Sequence[Observed]) -> Conclusion:
     """Return the first reason once, with all ranks that give it: shapes that differ fail in every rank."""
     agreed = [rank for rank in failed if rank.reason == failed[0].reason]
-    return Conclusion(f"{labels(agreed)}: {failed[0].reason}", culprits=names(agreed))
+    return Conclusion(f"{labels(agreed)}: {failed[0].reason}", culprits=process_names(agreed))
 
 
 def subject(processes: Sequence[Observed]) -> str:
@@ -214,6 +216,6 @@ def labels(processes: Sequence[Observed]) -> str:
     return ", ".join(one.label for one in processes)
 
 
-def names(processes: Sequence[Observed]) -> tuple[str, ...]:
+def process_names(processes: Sequence[Observed]) -> tuple[str, ...]:
     """Return names alone."""
     return tuple(one.name for one in processes)

@@ -95,9 +95,9 @@ def test_what_cannot_be_of_mxnet_s_is_refused_by_name(changed: dict[str, str], n
 @given(st.dictionaries(st.sampled_from([*TORCHRUN, *PS_LITE]), st.text(max_size=6), max_size=10))
 def test_any_environment_is_read_or_refused(changed: dict[str, str]) -> None:
     try:
-        found = rendezvous(TORCHRUN | changed)
+        result = rendezvous(TORCHRUN | changed)
     except BackendError:
         return
-    assert found is not None
-    assert found.size > 0
-    assert found.rank is None or 0 <= found.rank < found.size
+    assert result is not None
+    assert result.size > 0
+    assert result.rank is None or 0 <= result.rank < result.size

@@ -85,7 +85,7 @@ def test_a_wildcard_is_refused_wherever_it_comes_from(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--processes", "2", *RUN), "say which framework"),
         (("--processes", "2", "--backend", "torch"), "give the command of each process after --"),
@@ -109,12 +109,12 @@ def test_a_wildcard_is_refused_wherever_it_comes_from(
     ],
 )
 def test_a_bad_request_is_refused_before_anything_is_started(
-    arguments: Sequence[str], told: str, monkeypatch: pytest.MonkeyPatch
+    arguments: Sequence[str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncio.run", lambda *_: pytest.fail("something was started"))
     with pytest.raises(RequestError) as refused:
         launch.main(list(arguments), standalone_mode=False)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -57,9 +57,9 @@ def start_launcher(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
 def wait_for_lines(lines: int, path: Path) -> list[str]:
     """Wait until a file has so many lines, and return them."""
     for _ in range(600):
-        found = path.read_text().splitlines() if path.exists() else []
-        if len(found) >= lines:
-            return found
+        content = path.read_text().splitlines() if path.exists() else []
+        if len(content) >= lines:
+            return content
         time.sleep(0.05)
     raise AssertionError(f"{path} has not got {lines} lines")
 

@@ -1,4 +1,4 @@
-"""Where processes listen: one address of this machine; a wildcard only where the network is trusted."""
+"""Processes listen at one address of this machine; at a wildcard only if the network is trusted."""
 
 import ipaddress
 import socket
@@ -16,7 +16,6 @@ from parallel_core.jobs.addresses import (
     interface_address,
     interface_of,
     is_wildcard,
-    local_address,
     resolved,
 )
 
@@ -61,11 +60,6 @@ def test_an_interface_has_an_address_and_an_address_an_interface() -> None:
     assert interface_of("127.1.2.3") == loopback
 
 
-@pytest.mark.parametrize("address", ["192.0.2.255", "nobody", ""])
-def test_what_no_interface_has_belongs_to_none(address: str) -> None:
-    assert interface_of(address) is None
-
-
 def test_an_unknown_interface_is_refused_with_those_that_exist() -> None:
     with pytest.raises(RequestError, match=rf"no network interface 'eth77' here \(known: .*{interface_of(LOOPBACK)}"):
         interface_address("eth77")
@@ -96,10 +90,6 @@ def test_an_address_of_another_machine_is_not_listened_at() -> None:
     # Reserved for documentation (RFC 5737).
     with pytest.raises(ComputationError, match=r"203\.0\.113\.7:\d+: no network interface of this machine"):
         free_port("203.0.113.7")
-
-
-def test_from_loopback_loopback_is_reached() -> None:
-    assert local_address("127.0.0.1") == "127.0.0.1"
 
 
 def test_a_host_may_be_a_name() -> None:

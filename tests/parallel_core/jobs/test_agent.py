@@ -10,7 +10,7 @@ BYTES = 350_000
 
 
 def passed_on(code: str, pause: float) -> list[FromAgent]:
-    """Follow a Python program, and return what is passed on of it to who takes so many seconds for a message."""
+    """Follow a Python program, and return the messages to a launcher that takes `pause` seconds for each."""
 
     async def follow() -> list[FromAgent]:
         passed: list[FromAgent] = []

@@ -1,4 +1,4 @@
-"""Processes of MXNet that users start by hand: the job trains, and when a part dies every other process ends."""
+"""Processes of MXNet that users start by hand train, and end when a part dies; ranks on one host share its GPUs."""
 
 import json
 import os
@@ -14,12 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.process_groups import Rendezvous
 from parallel_core.jobs.addresses import free_port
+from parallel_core.jobs.rank import share_gpus
 from tests.parallel_core.experiments.training_on_multiple_gpus.test_data_parallel import numpy_losses
 
 HOST = socket.gethostname()
 RUN = ("-m", "parallel_core", "run", "data-parallel", "--epochs", "1", "--batch-size", "24")
-DEADLINE = "8"
+DEADLINE = "12"
 PATIENCE = 120
 Job = Mapping[str, "subprocess.Popen[bytes]"]
 
@@ -107,12 +109,12 @@ def test_a_server_that_is_sent_nothing_ends_though_all_are_there(
 ) -> None:
     require("mxnet")
     kept = tmp_path / "kept"
-    with started(tmp_path / "logs", 1, "--checkpoint", str(kept), "--checkpoint-steps", "1", deadline="4") as job:
+    with started(tmp_path / "logs", 1, "--checkpoint", str(kept), "--checkpoint-steps", "1", deadline="10") as job:
         wait_until(lambda: any(kept.glob("*.npz")))
         job["worker 0"].send_signal(signal.SIGSTOP)
         assert [job[part].wait(PATIENCE) for part in ("server", "scheduler")] == [1, 1]
     (line,) = our_lines(tmp_path / "logs" / "server")
-    assert line.endswith("made no progress for 4 s: no worker has sent anything")
+    assert line.endswith("made no progress for 10 s: no worker has sent anything")
 
 
 def test_a_worker_whose_scheduler_never_comes_ends(require: Callable[[str], None], tmp_path: Path) -> None:
@@ -153,3 +155,36 @@ def wait_until(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def rendezvous_of(local_rank: int, local_size: int) -> Rendezvous:
+    return Rendezvous(local_rank, local_size, local_rank, local_size, "127.0.0.1", 29500, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "devices", "shares"),
+    [
+        (None, 1, ["0", "1", "2"]),
+        (None, 2, ["0,1", "2,3", "4,5"]),
+        ("7,5,3", 1, ["7", "5", "3"]),
+        # Too few for all: a rank without a GPU finds none, and the ranks disagree on the kind of device.
+        ("4", 1, ["4", "", ""]),
+        ("", 1, ["", "", ""]),
+    ],
+)
+def test_each_rank_sees_its_share(
+    given: str | None, devices: int, shares: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank, share in enumerate(shares):
+        if given is None:
+            monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        else:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        share_gpus(rendezvous_of(rank, len(shares)), devices)
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == share
+
+
+def test_a_rank_that_is_alone_on_its_host_sees_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    share_gpus(rendezvous_of(0, 1), 1)
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
