@@ -32,7 +32,7 @@ __all__ = [
 
 FRAMEWORKS = ("mxnet", "torch")
 MARK = "PARALLEL_CORE_TEST_JOB"
-DEADLINE = 15
+DEADLINE = 20
 """Seconds without progress after which a job is given up, if a test waits for that."""
 PATIENCE = 30
 """The same if the launcher must notice a fault at once."""
