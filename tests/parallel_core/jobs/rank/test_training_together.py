@@ -18,6 +18,7 @@ from tests.parallel_core.jobs.failures.rank import STRUCK
 
 DEADLINE = 120
 STEPS = 5
+ROOT = Path(__file__).parents[4]
 
 
 def result_of(launch: tuple[str, ...], tmp_path: Path, *options: str) -> dict[str, Any]:
@@ -26,7 +27,8 @@ def result_of(launch: tuple[str, ...], tmp_path: Path, *options: str) -> dict[st
     run = ("run", "data-parallel", "--epochs", "1", "--limit", str(STEPS), "--json", str(result), *options)
     done = subprocess.run(
         [sys.executable, "-m", *launch, *run],
-        env={**os.environ, STRUCK: str(tmp_path / "struck")},
+        # Ranks are started without the working directory on their path.
+        env={**os.environ, "PYTHONPATH": str(ROOT), STRUCK: str(tmp_path / "struck")},
         capture_output=True,
         text=True,
         timeout=DEADLINE,
