@@ -1,11 +1,19 @@
-"""Be one of ps-lite's own processes, MXNet's scheduler or a server: `python -m backends.mxnet.parameter_server`.
+"""Be MXNet's scheduler or a server: `python -m backends.mxnet.parameter_server [SECONDS]`.
 
-DMLC_ROLE says which. Importing MXNet then serves until all workers are done, and ends the process.
+DMLC_ROLE says which. Importing MXNet then serves until all workers are done, and ends the process. ps-lite has no
+deadline: if a process of the job dies, the others wait for ever. So a thread ends this process with status 1: with
+SECONDS, after so long without progress; without, when standard input ends, which the agent that started it holds open.
 """
 
 import os
+import signal
+import socket
+import struct
 import sys
 import threading
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
 
 from backends.errors import BackendError
 from backends.installation.cuda_libraries import load_cuda_libraries
@@ -13,28 +21,89 @@ from backends.installation.cuda_libraries import load_cuda_libraries
 __all__ = ["main"]
 
 NO_PORT = "bind failed"
+ESTABLISHED = 1
+"""Of the first byte of Linux's `struct tcp_info`, the state of the connection."""
+LAST_DATA_RECEIVED = 52
+"""Offset of `tcpi_last_data_recv`, an unsigned int of milliseconds, in the same."""
 
 
 def main() -> None:
-    """Serve; leave at once where standard input ends, for then whoever started this process is gone."""
-    threading.Thread(target=_leave_with_starter, daemon=True).start()
+    """Serve until all workers are done."""
+    by_hand = len(sys.argv) > 1
+    # The launcher quotes this process's lines in one of its own.
+    prefix = "parallel-core: " if by_hand else ""
+    if by_hand:
+        # MXNet serves outside of Python, where no KeyboardInterrupt is raised.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        threading.Thread(target=_watch, args=(float(sys.argv[1]),), daemon=True).start()
+    else:
+        threading.Thread(target=_leave_with_starter, daemon=True).start()
     try:
         load_cuda_libraries()
         import mxnet  # noqa: F401
     except BackendError as error:
-        sys.exit(str(error))
+        sys.exit(f"{prefix}{error}")
     except Exception as error:
         if NO_PORT not in str(error):
             raise
-        # ps-lite does not say where.
-        where = f"{os.environ.get('DMLC_PS_ROOT_URI')}:{os.environ.get('DMLC_PS_ROOT_PORT')}"
-        sys.exit(f"cannot listen at {where}: the port is in use, or the address is not this host's")
+        # ps-lite does not say which address.
+        root = f"{os.environ.get('DMLC_PS_ROOT_URI')}:{os.environ.get('DMLC_PS_ROOT_PORT')}"
+        sys.exit(f"{prefix}cannot listen at {root}: the port is in use, or the address is not this host's")
 
 
 def _leave_with_starter() -> None:
     while os.read(0, 4096):
         pass
     os._exit(1)
+
+
+def _watch(seconds: float) -> None:
+    """End the process after some seconds in which a process of the job was missing, or a server was sent nothing."""
+    role, workers = os.environ["DMLC_ROLE"], int(os.environ["DMLC_NUM_WORKER"])
+    # A process of ps-lite is connected to itself, too, and a server to no other server.
+    expected = workers + (int(os.environ["DMLC_NUM_SERVER"]) if role == "scheduler" else 1)
+    complete_at = monotonic()
+    while True:
+        sleep(min(1.0, seconds / 10))
+        silences = _silences()
+        if silences is None:
+            # MXNet is still being loaded.
+            complete_at = monotonic()
+            continue
+        connected = len(silences) - 1
+        if connected >= expected:
+            complete_at = monotonic()
+            # Workers talk to the scheduler only when they come and go.
+            if role == "scheduler" or min(silences) < seconds:
+                continue
+            cause = "no worker has sent anything"
+        elif monotonic() < complete_at + seconds:
+            continue
+        else:
+            cause = f"{max(connected, 0)} of {expected} other processes are connected, so one ended or never came"
+        sys.stderr.write(
+            f"parallel-core: the {role} on {socket.gethostname()} made no progress for {seconds:g} s: {cause}\n"
+        )
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _silences() -> list[float] | None:
+    """Return the seconds since data came, for each connection to this process; None if it does not listen yet."""
+    ports, silences = set(), []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        # What was closed meanwhile has no link, and what is no TCP socket no information.
+        with suppress(OSError):
+            if not str(descriptor.readlink()).startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(descriptor.name))) as duplicate:
+                port = duplicate.getsockname()[1]
+                info = duplicate.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_DATA_RECEIVED + 4)
+                if duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    ports.add(port)
+                elif info[0] == ESTABLISHED:
+                    silences.append((port, struct.unpack_from("I", info, LAST_DATA_RECEIVED)[0] / 1000))
+    return [seconds for port, seconds in silences if port in ports] if ports else None
 
 
 if __name__ == "__main__":

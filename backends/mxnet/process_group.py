@@ -1,8 +1,8 @@
-"""MXNet's processes: its key-value store `dist_sync` over ps-lite. Read it beside `torch_group.py`.
+"""MXNet's processes: its key-value store `dist_sync` over ps-lite. Read it beside `backends/torch/process_group.py`.
 
-The processes meet at a scheduler, and sums are made by servers, processes of their own: every worker pushes its array
-to a server and pulls the sum of all. Push and pull are operators of MXNet's engine, ordered by the arrays that they
-read and write, so nobody need wait for them. ps-lite has no deadline: where a worker dies the others wait for ever.
+The processes meet at a scheduler. Servers, processes of their own, make the sums: every worker pushes its array to a
+server and pulls the sum of all. Push and pull are operators of MXNet's engine, ordered by the arrays that they read and
+write, so no thread needs to wait for them. ps-lite has no deadline: if a worker dies, the others wait for ever.
 """
 
 import os
@@ -22,15 +22,15 @@ from backends.protocol import Array, Backend
 __all__ = ["MXNetGroup", "join_mxnet"]
 
 SUMMED_AS_THEY_ARE = ("float16", "float32", "float64")
-"""A server ends the process over any other type."""
+"""The types that a server sums; any other type ends its process."""
 
 
 def join_mxnet(_: Backend, where: Rendezvous) -> Group:
-    """Meet the other processes; blocks for good where one of them does not come."""
+    """Meet the other processes; blocks for ever if one of them does not come."""
     if os.environ.get("DMLC_ROLE") != "worker":
         raise BackendError(
-            "MXNet's processes meet at a scheduler (DMLC_ROLE and others are not set): start them by "
-            "`parallel-core launch --backend mxnet`, not by torchrun"
+            "MXNet's processes meet at a scheduler, and DMLC_ROLE and others are not set: start them with "
+            "`parallel-core launch --backend mxnet`, not with torchrun"
         )
     import mxnet as mx
 
@@ -46,7 +46,7 @@ class MXNetGroup:
     def __init__(self, mx: Any, rank: int | None) -> None:
         self._mx = mx
         self._store = mx.kv.create("dist_sync")
-        # ps-lite numbers workers as they come; whoever started them may have numbered them too.
+        # ps-lite numbers workers as they come; RANK overrides that.
         self.rank: int = self._store.rank if rank is None else rank
         self.size: int = self._store.num_workers
         self._context = mx.cpu(0)
@@ -69,7 +69,8 @@ class MXNetGroup:
 
     def close(self) -> None:
         self.waitall()
-        self._store._barrier()
+        # Waits for all processes. At exit, when Python frees it, no thread of Python's could keep a deadline.
+        del self._store
 
     def _sum_one(self, name: str, x: Array, priority: int) -> Array:
         if x.size == 0:
@@ -79,7 +80,7 @@ class MXNetGroup:
         if x.ndim == 0:
             return self._sum_one(name, x.reshape(1), priority).reshape(())
         array = x.as_nd_ndarray()
-        # A key stands for one shape and type for ever.
+        # The shape and type of a key never change.
         key = f"{name} {x.dtype.name} {x.shape}"
         if key not in self._keys:
             self._store.init(key, self._mx.nd.zeros_like(array))

@@ -1,30 +1,90 @@
-"""Which network interface leads to the others: frameworks that are not told take whatever the host's name leads to."""
+"""Addresses and interfaces of this machine, by IPv4, which is what MXNet's ps-lite speaks.
 
+Frameworks that are given no interface take the one to which the host's name leads.
+"""
+
+import errno
 import ipaddress
 import socket
 
 import psutil
 
+from backends.errors import ComputationError
 from backends.process_groups.group import GroupError
 
-__all__ = ["interface_towards"]
+__all__ = ["MAX_PORT", "interface_of", "interface_towards", "interfaces", "listen_at", "local_address"]
+
+MAX_PORT = 65535
 
 
-def interface_towards(host: str) -> str:
-    """Return the name of the network interface through which this machine reaches a host, by IPv4; sends nothing.
+def interfaces() -> dict[str, list[str]]:
+    """Return the IPv4 addresses of each network interface, in the system's order."""
+    return {
+        name: [entry.address for entry in entries if entry.family == socket.AF_INET]
+        for name, entries in psutil.net_if_addrs().items()
+    }
 
-    Raises GroupError where there is no way.
+
+def interface_of(address: str) -> str | None:
+    """Return the name of the network interface that has this IPv4 address; None if there is none."""
+    for name, own in interfaces().items():
+        # All of 127.0.0.0/8 is this machine, though only 127.0.0.1 is listed.
+        if address in own or (_is_loopback(address) and any(map(_is_loopback, own))):
+            return name
+    return None
+
+
+def local_address(remote: str) -> str:
+    """Return the address of this machine from which it reaches a host; nothing is sent.
+
+    Raises GroupError if no network leads there.
     """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            # Any port will do: to connect a datagram socket is to look up the route.
-            probe.connect((host, 9))
-            mine = ipaddress.ip_address(probe.getsockname()[0])
+            # Any port will do: connecting a datagram socket only looks up the route.
+            probe.connect((remote, 9))
+            return str(probe.getsockname()[0])
     except OSError as error:
-        raise GroupError(f"no network of this machine leads to {host}: {error.strerror}") from error
-    for name, entries in psutil.net_if_addrs().items():
-        own = [ipaddress.ip_address(entry.address) for entry in entries if entry.family == socket.AF_INET]
-        # All of 127.0.0.0/8 is this machine, though only 127.0.0.1 is listed.
-        if mine in own or (mine.is_loopback and any(address.is_loopback for address in own)):
-            return name
-    raise GroupError(f"no network interface of this machine has the address {mine}")
+        raise GroupError(f"no network of this machine leads to {remote}: {error.strerror}") from error
+
+
+def interface_towards(host: str) -> str:
+    """Return the name of the network interface through which this machine reaches a host; nothing is sent.
+
+    Raises GroupError if there is none.
+    """
+    address = local_address(host)
+    if (name := interface_of(address)) is None:
+        raise GroupError(f"no network interface of this machine has the address {address}")
+    return name
+
+
+def listen_at(address: str, port: int) -> socket.socket:
+    """Return a socket that listens at a port of an IPv4 address. Raises ComputationError, in one line, if it cannot.
+
+    A port whose connections were closed a moment ago is free.
+    """
+    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((address, port))
+        server.listen()
+    except OSError as error:
+        server.close()
+        raise ComputationError(f"cannot listen at {address}:{port}: {_advice(error)}") from error
+    return server
+
+
+def _advice(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the port is in use; choose another one, or end what listens there"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "no network interface of this machine has this address"
+    return error.strerror or str(error)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.IPv4Address(address).is_loopback
+    except ValueError:
+        return False

@@ -1,4 +1,4 @@
-"""Ranks that do different things are found before they exchange anything: gloo would end the process, MXNet hang."""
+"""Find ranks that do different things before they exchange anything: gloo would end the process, MXNet hang."""
 
 import hashlib
 import json
@@ -13,30 +13,30 @@ from backends.process_groups.messages import SumOnHost, gather, gather_by
 __all__ = ["COMPARED_EXCHANGES", "DisagreementError", "agree", "agree_on_exchange", "differences"]
 
 COMPARED_EXCHANGES = 8
-"""The first exchanges, whose shapes are compared: a program that has gone through so many repeats itself."""
+"""How many of the first exchanges are compared by shape: after so many a program repeats itself."""
 DIGEST = 16
-"""Bytes of a digest that are compared; more would not make a coincidence less likely in anyone's lifetime."""
+"""Bytes of a digest that are compared: enough that no two differing ones ever coincide."""
 
 
 class DisagreementError(ComputationError):
     """The processes were started differently."""
 
 
-def agree(group: Group, said: Mapping[str, object]) -> None:
-    """Compare what every process says of itself; raises DisagreementError, in every process, where they differ.
+def agree(group: Group, statement: Mapping[str, object]) -> None:
+    """Compare the statements of all processes; raises DisagreementError, in every process, if they differ.
 
-    The values must be fit for JSON. Blocks until all have said theirs.
+    The values must be fit for JSON. Blocks until all processes call it.
     """
-    texts = gather(group, json.dumps(said, default=str).encode())
-    found = differences([json.loads(text) for text in texts])
-    if found:
-        raise DisagreementError(f"the ranks disagree on {found}: start all of them alike")
+    texts = gather(group, json.dumps(statement, default=str).encode())
+    different = differences([json.loads(text) for text in texts])
+    if different:
+        raise DisagreementError(f"the ranks disagree on {different}: start all of them alike")
 
 
 def agree_on_exchange(sum_on_host: SumOnHost, rank: int, hosts: Sequence[str], number: int, shapes: str) -> None:
     """Compare the shapes and dtypes of an exchange that is about to begin; raises DisagreementError.
 
-    Costs one sum of a few bytes where they agree.
+    Costs one sum of a few bytes if they agree.
     """
     digest = np.frombuffer(hashlib.sha256(shapes.encode()).digest()[:DIGEST], np.uint8).astype(np.float32)
     own = np.zeros((len(hosts), DIGEST), dtype=np.float32)
@@ -44,21 +44,21 @@ def agree_on_exchange(sum_on_host: SumOnHost, rank: int, hosts: Sequence[str], n
     if np.array_equal(sum_on_host(own), np.broadcast_to(digest, own.shape)):
         return
     texts = gather_by(sum_on_host, rank, len(hosts), shapes.encode())
-    found = differences([{f"what exchange {number} sums": text.decode()} for text in texts])
-    raise DisagreementError(f"the ranks disagree on {found}: start all of them alike")
+    different = differences([{f"what exchange {number} sums": text.decode()} for text in texts])
+    raise DisagreementError(f"the ranks disagree on {different}: start all of them alike")
 
 
-def differences(said: Sequence[Mapping[str, object]]) -> str:
-    """Say in words where some ranks' statements differ; nothing where they do not."""
-    names = dict.fromkeys(name for one in said for name in one)
-    found = []
+def differences(statements: Sequence[Mapping[str, object]]) -> str:
+    """Return how the ranks' statements differ, in words; an empty string if they do not."""
+    names = dict.fromkeys(name for statement in statements for name in statement)
+    parts = []
     for name in names:
         ranks: dict[str, list[int]] = {}
-        for rank, one in enumerate(said):
-            ranks.setdefault(str(one.get(name, "unknown")), []).append(rank)
+        for rank, statement in enumerate(statements):
+            ranks.setdefault(str(statement.get(name, "unknown")), []).append(rank)
         if len(ranks) > 1:
-            found.append(f"{name} ({'; '.join(f'{value} on {_ranks(who)}' for value, who in ranks.items())})")
-    return ", ".join(found)
+            parts.append(f"{name} ({'; '.join(f'{value} on {_ranks(who)}' for value, who in ranks.items())})")
+    return ", ".join(parts)
 
 
 def _ranks(numbers: Sequence[int]) -> str:

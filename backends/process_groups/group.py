@@ -1,7 +1,7 @@
 """The seam between processes: what a framework's own engine must do for a group of them, and nothing else.
 
-A group is joined by all its processes, which then call the same functions in the same order. Everything else, a
-barrier, a gathering, an agreement, is composed from the sum (`messages.py`).
+All processes of a group join it, and then call the same functions in the same order. Everything else, such as a barrier
+or a gather, is composed of the sum (`messages.py`).
 """
 
 from typing import Protocol
@@ -17,7 +17,7 @@ __all__ = ["Group", "GroupError"]
 class GroupError(ComputationError):
     """The group of processes broke: another one is gone, does not answer, or does something else.
 
-    The cause lies in another process, which reports it itself where it still can.
+    The cause lies in another process, which reports it itself if it still can.
     """
 
 
@@ -38,10 +38,10 @@ class Group(Protocol):
         """
 
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
-        """Sum a float32 array over all processes, and block until it is there. Raises GroupError."""
+        """Sum a float32 array over all processes, and block until it is computed. Raises GroupError."""
 
     def waitall(self) -> None:
-        """Block until all sums are done. Raises GroupError where one failed."""
+        """Block until all sums are done. Raises GroupError if one failed."""
 
     def close(self) -> None:
         """Leave the group in good order, together with all the others."""

@@ -1,7 +1,7 @@
 """A backend that is one of several processes: the same verbs, whose sums go over all devices of all of them.
 
 Every process runs the same program on devices of its own. Two verbs know of the others: `split_and_load` takes this
-process's share of the rows, and `allreduce` goes on where the sum over the own devices ends.
+process's share of the rows, and `allreduce` adds the sum over processes to the sum over its own devices.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class GroupedBackend:
         return self.local.wait(x)
 
     def waitall(self) -> None:
-        # The own devices first: where one of them failed, the sums only show the consequence.
+        # The own devices come first: if one of them failed, the sums only show the consequence.
         self.local.waitall()
         self.group.waitall()
 

@@ -20,35 +20,35 @@ GROUPS = "parallel_core.groups"
 
 
 def check_group(name: str) -> None:
-    """Raise BackendError, in one line, where a backend has no engine between processes."""
+    """Raise BackendError, in one line, if a backend has no engine between processes."""
     _find(name)
 
 
 def join(local: Backend, where: Rendezvous, on_exchange: Callable[[int], object] = lambda _: None) -> GroupedBackend:
     """Meet the other processes and return the backend of all of them.
 
-    Blocks until all are there. Raises BackendError for a backend that cannot, GroupError where one of them does not
-    come, and DisagreementError where they run different programs.
+    Blocks until all are there. Raises BackendError for a backend that cannot join, GroupError if a process does not
+    come, and DisagreementError if they run different programs.
     """
     if len({device.kind for device in local.devices}) > 1 or any(d.stream is not None for d in local.devices):
         raise BackendError(
             f"{', '.join(map(str, local.devices))} cannot be a process's share: let each have CPUs alone, or whole GPUs"
         )
     group = _find(local.name)(local, where)
-    said = {
+    statement = {
         "parallel-core": package_version(),
         local.name: local.version,
         "numpy": np.__version__,
         "the kind of device": local.devices[0].kind,
     }
-    agree(group, said)
+    agree(group, statement)
     counts = [int(text) for text in gather(group, str(len(local.devices)).encode())]
     return GroupedBackend(local, group, counts, on_exchange)
 
 
 def _find(name: str) -> Callable[[Backend, Rendezvous], Group]:
-    found = {entry.name: entry for entry in registered(GROUPS)}
-    if name not in found:
-        raise BackendError(f"{name} has no engine between processes (known: {', '.join(sorted(found))})")
-    make: Callable[[Backend, Rendezvous], Group] = found[name].load()
+    entries = {entry.name: entry for entry in registered(GROUPS)}
+    if name not in entries:
+        raise BackendError(f"{name} has no engine between processes (known: {', '.join(sorted(entries))})")
+    make: Callable[[Backend, Rendezvous], Group] = entries[name].load()
     return make

@@ -1,7 +1,7 @@
-"""What processes tell each other, all of it made of one sum: a barrier, a broadcast, a gathering.
+"""Messages between processes, all composed of one sum: a barrier, a broadcast, a gather.
 
-A byte travels as a float32, which holds it exactly, and whoever has nothing to say adds zeros. That is four times the
-bytes, of messages that are short and few; and it needs nothing that one of the engines has and another has not.
+A byte travels as a float32, which holds it exactly, and the processes that send nothing add zeros. That takes four
+times the bytes, of messages that are short and few, and needs nothing but the sum that every engine has.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ def barrier(group: Group) -> None:
 
 
 def broadcast(group: Group, content: bytes) -> bytes:
-    """Give rank 0's bytes to every process; what the others pass is not looked at."""
+    """Give rank 0's bytes to every process; what the others pass is ignored."""
     mine = np.frombuffer(content if group.rank == 0 else b"", np.uint8)
-    # A float32 counts to 2**24 only.
+    # A float32 is exact up to 2**24 only.
     high, low = group.sum_on_host(np.array(divmod(mine.size, 2**16), dtype=np.float32))
     return _sum_bytes(group.sum_on_host, mine, 0, int(high) * 2**16 + int(low))
 
@@ -36,7 +36,7 @@ def gather(group: Group, content: bytes) -> tuple[bytes, ...]:
 
 
 def gather_by(sum_on_host: SumOnHost, rank: int, size: int, content: bytes) -> tuple[bytes, ...]:
-    """Gather by a sum: where there is no group object to be asked."""
+    """Gather by a sum, without a group."""
     lengths = np.zeros(size, dtype=np.float32)
     lengths[rank] = len(content)
     ends = np.cumsum(sum_on_host(lengths).astype(np.int64))
@@ -46,7 +46,7 @@ def gather_by(sum_on_host: SumOnHost, rank: int, size: int, content: bytes) -> t
 
 
 def _sum_bytes(sum_on_host: SumOnHost, mine: np.ndarray, start: int, length: int) -> bytes:
-    # Lengths are rounded up, for an engine may need to prepare each one that is new to it.
+    # Lengths are rounded up, because an engine may need to prepare each new one.
     numbers = np.zeros(1 << max(4, (length - 1).bit_length()), dtype=np.float32)
     numbers[start : start + mine.size] = mine
     return sum_on_host(numbers)[:length].astype(np.uint8).tobytes()

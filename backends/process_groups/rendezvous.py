@@ -1,32 +1,36 @@
-"""Where the processes of a job meet, and which of them this one is: read from the environment, as torchrun sets it.
+"""Where the processes of a job meet, and which of them this one is: read from the environment.
 
-Variables: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun, "Environment Variables");
-for MXNet DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER, DMLC_NUM_SERVER (MXNet, "Distributed
-Training"). Names of ours are PARALLEL_CORE_TIMEOUT, the seconds without progress after which a job is given up, and
-PARALLEL_CORE_BIND, the address at which rank 0 listens where that is not the one at which it is reached.
+torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun, "Environment
+Variables"). MXNet's launcher sets DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER and DMLC_NUM_SERVER
+(MXNet, "Distributed Training"). Two are our own: PARALLEL_CORE_TIMEOUT, the seconds without progress after which a
+process gives up, and PARALLEL_CORE_BIND, the address at which rank 0 listens if it is not MASTER_ADDR.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, cast, get_args
 
 from backends.errors import BackendError
+from backends.process_groups.addresses import MAX_PORT
 
-__all__ = ["BIND_VARIABLE", "TIMEOUT", "TIMEOUT_VARIABLE", "Rendezvous", "rendezvous"]
+__all__ = ["BIND_VARIABLE", "TIMEOUT", "TIMEOUT_VARIABLE", "Rendezvous", "Role", "rendezvous"]
 
 TIMEOUT = 30.0
-"""Seconds without progress after which a job is given up, where nobody says otherwise."""
+"""Default seconds without progress after which a process gives up."""
 TIMEOUT_VARIABLE = "PARALLEL_CORE_TIMEOUT"
 BIND_VARIABLE = "PARALLEL_CORE_BIND"
-MAX_PORT = 65535
+ROOT_VARIABLES = ("DMLC_NUM_WORKER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT")
+
+Role = Literal["worker", "server", "scheduler"]
 
 
 @dataclass(frozen=True)
 class Rendezvous:
     """Which process of a job this is, and where all of them meet.
 
-    `rank` is None where the framework gives ranks out itself, which MXNet's scheduler does for workers that were
-    started by hand.
+    `rank` is None if the framework numbers the processes itself: MXNet's scheduler numbers workers that were started
+    by hand. Only MXNet has other roles than `worker`; a server or scheduler trains nothing.
     """
 
     rank: int | None
@@ -36,20 +40,34 @@ class Rendezvous:
     address: str
     port: int
     timeout: float
+    role: Role = "worker"
 
 
 def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
-    """Read the environment; None where it describes no job. Raises BackendError where it does so by half."""
+    """Read the environment; None if it describes no job. Raises BackendError if the description is incomplete."""
     by_torchrun = "RANK" in environment or "WORLD_SIZE" in environment
-    by_scheduler = environment.get("DMLC_ROLE") == "worker"
-    if not by_torchrun and not by_scheduler:
+    role = environment.get("DMLC_ROLE")
+    by_scheduler = bool(role)
+    if not by_scheduler and not by_torchrun:
+        left_over = [name for name in ROOT_VARIABLES if environment.get(name)]
+        if left_over:
+            raise BackendError(f"{left_over[0]} is set, and DMLC_ROLE is not: set it, or unset {' '.join(left_over)}")
         return None
-    names = ("DMLC_NUM_WORKER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT")
-    size_name, address_name, port_name = names if by_scheduler else ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    if by_scheduler and role not in get_args(Role):
+        raise BackendError(f"DMLC_ROLE={role} is no role of MXNet's (known: {', '.join(get_args(Role))})")
+    if by_torchrun and by_scheduler and role != "worker":
+        raise BackendError(
+            f"DMLC_ROLE={role} and RANK are both set: a {role} of MXNet's has no rank; unset one of them"
+        )
+    size_name, address_name, port_name = (
+        ROOT_VARIABLES if by_scheduler else ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    )
     rank = _number(environment, "RANK") if by_torchrun else None
     size = _number(environment, size_name)
     if size < 1 or (rank is not None and rank >= size):
         raise BackendError(f"rank {rank} of {size} processes cannot be: look at RANK and {size_name}")
+    if by_scheduler and not _number(environment, "DMLC_NUM_SERVER"):
+        raise BackendError("DMLC_NUM_SERVER=0: MXNet's workers need a server at least")
     local_rank = _number(environment, "LOCAL_RANK", rank or 0)
     local_size = _number(environment, "LOCAL_WORLD_SIZE", 1 if rank is None else size)
     if local_rank >= local_size:
@@ -65,6 +83,7 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
         address=_text(environment, address_name),
         port=port,
         timeout=_seconds(environment),
+        role=cast(Role, role) if by_scheduler else "worker",
     )
 
 
@@ -74,9 +93,9 @@ def _text(environment: Mapping[str, str], name: str) -> str:
     return environment[name]
 
 
-def _number(environment: Mapping[str, str], name: str, otherwise: int | None = None) -> int:
-    if otherwise is not None and name not in environment:
-        return otherwise
+def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
+    if default is not None and name not in environment:
+        return default
     text = _text(environment, name)
     if not (text.isascii() and text.isdigit()):
         raise BackendError(f"{name}={text} is not a whole number")

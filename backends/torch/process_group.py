@@ -1,4 +1,5 @@
-"""PyTorch's processes: torch.distributed, over gloo on CPUs and NCCL on GPUs. Read it beside `mxnet_group.py`.
+"""PyTorch's processes: torch.distributed, over gloo on CPUs and NCCL on GPUs. Read it beside
+`backends/mxnet/process_group.py`.
 
 The processes meet in a store, a small server that rank 0 runs (under torchrun its agent does). Then every process is
 connected with every other, and a sum goes around among them as a ring. A sum occupies the thread that asks for it, so
@@ -16,8 +17,8 @@ from typing import Any, final
 import numpy as np
 
 from backends.arrays import tree_leaves
-from backends.errors import BackendError, ComputationError
-from backends.process_groups.addresses import interface_towards
+from backends.errors import BackendError
+from backends.process_groups.addresses import interface_towards, listen_at
 from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
 from backends.process_groups.group import Group, GroupError
 from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
@@ -29,14 +30,14 @@ __all__ = ["TorchGroup", "join_torch"]
 
 
 def join_torch(backend: Backend, where: Rendezvous) -> Group:
-    """Meet the other processes; raises GroupError where they do not come in time."""
+    """Meet the other processes; raises GroupError if they do not come in time."""
     if where.rank is None:
         raise BackendError("RANK is not set: torch's processes know their ranks before they meet")
     import torch
     import torch.distributed
 
     interface = os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_towards(where.address))
-    # NCCL takes a name for the beginning of one, unless it is told not to.
+    # NCCL takes a name for a prefix, unless it begins with =.
     os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
     distributed: Any = torch.distributed
     cuda = backend.devices[0].kind == "gpu"
@@ -70,7 +71,7 @@ class TorchGroup:
             name = f"{first} exchange"
             on_gpu = first.kind == "gpu"
             self._stream = (
-                CudaStream(torch.cuda, first, f"{name} issue") if on_gpu else WorkerStream(first, name, set(), _nothing)
+                CudaStream(torch.cuda, first, f"{name} issue") if on_gpu else WorkerStream(first, name, set(), _no_op)
             )
 
     def sum(self, x: Array) -> Array:
@@ -80,7 +81,7 @@ class TorchGroup:
 
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
         if self._stream is not None:
-            # Behind the sums that are queued already: all processes must sum in the same order.
+            # It queues behind earlier sums, because all processes must sum in the same order.
             return np.asarray(self._stream.submit(self._sum_now, x).result())
         return self._sum_now(x)
 
@@ -98,7 +99,7 @@ class TorchGroup:
     def _sum(self, x: Array) -> Array:
         arrays = list(tree_leaves(x))
         self._compare(arrays)
-        # Each exchange has a price of its own, however short it is; so what is of one type goes together.
+        # Each exchange has a fixed cost, so arrays of one type are summed together.
         by_type = sorted(arrays, key=lambda array: str(array.dtype))
         for _, some in groupby(by_type, key=lambda array: array.dtype):
             self._sum_together(list(some))
@@ -137,24 +138,12 @@ def _attempt() -> str:
 
 
 def _store(distributed: Any, where: Rendezvous, rank: int, timeout: timedelta) -> Any:
-    theirs = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    agent_has_it = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     named: dict[str, Any] = {"timeout": timeout, "wait_for_workers": False}
-    if rank == 0 and not theirs:
-        # By itself the store would listen at every address of this machine.
-        named["master_listen_fd"] = _listening(os.environ.get(BIND_VARIABLE, where.address), where.port)
-    return distributed.TCPStore(where.address, where.port, where.size, rank == 0 and not theirs, **named)
-
-
-def _listening(address: str, port: int) -> int:
-    listener = socket.socket()
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address, port))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        raise ComputationError(f"cannot listen at {address}:{port}: {error.strerror}") from error
-    return listener.detach()
+    if rank == 0 and not agent_has_it:
+        # Without a listener the store would listen at every address of this machine.
+        named["master_listen_fd"] = listen_at(os.environ.get(BIND_VARIABLE, where.address), where.port).detach()
+    return distributed.TCPStore(where.address, where.port, where.size, rank == 0 and not agent_has_it, **named)
 
 
 def _wait_for_all(store: Any, rank: int, size: int, seconds: float) -> tuple[str, ...]:
@@ -170,9 +159,9 @@ def _wait_for_all(store: Any, rank: int, size: int, seconds: float) -> tuple[str
 
 def _reason(error: BaseException) -> str:
     line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    # Before the reason stands the file of gloo's that gave it, and after it advice to look elsewhere.
+    # gloo writes its source file before the reason, and advice after it.
     return re.sub(r"^\[\S+:\d+\] ", "", line).split(". ")[0]
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     pass

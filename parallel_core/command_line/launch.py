@@ -15,25 +15,25 @@ from parallel_core.jobs.addresses import check_bind, check_port, interface_addre
 from parallel_core.jobs.agent_connections import REMOTE_SHELL
 from parallel_core.jobs.hosts import hosts_for, read_hosts
 from parallel_core.jobs.job import Host, Job, port_for
-from parallel_core.jobs.launcher import launch as launch_job
+from parallel_core.jobs.launcher import launch_job
 from parallel_core.jobs.rank.joining import EXPERIMENTS
 
 __all__ = ["launch"]
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK_ADDRESS = "127.0.0.1"
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--processes", type=options.POSITIVE, metavar="N", help="Ranks. Default: one for each slot of --hosts.")
-@click.option("--backend", metavar="NAME", help="mxnet or torch; it may stand in the run command as well.")
-@click.option("--servers", type=options.POSITIVE, metavar="S", help="Of MXNet: its parameter servers. Default: 1.")
+@click.option("--backend", metavar="NAME", help="mxnet or torch; the run command may name it instead.")
+@click.option("--servers", type=options.POSITIVE, metavar="S", help="Number of MXNet's parameter servers. Default: 1.")
 @click.option(
     "--timeout",
     type=options.Number(),
     default=TIMEOUT,
     show_default=True,
     metavar="SECONDS",
-    help="Without any progress, after which the job is given up.",
+    help="Give the job up after so long without progress.",
 )
 @click.option(
     "--restarts",
@@ -41,7 +41,7 @@ LOOPBACK = "127.0.0.1"
     default=0,
     show_default=True,
     metavar="K",
-    help="How often a job is started again from its last checkpoint, after any failure.",
+    help="Start the job again from its last checkpoint after a failure, at most so often.",
 )
 @click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Where the ranks meet. Default: a free one.")
 @click.option(
@@ -49,24 +49,24 @@ LOOPBACK = "127.0.0.1"
     "hosts_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Machines, a line each: HOST [slots=N]. Default: this one.",
+    help="Machines, one on each line: HOST [slots=N]. Default: this one.",
 )
 @click.option(
     "--remote-shell",
     default=shlex.join(REMOTE_SHELL),
     show_default=True,
     metavar="COMMAND",
-    help="Runs a line on another host, as ssh does.",
+    help="Runs a command line on another host, as ssh does.",
 )
 @click.option(
     "--python", default=sys.executable, metavar="PATH", help="The Python of other hosts. Default: this one's."
 )
-@click.option("--interface", metavar="NAME", help="Of the network between the processes, such as eth0.")
+@click.option("--interface", metavar="NAME", help="Network interface between the processes, such as eth0.")
 @click.option("--bind", metavar="ADDRESS", help="Where rank 0 or the scheduler listens. Default: at its own address.")
 @click.option(
     "--trusted-network",
     is_flag=True,
-    help="Of PyTorch: let rank 0 listen at all addresses, for whoever reaches it.",
+    help="Let PyTorch's rank 0 listen at all addresses, for anyone who reaches it.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- run EXPERIMENT …")
 def launch(
@@ -94,7 +94,7 @@ def launch(
     listens_at = address if bind is None else resolved(bind)
     if name == "mxnet" and is_wildcard(listens_at):
         raise RequestError("MXNet's scheduler listens at one address alone: name it with --bind or --interface")
-    # A name may mean a wildcard, also that of a host.
+    # The name of a host may mean a wildcard, too.
     for used in (address, listens_at):
         check_bind(used, trusted_network)
     if port is not None and hosts[0].name is None:
@@ -122,16 +122,16 @@ def rank_command(command: Sequence[str], backend: str) -> tuple[str, ...]:
 
 
 def check_command(command: Sequence[str]) -> None:
-    """Raise RequestError where this is no command that runs on several processes."""
+    """Raise RequestError if this is no command that runs on several processes."""
     if command[:1] != ("run",):
         raise RequestError("give the command of each process after --, such as: -- run data-parallel --epochs 2")
     if len(command) < 2 or command[1] not in EXPERIMENTS:
-        wanted = repr(command[1]) if len(command) > 1 else "no experiment"
-        raise RequestError(f"{wanted} does not run on several processes (those that do: {', '.join(EXPERIMENTS)})")
+        experiment = repr(command[1]) if len(command) > 1 else "no experiment"
+        raise RequestError(f"{experiment} does not run on several processes (those that do: {', '.join(EXPERIMENTS)})")
 
 
 def agreed_backend(option: str | None, command: Sequence[str]) -> str:
-    """Return the backend, which may be named before the command or in it; RequestError where both differ."""
+    """Return the backend, which may be named before the command or in it. Raises RequestError if they differ."""
     named = backend_in(command)
     if option and named and option != named:
         raise RequestError(f"--backend is {option} before the command and {named} in it: name it once")
@@ -144,18 +144,18 @@ def agreed_backend(option: str | None, command: Sequence[str]) -> str:
 
 
 def backend_in(command: Sequence[str]) -> str | None:
-    """Return the backend that a run command names; the last one counts, as it does there."""
-    found = None
+    """Return the backend that a run command names; the last one counts."""
+    name = None
     for word, following in zip(command, (*command[1:], ""), strict=False):
         if word == "--backend":
-            found = following
+            name = following
         elif word.startswith("--backend="):
-            found = word.removeprefix("--backend=")
-    return found
+            name = word.removeprefix("--backend=")
+    return name
 
 
 def chosen_hosts(path: Path | None, processes: int | None) -> tuple[Host, ...]:
-    """Return the hosts with as many slots as there are to be ranks. Raises RequestError."""
+    """Return the hosts, with one slot for each rank. Raises RequestError."""
     if path is not None:
         hosts = read_hosts(path)
         return hosts if processes is None else hosts_for(hosts, processes)
@@ -165,7 +165,7 @@ def chosen_hosts(path: Path | None, processes: int | None) -> tuple[Host, ...]:
 
 
 def root_address(hosts: Sequence[Host], interface: str | None, bind: str | None) -> str:
-    """Return the address at which the others reach the first host. Raises RequestError and MeasurementError."""
+    """Return the address at which the others reach the first host. Raises RequestError and ComputationError."""
     if bind is not None and not is_wildcard(bind):
         return resolved(bind)
     if hosts[0].name is not None:
@@ -173,11 +173,11 @@ def root_address(hosts: Sequence[Host], interface: str | None, bind: str | None)
     if interface is not None:
         return interface_address(interface)
     others = [host.name for host in hosts if host.name is not None]
-    return local_address(resolved(others[0].rpartition("@")[2])) if others else LOOPBACK
+    return local_address(resolved(others[0].rpartition("@")[2])) if others else LOOPBACK_ADDRESS
 
 
 def words_of(remote_shell: str) -> list[str]:
-    """Return the words of the remote shell's command. Raises RequestError where they are none."""
+    """Return the words of the remote shell's command. Raises RequestError if there are none."""
     try:
         words = shlex.split(remote_shell)
     except ValueError as error:

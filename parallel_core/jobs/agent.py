@@ -1,24 +1,28 @@
 """`python -m parallel_core.jobs.agent`: start the job's processes on this host, and leave none of them behind.
 
-Standard input: a line with the processes as JSON, then commands, a line each. `stacks` asks the ranks for their stacks.
-Where it ends, every process is killed, with its group, and the agent ends. Standard output: messages (`reports.py`).
+Standard input: a line with the processes as JSON, then commands, one on each line. `stacks` asks the ranks for their
+stacks. When it ends, the agent kills every process with its group, and ends. Standard output: messages (`messages.py`).
 
 Each process has a session of its own, so that what is typed at a terminal does not reach it. Its standard input is a
-pipe that only this agent holds and never writes to: where the agent is killed, the pipe ends, and the process leaves.
+pipe that only this agent holds and never writes to: if the agent is killed, the pipe ends, and the process leaves.
 """
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import termios
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import IO, NamedTuple, TypeAlias
 
 import msgspec
 
+from backends.errors import ComputationError
+from parallel_core.errors import RequestError
+from parallel_core.jobs.addresses import interface_address, local_address
 from parallel_core.jobs.messages import (
     REPORTS_VARIABLE,
     Ended,
@@ -35,47 +39,21 @@ from parallel_core.jobs.messages import (
 __all__ = ["main"]
 
 CHUNK = 1 << 16
-LONGEST_LINE = 1 << 24
-PIPES_SECONDS = 0.5
-"""How long the pipes of a process that has ended may stay open: a child in another session may hold them for ever.
-
-Only time counts in which nothing came from them and nothing waited for the launcher to read it.
-"""
-LOOKS = 10
+MAX_PROCESSES_LINE = 1 << 24
 REPORTS_SECONDS = 0.05
-"""Reports are read so often, and successive progress is passed on as one message."""
-LAST_SECONDS = 3.0
+"""How often reports are read; successive progress is passed on as one message."""
+KILL_SECONDS = 3.0
 
 Send: TypeAlias = Callable[[FromAgent], Awaitable[None]]
 decode_report: Callable[[bytes], Report] = msgspec.json.Decoder(Report).decode
 
 
 class Started(NamedTuple):
-    """A process that was started, the pipe that it reports to, and its status when it has ended."""
+    """A process that was started, the pipe that it reports to, and its exit status once it has ended."""
 
     process: "subprocess.Popen[bytes]"
     reports: IO[bytes]
     ended: "asyncio.Future[int]"
-
-
-@dataclass
-class Passage:
-    """Passes on what comes from a process's pipes."""
-
-    send: Send
-    waiting: int = 0
-    """Messages that the launcher has not taken yet."""
-    passed: int = 0
-    """Messages so far."""
-
-    async def __call__(self, message: FromAgent) -> None:
-        """Pass on a message, at the pace of the launcher."""
-        self.passed += 1
-        self.waiting += 1
-        try:
-            await self.send(message)
-        finally:
-            self.waiting -= 1
 
 
 def main() -> None:
@@ -86,9 +64,9 @@ def main() -> None:
 async def serve() -> None:
     """Start the processes that standard input names; return when it has ended and all of them are dead."""
     loop = asyncio.get_running_loop()
-    commands, _ = await open_reader(sys.stdin)
+    commands = asyncio.StreamReader(MAX_PROCESSES_LINE)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     send = await open_sender(sys.stdout)
-    # A kind signal is to leave nothing behind either.
     loop.add_signal_handler(signal.SIGTERM, commands.feed_eof)
     running: dict[str, Started] = {}
 
@@ -112,19 +90,19 @@ async def serve() -> None:
             for started in running.values():
                 kill_group(started.process.pid)
             # A process that the system cannot kill now must not keep the agent.
-            loop.call_later(LAST_SECONDS, os._exit, 1)
+            loop.call_later(KILL_SECONDS, os._exit, 1)
 
 
 def ask_for_stacks(running: Mapping[str, Started]) -> None:
     """Send the ranks the signal that makes them write their stacks to standard error."""
     for name, started in running.items():
-        # The signal kills a process that has not prepared for it, which servers never do.
+        # Servers have no handler for the signal, which would kill them.
         if is_rank(name):
             started.process.send_signal(signal.SIGUSR1)
 
 
 async def follow(process: Process, running: dict[str, Started], send: Send) -> None:
-    """Start a process, pass on all that it says, and then that it has ended."""
+    """Start a process, pass on all that it writes, and then that it has ended."""
     try:
         started = start(process)
     except OSError as error:
@@ -135,36 +113,22 @@ async def follow(process: Process, running: dict[str, Started], send: Send) -> N
     assert lifeline is not None
     assert output is not None
     assert errors is not None
-    passage = Passage(send)
-    tasks = [
-        asyncio.create_task(pass_on_output(process.name, output, False, passage)),
-        asyncio.create_task(pass_on_output(process.name, errors, True, passage)),
-        asyncio.create_task(pass_on_reports(process.name, started.reports, passage)),
-    ]
+    passing = asyncio.gather(
+        pass_on_output(process.name, output, False, started, send),
+        pass_on_output(process.name, errors, True, started, send),
+        pass_on_reports(process.name, started, send),
+    )
     status = await started.ended
     kill_group(started.process.pid)
-    await emptied(tasks, passage)
-    for task in tasks:
-        task.cancel()
+    await passing
     del running[process.name]
     lifeline.close()
     await send(Ended(process.name, status))
 
 
-async def emptied(tasks: Sequence["asyncio.Task[None]"], passage: Passage) -> None:
-    """Wait until the pipes have ended, or until nothing has moved for PIPES_SECONDS in all."""
-    idle = 0
-    while idle < LOOKS:
-        passed = passage.passed
-        _, reading = await asyncio.wait(tasks, timeout=PIPES_SECONDS / LOOKS)
-        if not reading:
-            return
-        idle += not passage.waiting and passage.passed == passed
-
-
 def start(process: Process) -> Started:
     """Start a process in a session of its own. Raises OSError."""
-    environment = {**os.environ, **process.environment, **own_address(process)}
+    environment = {**os.environ, **process.environment, **node_host(process)}
     readable, writable = os.pipe()
     reports = os.fdopen(readable, "rb", 0)
     environment[REPORTS_VARIABLE] = str(writable)
@@ -187,48 +151,68 @@ def start(process: Process) -> Started:
     return Started(started, reports, asyncio.get_running_loop().create_future())
 
 
-def own_address(process: Process) -> dict[str, str]:
-    """Return what tells an MXNet process the address of its own host, where it has not been told.
+def node_host(process: Process) -> dict[str, str]:
+    """Return the variable that names this host's own address to an MXNet process, unless it has one.
 
-    Raises OSError where there is none.
+    Raises OSError if there is no such address.
     """
-    given = process.environment
-    root = given.get("DMLC_PS_ROOT_URI")
-    if not root or given.get("DMLC_NODE_HOST"):
+    root = process.environment.get("DMLC_PS_ROOT_URI")
+    if not root or process.environment.get("DMLC_NODE_HOST"):
         return {}
-    from parallel_core.errors import MeasurementError, RequestError
-    from parallel_core.jobs.addresses import interface_address, local_address
-
-    interface = given.get("GLOO_SOCKET_IFNAME")
+    interface = process.environment.get("GLOO_SOCKET_IFNAME")
     try:
         return {"DMLC_NODE_HOST": interface_address(interface) if interface else local_address(root)}
-    except (MeasurementError, RequestError) as error:
+    except (ComputationError, RequestError) as error:
         raise OSError(str(error)) from error
 
 
-async def pass_on_output(name: str, pipe: IO[bytes], error: bool, send: Send) -> None:
+async def pass_on_output(name: str, pipe: IO[bytes], error: bool, started: Started, send: Send) -> None:
     """Pass on what a process writes, as it comes."""
-    reader, transport = await open_reader(pipe)
-    with contextlib.closing(transport):
-        while data := await reader.read(CHUNK):
-            await send(Printed(name, data, error))
+    async for data in read_to_the_end(pipe, started.ended):
+        await send(Printed(name, data, error))
 
 
-async def pass_on_reports(name: str, pipe: IO[bytes], send: Send) -> None:
-    """Pass on a process's reports; what is no report is passed on as an error of its own."""
-    reader, transport = await open_reader(pipe)
+async def pass_on_reports(name: str, started: Started, send: Send) -> None:
+    """Pass on a process's reports; a line that is no report is passed on as output to standard error."""
     rest = b""
-    with contextlib.closing(transport):
-        while data := await reader.read(CHUNK):
-            # What is cut off at the very end was cut by the death of its writer.
-            *lines, rest = (rest + data).split(b"\n")
-            for message in together(name, lines):
-                await send(message)
-            await asyncio.sleep(REPORTS_SECONDS)
+    async for data in read_to_the_end(started.reports, started.ended):
+        # The death of its writer may cut the last line.
+        *lines, rest = (rest + data).split(b"\n")
+        for message in merged(name, lines):
+            await send(message)
+        await asyncio.sleep(REPORTS_SECONDS)
 
 
-def together(name: str, lines: list[bytes]) -> Iterator[FromAgent]:
-    """Yield the messages that lines of reports make, successive progress added up."""
+async def read_to_the_end(pipe: IO[bytes], ended: "asyncio.Future[int]") -> AsyncIterator[bytes]:
+    """Yield what comes from a process's pipe, up to what is in it when the process has ended, and close it.
+
+    Its end is not waited for, because a child of the process in another session may hold it open for ever.
+    """
+    loop, news, descriptor = asyncio.get_running_loop(), asyncio.Event(), pipe.fileno()
+    os.set_blocking(descriptor, False)
+    ended.add_done_callback(lambda _: news.set())
+    with pipe:
+        while not ended.done():
+            try:
+                data = os.read(descriptor, CHUNK)
+            except BlockingIOError:
+                news.clear()
+                loop.add_reader(descriptor, news.set)
+                await news.wait()
+                loop.remove_reader(descriptor)
+                continue
+            if not data:
+                return
+            yield data
+        left = int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
+        while left > 0:
+            data = os.read(descriptor, min(left, CHUNK))
+            left -= len(data)
+            yield data
+
+
+def merged(name: str, lines: list[bytes]) -> Iterator[FromAgent]:
+    """Yield the messages for lines of reports, with successive progress added up."""
     progress: Progress | None = None
     for line in lines:
         try:
@@ -247,16 +231,8 @@ def together(name: str, lines: list[bytes]) -> Iterator[FromAgent]:
         yield Reported(name, progress)
 
 
-async def open_reader(pipe: IO[bytes] | IO[str]) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
-    """Read a pipe without blocking; closing the transport closes the pipe."""
-    reader = asyncio.StreamReader(LONGEST_LINE if pipe is sys.stdin else CHUNK)
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-    return reader, transport
-
-
 async def open_sender(pipe: IO[str]) -> Send:
-    """Return what writes messages to a pipe, one line each, at the pace of its reader."""
+    """Return a function that writes messages to a pipe, one on each line, at the pace of its reader."""
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.connect_write_pipe(
         lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), pipe
@@ -264,7 +240,7 @@ async def open_sender(pipe: IO[str]) -> Send:
     writer = asyncio.StreamWriter(transport, protocol, None, loop)
 
     async def send(message: FromAgent) -> None:
-        # Where the launcher is gone, standard input ends too, and that is what ends the agent.
+        # If the launcher is gone, standard input ends too, which ends the agent.
         with contextlib.suppress(ConnectionError):
             writer.write(msgspec.json.encode(message) + b"\n")
             await writer.drain()

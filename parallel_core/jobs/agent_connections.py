@@ -1,4 +1,4 @@
-"""The agents of a job's hosts: started here or through a remote shell, listened to, and always ended.
+"""The agents of a job's hosts: started here or through a remote shell, read, and always ended.
 
 A remote shell is a command that takes a host and a line for its shell, as ssh does.
 """
@@ -20,11 +20,11 @@ import msgspec
 from parallel_core.errors import MeasurementError
 from parallel_core.jobs.messages import FromAgent, Process
 
-__all__ = ["REMOTE_SHELL", "Agents", "agent_command", "running_agents"]
+__all__ = ["REMOTE_SHELL", "Agent", "agent_command", "ask_for_stacks", "running_agents"]
 
 REMOTE_SHELL = ("ssh", "-o", "BatchMode=yes")
 MODULE = "parallel_core.jobs.agent"
-LONGEST_LINE = 1 << 22
+MAX_MESSAGE = 1 << 22
 END_SECONDS = 5.0
 KILL_SECONDS = 2.0
 LAST_WORDS_SECONDS = 0.2
@@ -35,26 +35,20 @@ decode: Callable[[bytes], FromAgent] = msgspec.json.Decoder(FromAgent).decode
 
 @dataclass
 class Agent:
-    """One host's agent; `said` are the last lines that are no messages of its own."""
+    """One host's agent; `last_lines` are the last lines that are no messages."""
 
     host: int
     process: asyncio.subprocess.Process
-    said: deque[str]
+    last_lines: deque[str]
     tasks: tuple[asyncio.Task[None], ...]
 
 
-class Agents:
-    """All agents of a job."""
-
-    def __init__(self) -> None:
-        self.all: list[Agent] = []
-
-    def ask_for_stacks(self) -> None:
-        """Have all ranks write their stacks to standard error."""
-        for agent in self.all:
-            assert agent.process.stdin
-            if not agent.process.stdin.is_closing():
-                agent.process.stdin.write(b"stacks\n")
+def ask_for_stacks(agents: Sequence[Agent]) -> None:
+    """Make all ranks write their stacks to standard error."""
+    for agent in agents:
+        assert agent.process.stdin
+        if not agent.process.stdin.is_closing():
+            agent.process.stdin.write(b"stacks\n")
 
 
 def agent_command(host: str | None, shell: Sequence[str], python: str) -> list[str]:
@@ -62,7 +56,7 @@ def agent_command(host: str | None, shell: Sequence[str], python: str) -> list[s
     if host is None:
         return [sys.executable, "-P", "-m", MODULE]
     command = [python, "-P", "-m", MODULE]
-    # What the checkout or the environment gives this process, the other host's agent needs as well.
+    # The other host's agent needs this process's search path as well.
     given = [f"PYTHONPATH={os.environ['PYTHONPATH']}"] if os.environ.get("PYTHONPATH") else []
     words = shlex.join(["exec", "env", *given, *command] if given else ["exec", *command])
     return [*shell, host, f"cd {shlex.quote(str(Path.cwd()))} && {words}"]
@@ -74,20 +68,20 @@ async def running_agents(
     processes: Sequence[Process],
     on_message: Callable[[FromAgent], None],
     on_end: Callable[[int, str], None],
-) -> AsyncIterator[Agents]:
+) -> AsyncIterator[list[Agent]]:
     """Start an agent for each host, with its processes; end all of them with the context.
 
-    `on_message` is called with what they say, and `on_end(host, reason)` when one ends by itself.
-    Raises MeasurementError where one cannot be started.
+    `on_message` is called with each message, and `on_end(host, reason)` when an agent ends by itself.
+    Raises MeasurementError if an agent cannot be started.
     """
-    agents = Agents()
+    agents: list[Agent] = []
     try:
         for host, command in enumerate(commands):
             own = tuple(process for process in processes if process.host == host)
-            agents.all.append(await _start(host, command, own, on_message, on_end))
+            agents.append(await _start(host, command, own, on_message, on_end))
         yield agents
     finally:
-        await asyncio.gather(*map(_end, agents.all))
+        await asyncio.gather(*map(_end, agents))
 
 
 async def _start(
@@ -98,13 +92,13 @@ async def _start(
     on_end: Callable[[int, str], None],
 ) -> Agent:
     try:
-        # A session of its own: Ctrl-C is for the launcher alone, which ends the agents in good order.
+        # A session of its own, so that Ctrl-C reaches only the launcher, which ends the agents in good order.
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            limit=LONGEST_LINE,
+            limit=MAX_MESSAGE,
             start_new_session=True,
         )
     except OSError as error:
@@ -113,8 +107,8 @@ async def _start(
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdin.write(msgspec.json.encode(processes) + b"\n")
-    said: deque[str] = deque(maxlen=KEPT_LINES)
-    listening = asyncio.create_task(_listen(process.stderr, said))
+    last_lines: deque[str] = deque(maxlen=KEPT_LINES)
+    listening_to_errors = asyncio.create_task(_listen(process.stderr, last_lines))
 
     async def follow(output: asyncio.StreamReader) -> None:
         try:
@@ -122,40 +116,40 @@ async def _start(
                 try:
                     message = decode(line)
                 except msgspec.DecodeError:
-                    # What a login script prints comes here too.
-                    said.append(line.decode(errors="replace").strip())
+                    # Login scripts print other lines.
+                    last_lines.append(line.decode(errors="replace").strip())
                     continue
                 on_message(message)
             # Its last words may come after its last message.
-            await asyncio.wait([listening], timeout=LAST_WORDS_SECONDS)
+            await asyncio.wait([listening_to_errors], timeout=LAST_WORDS_SECONDS)
         finally:
-            # Where nobody can read what is passed on, the job is to end as well.
-            on_end(host, said[-1] if said else "it was killed, or its connection broke")
+            # The job must also end if reading the messages fails.
+            on_end(host, last_lines[-1] if last_lines else "it was killed, or its connection broke")
 
-    return Agent(host, process, said, (asyncio.create_task(follow(process.stdout)), listening))
+    return Agent(host, process, last_lines, (asyncio.create_task(follow(process.stdout)), listening_to_errors))
 
 
-async def _listen(errors: asyncio.StreamReader, said: deque[str]) -> None:
+async def _listen(errors: asyncio.StreamReader, last_lines: deque[str]) -> None:
     async for line in errors:
         if line.strip():
-            said.append(line.decode(errors="replace").strip())
+            last_lines.append(line.decode(errors="replace").strip())
 
 
 async def _end(agent: Agent) -> None:
-    """Close an agent's standard input, which ends it and its processes, or else kill it."""
+    """Close an agent's standard input, which ends it and its processes; kill it if it does not end."""
     assert agent.process.stdin
     agent.process.stdin.close()
-    # Its output is read until it ends, so that it cannot be kept by a full pipe.
+    # Its output is read until it ends, so that a full pipe cannot block it.
     left = {asyncio.ensure_future(agent.process.wait()), *agent.tasks}
     _, left = await asyncio.wait(left, timeout=END_SECONDS)
     if left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(agent.process.pid, signal.SIGKILL)
         _, left = await asyncio.wait(left, timeout=KILL_SECONDS)
-    # What it started in another session may hold its pipes open for ever.
+    # A process that it started in another session may hold its pipes open for ever.
     for task in left:
         task.cancel()
-    # A bug of ours in reading its messages must not be lost.
+    # An error in reading its messages must not be lost.
     for task in agent.tasks:
         if task.done() and not task.cancelled():
             task.result()

@@ -1,4 +1,4 @@
-"""What a person sees of a job: rank 0's progress and output; of the others nothing, unless they are the cause."""
+"""What the user sees of a job: rank 0's progress and output, and of other ranks nothing unless they are the cause."""
 
 from contextlib import ExitStack
 from typing import BinaryIO
@@ -12,13 +12,13 @@ from parallel_core.terminal.training_progress import TrainingProgress, training_
 __all__ = ["SHOWN", "Display"]
 
 SHOWN = "rank 0"
-"""Whose output a person sees."""
-SHOWN_LINES = 20
-KEPT_BYTES = 1 << 12
+"""The rank whose output the user sees."""
+MAX_LINES = 20
+MAX_ERRORS = 1 << 12
 
 
 class Display:
-    """Rank 0's standard output goes to `output` as it is; all else to the console, which is on standard error."""
+    """Rank 0's standard output goes to `output` as it is, all else to the console on standard error."""
 
     def __init__(self, console: Console, output: BinaryIO, errors: BinaryIO) -> None:
         self.printed = False
@@ -36,7 +36,7 @@ class Display:
         return lines[-1].removeprefix("parallel-core: ") if lines else ""
 
     def show(self, message: FromAgent) -> None:
-        """Show a message, where it is rank 0's."""
+        """Show a message if it is rank 0's."""
         if message.process != SHOWN:
             return
         match message:
@@ -50,7 +50,7 @@ class Display:
                 self._show_errors(data)
             case Reported(report=Training(epochs=epochs, images=images)):
                 self.close()
-                # Where there is no terminal, a bar would leave an empty line behind.
+                # Without a terminal a bar would leave an empty line behind.
                 if self._console.is_terminal:
                     self._bar = self._shown.enter_context(training_progress(self._console, epochs, images))
             case Reported(report=Progress(epoch=epoch, images=images)):
@@ -62,20 +62,20 @@ class Display:
                 pass
 
     def say(self, line: str) -> None:
-        """Say one line about the job."""
+        """Show one line about the job."""
         self.close()
         self._errors.write(f"parallel-core: {' '.join(line.split())}\n".encode())
         self._errors.flush()
 
-    def show_words(self, heading: str, words: str, most: int = SHOWN_LINES) -> None:
-        """Show the last lines of what a process said, under a heading."""
+    def show_words(self, heading: str, words: str, max_lines: int = MAX_LINES) -> None:
+        """Show the last lines that a process wrote, under a heading."""
         self.close()
-        lines = words.rstrip().splitlines()[-most:]
+        lines = words.rstrip().splitlines()[-max_lines:]
         self._errors.write("\n".join([f"── {heading} ──", *lines, ""]).encode())
         self._errors.flush()
 
     def close(self) -> None:
-        """Take the progress bar away."""
+        """Remove the progress bar."""
         self._shown.close()
         self._bar = None
         if self._line:
@@ -84,12 +84,12 @@ class Display:
             self._line = b""
 
     def _show_errors(self, data: bytes) -> None:
-        self._last_errors = (self._last_errors + data)[-KEPT_BYTES:]
+        self._last_errors = (self._last_errors + data)[-MAX_ERRORS:]
         if self._bar is None:
             self._errors.write(data)
             self._errors.flush()
             return
-        # Whole lines only go above the bar.
+        # Only whole lines go above the bar.
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
             self._console.print(Text.from_ansi(line.decode(errors="replace")), soft_wrap=True)

@@ -1,8 +1,7 @@
-"""The file of `--hosts`: a machine a line, `HOST [slots=N]`, where N (1) is the number of ranks it takes.
+"""The file of `--hosts`: one machine on each line, `HOST [slots=N]`; N, 1 by default, is the number of its ranks.
 
-A host is what the remote shell takes: a name, an IPv4 address, or `USER@` before either. This machine may be listed
-among them, as `localhost`, by its own name or by an address of its own; then it needs no remote shell. `#` begins a
-comment.
+A host is what the remote shell takes: a name, an IPv4 address, or `USER@` before either. This machine may be listed as
+`localhost`, by its name or by one of its addresses, and needs no remote shell. `#` begins a comment.
 """
 
 import dataclasses
@@ -17,7 +16,7 @@ from parallel_core.jobs.job import Host
 
 __all__ = ["hosts_for", "is_this_machine", "parse_hosts", "read_hosts"]
 
-# Nothing that begins with a minus sign: the remote shell would take it for an option.
+# No name begins with a minus sign, which the remote shell would take for an option.
 NAME = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 SLOTS = re.compile(r"slots=0*([1-9][0-9]{0,3})", re.ASCII)
 
@@ -42,9 +41,9 @@ def parse_hosts(lines: Iterable[str], source: str) -> tuple[Host, ...]:
 
 
 def hosts_for(hosts: Sequence[Host], processes: int) -> tuple[Host, ...]:
-    """Return the hosts that so many ranks need, the first ones filled first, with the slots that are taken.
+    """Return the hosts for a number of ranks, with the slots that are taken; the first hosts are filled first.
 
-    Raises RequestError where the slots do not suffice.
+    Raises RequestError if there are too few slots.
     """
     total = sum(host.slots for host in hosts)
     if processes > total:
@@ -59,7 +58,7 @@ def hosts_for(hosts: Sequence[Host], processes: int) -> tuple[Host, ...]:
 
 
 def is_this_machine(name: str) -> bool:
-    """Tell whether a host is this machine: `localhost`, its own name, or an address of its own.
+    """Return whether a host is this machine: `localhost`, its name, or one of its addresses.
 
     No name is looked up, so an alias of this machine is taken for another one.
     """
@@ -68,20 +67,20 @@ def is_this_machine(name: str) -> bool:
 
 
 def _hosts(lines: Iterable[str], source: str) -> Iterator[Host]:
-    seen: dict[str | None, int] = {}
+    line_of: dict[str | None, int] = {}
     for number, line in enumerate(lines, 1):
         name, *rest = line.split("#")[0].split() or [""]
         if not name:
             continue
-        where = f"{source}, line {number}"
+        place = f"{source}, line {number}"
         if not NAME.fullmatch(name):
-            raise RequestError(f"{where}: {name!r} is no host name or IPv4 address")
+            raise RequestError(f"{place}: {name!r} is no host name or IPv4 address")
         slots = SLOTS.fullmatch(rest[0]) if rest else None
         if len(rest) > 1 or (rest and slots is None):
-            raise RequestError(f"{where}: {' '.join(rest)!r} is not understood; a line is HOST [slots=N]")
+            raise RequestError(f"{place}: {' '.join(rest)!r} is not understood; a line is HOST [slots=N]")
         host = Host(None if is_this_machine(name) else name, int(slots[1]) if slots else 1)
         key = host.name and host.name.lower()
-        if key in seen:
-            raise RequestError(f"{where}: {name!r} stands in line {seen[key]} already; give it more slots there")
-        seen[key] = number
+        if key in line_of:
+            raise RequestError(f"{place}: {name!r} stands in line {line_of[key]} already; give it more slots there")
+        line_of[key] = number
         yield host

@@ -1,6 +1,6 @@
 """A job as data: which processes run on which host, with which environment. Nothing is started here.
 
-`rank 0` … are the training's processes. MXNet has a `scheduler` and `server 0` … beside them, on the first host.
+`rank 0` … train. MXNet has a `scheduler` and `server 0` … beside them, on the first host.
 """
 
 import random
@@ -12,15 +12,17 @@ from backends.process_groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
 from parallel_core.jobs.addresses import PORTS, free_port
 from parallel_core.jobs.messages import Process
 
-__all__ = ["SERVER_MODULE", "Host", "Job", "Process", "port_for", "processes_of"]
+__all__ = ["SERVER_MODULE", "SERVING_ENVIRONMENT", "Host", "Job", "Process", "port_for", "processes_of"]
 
 SERVER_MODULE = "backends.mxnet.parameter_server"
-LOOPBACK = "lo"
+SERVING_ENVIRONMENT: dict[str, str | None] = {"MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"}
+"""Of MXNet's scheduler and servers, which need no engine and one thread; a variable that is None is removed."""
+LOOPBACK_INTERFACE = "lo"
 
 
 @dataclass(frozen=True)
 class Host:
-    """A machine, and how many ranks it takes. `name` is None for this machine, where no remote shell is needed."""
+    """A machine, and how many ranks it takes. `name` is None for this machine, which needs no remote shell."""
 
     name: str | None
     slots: int
@@ -28,11 +30,11 @@ class Host:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be launched.
+    """What to launch.
 
-    `address` is where rank 0 or the scheduler listens, as the others reach it; `bind` is what rank 0 listens at,
-    which is the same but where it listens everywhere; the scheduler listens at `address` alone. `interface` names the
-    network interface of all traffic, such as `lo`.
+    `address` is where the others reach rank 0 or the scheduler. The scheduler listens at it; rank 0 listens at `bind`,
+    which differs only if rank 0 listens at all addresses. `interface` names the network interface of all traffic, such
+    as `lo`.
     """
 
     command: tuple[str, ...]
@@ -45,33 +47,33 @@ class Job:
     interface: str | None
     timeout: float
     python: str = sys.executable
-    """Other hosts' Python; there it takes the place of this one in the command."""
+    """The Python of other hosts, which replaces this one in the command."""
     keeps_port: bool = False
-    """Whether a restart meets at the same port, because somebody chose it."""
+    """Whether a restart meets at the same port, because the user chose it."""
 
 
 def processes_of(job: Job) -> Sequence[Process]:
     """Return the job's processes, the scheduler and the servers first; ranks fill the hosts in their order."""
     serving = ("scheduler", *(f"server {i}" for i in range(job.servers))) if job.backend == "mxnet" else ()
     size = sum(host.slots for host in job.hosts)
-    own = [*_everyones(job), *_mxnets(job, size)]
+    shared = [*_shared_environment(job), *_mxnet_environment(job, size)]
     beside = [
         Process(
             name,
             0,
             _command_on(job.hosts[0], (sys.executable, "-P", "-m", SERVER_MODULE), job.python),
-            {**dict(own), "DMLC_ROLE": name.split()[0], "MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"},
+            {**dict(shared), "DMLC_ROLE": name.split()[0], **SERVING_ENVIRONMENT},
         )
         for name in serving
     ]
-    places = [(index, place) for index, host in enumerate(job.hosts) for place in range(host.slots)]
+    slots = [(index, place) for index, host in enumerate(job.hosts) for place in range(host.slots)]
     ranks = [
         Process(
             f"rank {rank}",
             index,
             _command_on(job.hosts[index], job.command, job.python),
             {
-                **dict(own),
+                **dict(shared),
                 "RANK": str(rank),
                 "WORLD_SIZE": str(size),
                 "LOCAL_RANK": str(place),
@@ -81,13 +83,13 @@ def processes_of(job: Job) -> Sequence[Process]:
                 "DMLC_ROLE": "worker" if job.backend == "mxnet" else None,
             },
         )
-        for rank, (index, place) in enumerate(places)
+        for rank, (index, place) in enumerate(slots)
     ]
     return (*beside, *ranks)
 
 
 def port_for(root: Host, bind: str) -> int:
-    """Return a port for a job whose first host is this, where nobody listens as far as can be told from here."""
+    """Return a port for a job whose first host is `root`: one that is free, if `root` is this machine, or else any."""
     return free_port(bind) if root.name is None else random.choice(PORTS)
 
 
@@ -95,9 +97,9 @@ def _command_on(host: Host, command: tuple[str, ...], python: str) -> tuple[str,
     return command if host.name is None else tuple(python if word == sys.executable else word for word in command)
 
 
-def _everyones(job: Job) -> Sequence[tuple[str, str | None]]:
-    # gloo takes the loopback interface for several processes on one machine only where it is told to.
-    interface = job.interface or (LOOPBACK if _on_one_machine(job) else None)
+def _shared_environment(job: Job) -> Sequence[tuple[str, str | None]]:
+    # gloo takes the loopback interface only if the variable names it.
+    interface = job.interface or (LOOPBACK_INTERFACE if _on_one_machine(job) else None)
     return (
         (TIMEOUT_VARIABLE, f"{job.timeout:g}"),
         ("GLOO_SOCKET_IFNAME", interface),
@@ -105,7 +107,7 @@ def _everyones(job: Job) -> Sequence[tuple[str, str | None]]:
     )
 
 
-def _mxnets(job: Job, size: int) -> Sequence[tuple[str, str | None]]:
+def _mxnet_environment(job: Job, size: int) -> Sequence[tuple[str, str | None]]:
     if job.backend != "mxnet":
         return ()
     return (

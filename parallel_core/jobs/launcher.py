@@ -13,30 +13,30 @@ import msgspec
 from rich.console import Console
 
 from parallel_core.errors import RequestError
-from parallel_core.jobs.agent_connections import REMOTE_SHELL, Agents, agent_command, running_agents
+from parallel_core.jobs.agent_connections import REMOTE_SHELL, Agent, agent_command, ask_for_stacks, running_agents
 from parallel_core.jobs.display import Display
-from parallel_core.jobs.failures.causes import Verdict
+from parallel_core.jobs.failures.causes import Conclusion
 from parallel_core.jobs.failures.watch import Watch
 from parallel_core.jobs.job import Job, port_for, processes_of
 from parallel_core.jobs.messages import FromAgent, Printed, Process
 from parallel_core.system.signals import until_stopped
 
-__all__ = ["launch", "with_terminal"]
+__all__ = ["launch_job"]
 
 STACKS_SECONDS = 3.0
 QUIET_SECONDS = 0.3
-SHORTEST_LOOK = 0.05
+MIN_LOOK = 0.05
 STACK_LINES = 200
 
 
-def launch(job: Job, shell: Sequence[str] = REMOTE_SHELL, restarts: int = 0) -> int:
+def launch_job(job: Job, shell: Sequence[str] = REMOTE_SHELL, restarts: int = 0) -> int:
     """Launch a job, on other hosts by a remote shell; return the exit status: 0, 1 for a failure, 2 for a bad request.
 
-    Rank 0's standard output is passed on as it is. After any failure but a refusal the job is started again with
-    `--resume`, at most `restarts` times, unless rank 0 has printed something by then. SIGINT, SIGTERM and SIGHUP end it
-    with status 1. Raises RequestError where the command has no `--checkpoint` to start again from.
+    Rank 0's standard output is passed on as it is. After a failure that is no refusal the job is started again with
+    `--resume`, at most `restarts` times, unless rank 0 has printed something. SIGINT, SIGTERM and SIGHUP end it with
+    status 1. Raises RequestError for `restarts` of a command without `--checkpoint`.
     """
-    if restarts and not names_checkpoint(job.command):
+    if restarts and not _names_checkpoint(job.command):
         raise RequestError("--restarts goes on from a checkpoint: give --checkpoint DIR to the run")
     display = Display(Console(stderr=True, highlight=False), sys.stdout.buffer, sys.stderr.buffer)
     try:
@@ -45,73 +45,73 @@ def launch(job: Job, shell: Sequence[str] = REMOTE_SHELL, restarts: int = 0) -> 
         display.close()
     if not isinstance(ended, signal.Signals):
         return ended
-    goes_on = "; --resume goes on from the last checkpoint" if names_checkpoint(job.command) else ""
+    goes_on = "; --resume goes on from the last checkpoint" if _names_checkpoint(job.command) else ""
     display.say(f"interrupted by {ended.name}: all processes were ended{goes_on}")
     return 1
 
 
-def names_checkpoint(command: Sequence[str]) -> bool:
-    """Tell whether a command says where its checkpoints are."""
+def _names_checkpoint(command: Sequence[str]) -> bool:
+    """Return whether a command says where its checkpoints are."""
     return any(word == "--checkpoint" or word.startswith("--checkpoint=") for word in command)
 
 
 async def _restarting(job: Job, shell: Sequence[str], restarts: int, display: Display) -> int:
     for restart in range(1, restarts + 2):
-        verdict = await _run(job, shell, display)
+        conclusion = await _run(job, shell, display)
         # A result that was shown already must not be shown twice.
-        if verdict.status != 1 or restart > restarts or display.printed:
+        if conclusion.status != 1 or restart > restarts or display.printed:
             # A refusal that rank 0 has printed has been shown.
-            if verdict.status and verdict.message != display.last_error:
-                display.say(verdict.message)
-            return verdict.status
-        display.say(f"{verdict.message}; restart {restart} of {restarts}, from the last checkpoint")
+            if conclusion.status and conclusion.message != display.last_error:
+                display.say(conclusion.message)
+            return conclusion.status
+        display.say(f"{conclusion.message}; restart {restart} of {restarts}, from the last checkpoint")
         resume = () if "--resume" in job.command else ("--resume",)
         port = job.port if job.keeps_port else port_for(job.hosts[0], job.bind)
         job = replace(job, command=(*job.command, *resume), port=port)
     raise AssertionError
 
 
-async def _run(job: Job, shell: Sequence[str], display: Display) -> Verdict:
-    """Run a job once, and end all of it; its verdict is still to be said."""
+async def _run(job: Job, shell: Sequence[str], display: Display) -> Conclusion:
+    """Run a job once, and end all of it; return the conclusion, which is not shown yet."""
     loop = asyncio.get_running_loop()
-    processes = [with_terminal(process) for process in processes_of(job)]
-    names = [host.name or os.uname().nodename for host in job.hosts]
-    watch = Watch(processes, names, job.timeout, loop.time())
+    processes = [_with_terminal(process) for process in processes_of(job)]
+    host_names = [host.name or os.uname().nodename for host in job.hosts]
+    watch = Watch(processes, host_names, job.timeout, loop.time())
     changed = asyncio.Event()
     stacks: dict[str, bytes] = {}
-    verdict: Verdict | None = None
+    conclusion: Conclusion | None = None
     hung: Sequence[str] = ()
 
     def on_message(message: FromAgent) -> None:
-        if verdict is None:
-            watch.see(message, loop.time())
+        if conclusion is None:
+            watch.record(message, loop.time())
             display.show(message)
         elif isinstance(message, Printed) and message.error:
             stacks[message.process] = stacks.get(message.process, b"") + message.data
         changed.set()
 
     def on_end(host: int, reason: str) -> None:
-        # Afterwards it ends because it is told to.
-        if verdict is None:
+        # Afterwards this launcher ends it.
+        if conclusion is None:
             watch.lose_agent(host, reason, loop.time())
             changed.set()
 
     commands = [agent_command(host.name, shell, job.python) for host in job.hosts]
     async with running_agents(commands, processes, on_message, on_end) as agents:
         while (decided := watch.decide(loop.time())) is None:
-            # Where this process was kept from running, there is news to be read before the clock is looked at.
-            await _within(max(SHORTEST_LOOK, watch.next_look() - loop.time()), changed)
-        verdict = decided
-        if verdict.hang:
+            # If this process was kept from running, messages come before the clock.
+            await _within(max(MIN_LOOK, watch.next_look() - loop.time()), changed)
+        conclusion = decided
+        if conclusion.hang:
             hung = watch.running_ranks
             await _collect(agents, hung, stacks, changed)
-    if verdict.status:
-        _explain(verdict, watch, display, stacks, hung)
-    return verdict
+    if conclusion.status:
+        _explain(conclusion, watch, display, stacks, hung)
+    return conclusion
 
 
 async def _within(seconds: float, changed: asyncio.Event) -> bool:
-    """Wait until something has changed, and tell whether it did."""
+    """Wait until something has changed; return whether it has."""
     with contextlib.suppress(TimeoutError):
         # wait_for() may lose an interruption that comes together with a message (Python 3.11).
         async with asyncio.timeout(seconds):
@@ -121,10 +121,12 @@ async def _within(seconds: float, changed: asyncio.Event) -> bool:
     return happened
 
 
-async def _collect(agents: Agents, ranks: Sequence[str], stacks: dict[str, bytes], changed: asyncio.Event) -> None:
-    """Ask the ranks for their stacks and wait until all have written them, or for long enough."""
+async def _collect(
+    agents: Sequence[Agent], ranks: Sequence[str], stacks: dict[str, bytes], changed: asyncio.Event
+) -> None:
+    """Ask the ranks for their stacks and wait until all have written them, or STACKS_SECONDS."""
     loop = asyncio.get_running_loop()
-    agents.ask_for_stacks()
+    ask_for_stacks(agents)
     end = loop.time() + STACKS_SECONDS
     while (left := end - loop.time()) > 0:
         happened = await _within(min(left, QUIET_SECONDS), changed)
@@ -133,25 +135,25 @@ async def _collect(agents: Agents, ranks: Sequence[str], stacks: dict[str, bytes
 
 
 def _explain(
-    verdict: Verdict, watch: Watch, display: Display, stacks: Mapping[str, bytes], hung: Sequence[str]
+    conclusion: Conclusion, watch: Watch, display: Display, stacks: Mapping[str, bytes], hung: Sequence[str]
 ) -> None:
-    """Show the stacks of a hang, and the last words of those that are to blame."""
-    if verdict.hang:
-        # Those that are to blame come last, where they are seen first.
-        for rank in sorted(hung, key=lambda rank: rank in verdict.culprits):
+    """Show the stacks of a hang, or the last words of the culprits."""
+    if conclusion.hang:
+        # The end of the output is read first, so the culprits come last.
+        for rank in sorted(hung, key=lambda rank: rank in conclusion.culprits):
             written = stacks.get(rank, b"").decode(errors="replace")
-            said = written or "it gave no stacks: it was stopped, or had not begun to run"
-            display.show_words(f"stacks of {rank} on {watch.host_of(rank)}", said, STACK_LINES)
+            stack = written or "it gave no stacks: it was stopped, or had not begun to run"
+            display.show_words(f"stacks of {rank} on {watch.host_of(rank)}", stack, STACK_LINES)
         return
-    for name in verdict.culprits:
+    for name in conclusion.culprits:
         words = watch.last_words(name)
-        # Rank 0's have been shown, and a refusal is the same line.
-        if name != "rank 0" and words.strip() and verdict.status == 1:
+        # Rank 0's were shown already, and a refusal is the same line.
+        if name != "rank 0" and words.strip() and conclusion.status == 1:
             display.show_words(f"{name} on {watch.host_of(name)} said last", words)
 
 
-def with_terminal(process: Process) -> Process:
-    """Tell a process how wide the terminal is, and whether there is one for colours."""
+def _with_terminal(process: Process) -> Process:
+    """Give a process the width of the terminal, and whether it shows colours."""
     terminal = {"COLUMNS": str(shutil.get_terminal_size().columns)}
     if sys.stdout.isatty():
         terminal["FORCE_COLOR"] = "1"

@@ -1,7 +1,7 @@
-"""What processes tell the launcher: lines of JSON, one message each.
+"""What processes report to the launcher: lines of JSON, one message each.
 
-A rank writes its reports to a pipe whose number stands in PARALLEL_CORE_REPORTS. The agent on its host passes them on,
-with what it sees of its processes itself.
+A rank writes its reports to a pipe, whose number PARALLEL_CORE_REPORTS holds. The agent on its host passes them on, and
+adds messages on what its processes print and how they end.
 """
 
 from typing import TypeAlias
@@ -28,11 +28,11 @@ __all__ = [
 
 
 REPORTS_VARIABLE = "PARALLEL_CORE_REPORTS"
-"""Names the number of the file descriptor that a rank writes its reports to."""
+"""Holds the number of the file descriptor to which a rank writes its reports."""
 
 
 class Arrived(msgspec.Struct, tag=True, frozen=True):
-    """The rank is ready, and waits for the others where all meet."""
+    """The rank is ready, and waits for the others to join."""
 
     host: str
 
@@ -45,40 +45,37 @@ class Joined(msgspec.Struct, tag=True, frozen=True):
 
 
 class Progress(msgspec.Struct, tag=True, frozen=True):
-    """The rank did something: it launched its n-th exchange, or a batch is done. Sent at each of them."""
+    """The rank launched its n-th exchange, or a batch is done. Sent at each of them."""
 
     exchanges: int
     epoch: int = 0
     step: int = 0
-    """Of the batch that is done; both are 0 where none is."""
+    """Of the batch that is done; `epoch` and `step` are 0 if none is."""
     images: int = 0
-    """Of the batch that is done, over all ranks; 0 where none is."""
+    """Of the batch that is done, over all ranks; 0 if none is."""
 
     def after(self, earlier: "Progress") -> "Progress":
-        """Add it to earlier progress: images are summed, the last batch stays the last, and exchanges never go back."""
+        """Add it to earlier progress: images are summed, the last batch is kept, and exchanges never decrease."""
         epoch, step = (self.epoch, self.step) if self.epoch else (earlier.epoch, earlier.step)
-        # What times how a job scales has a second counter.
+        # `process_scaling` counts exchanges a second time, from 1.
         return Progress(max(self.exchanges, earlier.exchanges), epoch, step, earlier.images + self.images)
 
 
 class Training(msgspec.Struct, tag=True, frozen=True):
-    """A training of so many epochs with so many images each begins; for the progress bar."""
+    """A training begins, of `epochs` with `images` each; for the progress bar."""
 
     epochs: int
     images: int
 
 
 class TrainedEpoch(msgspec.Struct, tag=True, frozen=True):
-    """An epoch is done. `line` is what a person is shown of it."""
+    """An epoch is done; `line` is shown to the user."""
 
     line: str
 
 
 class Failed(msgspec.Struct, tag=True, frozen=True):
-    """The rank gives up for this reason. `by_others`: it only noticed that another one is gone or differs.
-
-    `status` is the exit status that it is about to end with.
-    """
+    """The rank gives up, and exits with `status`. `by_others`: the cause is another rank, which is gone or differs."""
 
     message: str
     by_others: bool
@@ -96,7 +93,7 @@ class Reported(msgspec.Struct, tag=True, frozen=True):
 
 
 class Printed(msgspec.Struct, tag=True, frozen=True):
-    """A process wrote these bytes to its standard output or error; lines may be cut anywhere."""
+    """A process wrote these bytes to its standard output or error; a line may be cut anywhere."""
 
     process: str
     data: bytes
@@ -123,7 +120,7 @@ FromAgent: TypeAlias = Reported | Printed | Ended | Unstartable
 class Process(msgspec.Struct, frozen=True):
     """One process: `name` is `rank 0`, `server 0` or `scheduler`; `host` an index of the job's hosts.
 
-    `environment` is added to what the agent has itself; a variable that is None is taken away.
+    `environment` is added to what the agent has itself; a variable that is None is removed.
     """
 
     name: str
@@ -133,5 +130,5 @@ class Process(msgspec.Struct, frozen=True):
 
 
 def is_rank(name: str) -> bool:
-    """Tell whether a process is one of the training's, and not a scheduler or server beside them, by its name."""
+    """Return whether a process of this name trains; a scheduler or server does not."""
     return name.startswith("rank ")

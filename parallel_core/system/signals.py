@@ -1,7 +1,7 @@
 """Ctrl-C ends the program soon, whatever the framework is doing.
 
 Python raises KeyboardInterrupt between its own instructions. A framework's wait may run outside of Python until the
-queue has drained, which can take minutes, so a thread ends the process where the main thread has not done so in time.
+queue has drained, which can take minutes, so a thread ends the process if the main thread has not done so in time.
 """
 
 import asyncio
@@ -14,27 +14,25 @@ from typing import Any, TypeVar
 
 __all__ = ["INTERRUPTED", "end_soon_on_interrupt", "until_stopped"]
 
-
 INTERRUPTED = 128 + signal.SIGINT
-
-
-GRACE_SECONDS = 2.0
-
-
+INTERRUPT_SECONDS = 2.0
 SHOW_CURSOR = b"\x1b[?25h"
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Returned = TypeVar("Returned")
 
 
 def end_soon_on_interrupt() -> None:
     """Start the thread that ends the process 2 s after SIGINT. Call once, from the main thread."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
-    # The interpreter's own signal handler writes the signal's number here at once, even while the main thread is away.
+    # The interpreter writes the signal's number here at once, even while the main thread runs outside of Python.
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
 
     def watch() -> None:
         while signal.SIGINT not in os.read(readable, 64):
             pass
-        sleep(GRACE_SECONDS)
+        sleep(INTERRUPT_SECONDS)
         if os.isatty(2):
             os.write(2, SHOW_CURSOR)
         os.write(2, b"parallel-core: interrupted\n")
@@ -43,14 +41,8 @@ def end_soon_on_interrupt() -> None:
     threading.Thread(target=watch, name="interrupt", daemon=True).start()
 
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-Result = TypeVar("Result")
-
-
-async def until_stopped(work: Coroutine[Any, Any, Result]) -> Result | signal.Signals:
-    """Do the work and return its result, or the signal that stopped it. Call from the main thread."""
+async def until_stopped(work: Coroutine[Any, Any, Returned]) -> Returned | signal.Signals:
+    """Await the work and return its result, or the signal that stopped it. Call from the main thread."""
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(work)
     stopped_by: list[signal.Signals] = []
@@ -60,13 +52,13 @@ async def until_stopped(work: Coroutine[Any, Any, Result]) -> Result | signal.Si
             return
         stopped_by.append(number)
         task.cancel()
-        # A second Ctrl-C must not break the ending that the first one began, nor the last moments after the loop.
+        # A second Ctrl-C must not disturb the ending that the first one began, nor what follows the loop.
         for other in STOPPING:
             loop.remove_signal_handler(other)
             signal.signal(other, signal.SIG_IGN)
 
     for number in STOPPING:
-        # What nohup or a shell's background job ignores stays ignored.
+        # Signals that nohup or a shell's background job ignores stay ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stop, number)
     try:

@@ -1,4 +1,4 @@
-"""What a person sees of training: a progress bar over all epochs, and each epoch's numbers above it."""
+"""What the user sees of training: a progress bar over all epochs, and each epoch's numbers above it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +42,7 @@ class TrainingProgress:
 
 
 def epoch_line(epoch: Epoch) -> str:
-    """Write an epoch's numbers in a line."""
+    """Return an epoch's numbers as a line."""
     return (
         f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy {epoch.accuracy:.3f}, "
         f"{epoch.images / epoch.seconds:,.0f} images/s"
@@ -51,7 +51,7 @@ def epoch_line(epoch: Epoch) -> str:
 
 @contextmanager
 def training_progress(console: Console, epochs: int, images: int) -> Iterator[TrainingProgress]:
-    """Show a progress bar on a console; `images` is their number in an epoch."""
+    """Show a progress bar on a console; `images` is the number of images in an epoch."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,12 +1,12 @@
-"""What training on several processes costs and gains: a few more steps, in four ways, taken in turns.
+"""What training on several processes costs and gains: a few more steps, timed in four ways in turns.
 
     together            the ranks' steps, as they were trained
     without exchange    the same shares of the rows, and nothing is summed over processes
     alone               the whole batches on rank 0, while the others wait
     exchange alone      sums as large as the gradients, and nothing is computed
 
-Steps that are computed without exchange have wrong gradients and take as long as right ones; they train parameters of
-their own, which are thrown away.
+Steps without exchange have wrong gradients, which take as long to compute as right ones; they train parameters of their
+own, which are discarded.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,17 +32,17 @@ STEPS = 5
 ROUNDS = 3
 WARMUPS = 1
 LONG_STEP = 1.0
-"""Seconds; a step that takes longer is timed by itself."""
+"""Seconds; if a step takes longer, only one is timed."""
 
 
 def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, settings: Settings, trained: int) -> Result:
-    """Add to a training's result what its processes exchanged, how long that took, and what they are worth.
+    """Add to a training's result what its processes exchanged, how long that took, and how the training scales.
 
     `scaling_efficiency` is the speed of all n ranks over n times that of one, on the same global batches.
-    `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` what a step takes longer
-    than one without exchange: where exchange hides under computation it is the smaller one. `exchanged_bytes` is what
-    each rank handed to the engine in the `trained` steps. All ranks must call this, and time it together. The
-    result of a job of one process is returned as it is.
+    `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` how much longer a
+    step takes than one without exchange: it is smaller than the former if the exchange overlaps computation.
+    `exchanged_bytes` is what each rank gave to the engine in the `trained` steps. All ranks must call this together.
+    The result of a job of one process is returned as it is.
     """
     if backend.group.size == 1:
         return result
@@ -54,7 +54,7 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
         "alone": partial(time_alone, backend, data, few),
         "exchange alone": partial(time_exchange, backend, settings, few.limit or STEPS),
     }
-    seconds = in_turns(backend, steps)
+    seconds = time_in_turns(backend, steps)
     size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
     together, alone = seconds["together"], seconds["alone"]
     efficiency = alone / (backend.group.size * together)
@@ -76,14 +76,14 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
     return replace(result, metrics={**result.metrics, **metrics}, notes=(*result.notes, note))
 
 
-def in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
-    """Time every way in turns, all ranks at once; return the medians of each rank's own times."""
+def time_in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+    """Time every way in turns, in all ranks at once; return the medians of this rank's times."""
     timed: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(WARMUPS + ROUNDS):
-        for name, take in ways.items():
+        for name, time_once in ways.items():
             barrier(backend.group)
-            timed[name].append(take())
-            # A way without exchanges is progress too.
+            timed[name].append(time_once())
+            # A way without exchanges is progress, too.
             backend.on_exchange(backend.exchanges)
     return {name: median(taken[WARMUPS:]) for name, taken in timed.items()}
 
@@ -96,11 +96,11 @@ def time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
 
 
 def time_alone(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
-    """Train on rank 0 by itself, whole batches; the others have nothing to do and wait at the next barrier."""
+    """Train whole batches on rank 0 alone; the others wait at the next barrier. Return the seconds of one step."""
     if backend.group.rank > 0:
         return 0.0
     one = time_step(backend.local, data, replace(settings, limit=1))
-    # Nobody waits for so long that he takes the others for dead.
+    # The wait at the barrier must not exceed the deadline.
     return one if one > LONG_STEP else time_step(backend.local, data, settings)
 
 

@@ -1,22 +1,23 @@
-"""Which of a job's failures is the cause, and the line that says so: rank, host, what happened, what to do."""
+"""Which of a job's failures is the cause, and the line that names it: rank, host, what happened, what to do."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from signal import SIGKILL
 
 from parallel_core.jobs.messages import Failed, Progress, is_rank
 from parallel_core.system.subprocesses import signal_name
 
-__all__ = ["Seen", "Verdict", "cause_of", "hang"]
+__all__ = ["Conclusion", "Observed", "cause_of", "hang"]
 
-KEPT_BYTES = 1 << 14
-REFUSED = 2
+MAX_KEPT = 1 << 14
+"""Bytes that are kept of each stream of a process."""
+REFUSAL = 2
 """The exit status of a request that cannot be met."""
-KILL = 9
 
 
 @dataclass
-class Seen:
+class Observed:
     """What is known of one process; times are the watch's."""
 
     name: str
@@ -37,7 +38,7 @@ class Seen:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it runs no more."""
+        """Whether it has ended."""
         return math.isfinite(self.ended_at)
 
     @property
@@ -45,12 +46,32 @@ class Seen:
         """Its name and its host's."""
         return f"{self.name} on {self.host}"
 
+    @property
+    def refused(self) -> bool:
+        """Whether it is a rank that says that the request cannot be met."""
+        return is_rank(self.name) and (self.failed.status if self.failed else self.status) == REFUSAL
+
+    @property
+    def reason(self) -> str:
+        """Why it failed or refused."""
+        return self.failed.message if self.failed else self.last_line() or f"{self.label} ended with status {REFUSAL}"
+
+    @property
+    def ended_abruptly(self) -> bool:
+        """Whether it is gone and has not said why."""
+        return not self.failed and bool(self.status or self.unstartable is not None or self.lost is not None)
+
+    @property
+    def ended_from_outside(self) -> bool:
+        """Whether its end cannot be a consequence of what other ranks did: no process kills itself by SIGKILL."""
+        return self.lost is not None or self.status == -SIGKILL
+
     def print(self, data: bytes, error: bool) -> None:
         """Keep the end of what it wrote."""
         if error:
-            self.errors = (self.errors + data)[-KEPT_BYTES:]
+            self.errors = (self.errors + data)[-MAX_KEPT:]
         else:
-            self.output = (self.output + data)[-KEPT_BYTES:]
+            self.output = (self.output + data)[-MAX_KEPT:]
 
     def last_line(self) -> str:
         """Return the last line that it wrote to standard error, or else to standard output."""
@@ -62,10 +83,10 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Conclusion:
     """What has become of a job. `culprits` are the processes whose last words explain it.
 
-    `hang`: nobody said why, so that the stacks of the ranks are wanted.
+    `hang`: no process said why, so the stacks of the ranks are wanted.
     """
 
     message: str
@@ -74,149 +95,127 @@ class Verdict:
     hang: bool = False
 
 
-def cause_of(everyone: Sequence[Seen], now: float) -> Verdict:
-    """Return the cause of a failure that has been seen."""
-    ranks = [seen for seen in everyone if is_rank(seen.name)]
-    refused = [rank for rank in ranks if refused_by(rank)]
-    abrupt = [seen for seen in everyone if ended_abruptly(seen) and seen not in refused]
+def cause_of(everyone: Sequence[Observed], now: float) -> Conclusion:
+    """Return the cause of a failure."""
+    ranks = [one for one in everyone if is_rank(one.name)]
+    refused = [rank for rank in ranks if rank.refused]
+    abrupt = [one for one in everyone if one.ended_abruptly and not one.refused]
     if any(not (rank.failed and rank.failed.by_others) for rank in refused):
-        # Where one refuses, the others' frameworks may abort because it is gone.
-        abrupt = [seen for seen in abrupt if seen.unstartable is not None or ended_from_outside(seen)]
+        # If one rank refuses, the others' frameworks may abort because it is gone.
+        abrupt = [one for one in abrupt if one.unstartable is not None or one.ended_from_outside]
     if abrupt:
-        # Nobody kills itself by SIGKILL, and a lost agent takes its processes with it; other ends may be consequences.
-        first = min(abrupt, key=lambda seen: (not ended_from_outside(seen), seen.ended_at))
-        return Verdict(how_it_ended(first), culprits=(first.name,))
+        # Ends that are not from outside may be consequences.
+        first = min(abrupt, key=lambda one: (not one.ended_from_outside, one.ended_at))
+        return Conclusion(how_it_ended(first), culprits=(first.name,))
     own = [rank for rank in ranks if rank.failed and not rank.failed.by_others]
-    if refused and all(refused_by(rank) for rank in own):
-        return Verdict(why_refused(refused[0]), REFUSED, (refused[0].name,))
+    if refused and all(rank.refused for rank in own):
+        return Conclusion(refused[0].reason, REFUSAL, (refused[0].name,))
     if own or refused:
-        return _told([*own, *(rank for rank in refused if rank not in own)])
-    early = ended_early(everyone)
-    if early:
-        return Verdict(f"{early.label} ended {place_of(early)}, before the others", culprits=(early.name,))
-    if any(rank for rank in ranks if not rank.is_gone and not rank.failed):
+        return shared_reason([*own, *(rank for rank in refused if rank not in own)])
+    if (early := ended_early(everyone)) is not None:
+        return early
+    if any(not rank.is_gone and not rank.failed for rank in ranks):
         return hang(everyone, now)
-    return _told([rank for rank in ranks if rank.failed])
+    return shared_reason([rank for rank in ranks if rank.failed])
 
 
-def hang(everyone: Sequence[Seen], now: float) -> Verdict:
-    """Return which ranks keep the others waiting, where nothing has happened for too long."""
-    ranks = [seen for seen in everyone if is_rank(seen.name)]
+def hang(everyone: Sequence[Observed], now: float) -> Conclusion:
+    """Return which ranks keep the others waiting, after nothing has happened for too long."""
+    if (early := ended_early(everyone)) is not None:
+        return Conclusion(early.message, culprits=early.culprits, hang=True)
+    ranks = [one for one in everyone if is_rank(one.name)]
     running = [rank for rank in ranks if not rank.is_gone and not rank.failed]
     absent = [rank for rank in running if not rank.joined]
-    # Who waits where all meet is not the one that is waited for.
+    # A rank that has arrived waits for one that has not.
     absent = [rank for rank in absent if not rank.arrived] or absent
-    early = ended_early(everyone)
-    if early:
-        return Verdict(f"{early.label} ended {place_of(early)}, before the others", culprits=(early.name,), hang=True)
     if absent:
-        since = now - min(rank.last for rank in absent)
-        label = labels(absent)
-        return Verdict(f"{label} {has(absent)} not joined within {since:.0f} s", culprits=names(absent), hang=True)
-    fewest = min(rank.progress.exchanges for rank in running)
-    slowest = [rank for rank in running if rank.progress.exchanges == fewest]
-    seconds = now - max(rank.last for rank in slowest)
-    counted = f"{fewest} exchange{'s' * (fewest != 1)}"
-    if len(slowest) < len(running):
-        most = max(rank.progress.exchanges for rank in running)
-        message = (
-            f"{labels(slowest)} {has(slowest)} made no progress for {seconds:.0f} s {place_of(slowest[0])}: "
-            f"{counted} launched, where others have launched {most}"
+        seconds = now - min(rank.last for rank in absent)
+        return Conclusion(
+            f"{subject(absent)} not joined within {seconds:.0f} s", culprits=process_names(absent), hang=True
         )
+    launched = [rank.progress.exchanges for rank in running]
+    slowest = [rank for rank in running if rank.progress.exchanges == min(launched)]
+    since = f"for {now - max(rank.last for rank in slowest):.0f} s {last_step(slowest[0])}"
+    exchanges = f"{min(launched)} exchange{'s' * (min(launched) != 1)}"
+    if len(slowest) < len(running):
+        others = f"{exchanges} launched, while others have launched {max(launched)}"
+        message = f"{subject(slowest)} made no progress {since}: {others}"
     elif len(running) > 1:
         message = (
-            f"no rank has made progress for {seconds:.0f} s {place_of(slowest[0])}: all stopped after {counted}, so "
-            "the network or the framework may be the cause"
+            f"no rank has made progress {since}: all stopped after {exchanges}, so the network or the framework may be "
+            "the cause"
         )
     else:
-        message = f"{labels(slowest)} has made no progress for {seconds:.0f} s {place_of(slowest[0])}"
+        message = f"{subject(slowest)} made no progress {since}"
     ended = [rank for rank in ranks if rank.status == 0]
     if ended:
         message += f"; {labels(ended)} had ended by then"
-    return Verdict(message, culprits=names(slowest), hang=True)
+    return Conclusion(message, culprits=process_names(slowest), hang=True)
 
 
-def refused_by(rank: Seen) -> bool:
-    """Tell whether a rank says that the request cannot be met."""
-    return rank.failed.status == REFUSED if rank.failed else rank.status == REFUSED
-
-
-def why_refused(rank: Seen) -> str:
-    """Return a refusal's reason, which is the same whichever rank says it."""
-    return rank.failed.message if rank.failed else rank.last_line() or f"{rank.label} ended with status {REFUSED}"
-
-
-def ended_abruptly(seen: Seen) -> bool:
-    """Tell whether a process is gone without having said why."""
-    if seen.failed:
-        return False
-    return bool(seen.status) or seen.unstartable is not None or seen.lost is not None
-
-
-def ended_from_outside(seen: Seen) -> bool:
-    """Tell whether a process's end is no consequence of what other ranks did."""
-    return seen.lost is not None or seen.status == -KILL
-
-
-def ended_early(everyone: Sequence[Seen]) -> Seen | None:
-    """Return a process that ended in good order while the others still had need of it."""
-    ranks = [seen for seen in everyone if is_rank(seen.name)]
-    waiting = [rank for rank in ranks if rank.status != 0]
+def ended_early(everyone: Sequence[Observed]) -> Conclusion | None:
+    """Return that a process ended in good order while the others still needed it; None if none did."""
+    waiting = [one.progress.exchanges for one in everyone if is_rank(one.name) and one.status != 0]
     if not waiting:
         return None
-    most = max(rank.progress.exchanges for rank in waiting)
-    # Who has launched as many exchanges as the others owes them nothing.
-    gone = [rank for rank in ranks if rank.status == 0 and (not rank.joined or rank.progress.exchanges < most)]
-    gone += [seen for seen in everyone if not is_rank(seen.name) and seen.status == 0]
-    return min(gone, key=lambda seen: seen.ended_at, default=None)
+    # The others do not wait for a rank that has launched as many exchanges as they have.
+    needed = [
+        one
+        for one in everyone
+        if one.status == 0 and (not is_rank(one.name) or not one.joined or one.progress.exchanges < max(waiting))
+    ]
+    if not needed:
+        return None
+    first = min(needed, key=lambda one: one.ended_at)
+    return Conclusion(f"{first.label} ended {last_step(first)}, before the others", culprits=(first.name,))
 
 
-def how_it_ended(seen: Seen) -> str:
-    """Say in one line how a process ended that gave no reason."""
-    if seen.unstartable is not None:
-        return f"{seen.label} could not be started: {seen.unstartable}"
-    if seen.lost is not None:
-        return f"the agent on {seen.host} ended by itself: {seen.lost}"
-    said = f"; it said last: {seen.last_line()}" if seen.last_line() else ""
-    status = seen.status or 0
-    if status == -KILL:
+def how_it_ended(process: Observed) -> str:
+    """Return a line on how a process ended that gave no reason."""
+    if process.unstartable is not None:
+        return f"{process.label} could not be started: {process.unstartable}"
+    if process.lost is not None:
+        return f"the agent on {process.host} ended by itself: {process.lost}"
+    last_words = f"; it said last: {process.last_line()}" if process.last_line() else ""
+    status = process.status or 0
+    if status == -SIGKILL:
         return (
-            f"{seen.label} was killed by SIGKILL {place_of(seen)}: the system may have run out of memory (see dmesg), "
-            "or somebody killed it"
+            f"{process.label} was killed by SIGKILL {last_step(process)}: the system may have run out of memory "
+            "(see dmesg), or somebody killed it"
         )
     if status < 0:
-        return f"{seen.label} was killed by {signal_name(-status)} {place_of(seen)}{said}"
-    return f"{seen.label} ended with status {status} {place_of(seen)}{said or ' and without a word'}"
+        return f"{process.label} was killed by {signal_name(-status)} {last_step(process)}{last_words}"
+    return f"{process.label} ended with status {status} {last_step(process)}{last_words or ' and without a word'}"
 
 
-def place_of(seen: Seen) -> str:
-    """Say what a process had done when it was last heard of."""
-    if not is_rank(seen.name):
+def last_step(process: Observed) -> str:
+    """Return what a process had done when it last reported."""
+    if not is_rank(process.name):
         return "while the ranks were at work"
-    if seen.progress.epoch:
-        return f"after epoch {seen.progress.epoch}, step {seen.progress.step}"
-    if seen.progress.exchanges:
-        return f"after {seen.progress.exchanges} exchange{'s' * (seen.progress.exchanges != 1)}"
-    return "before its first exchange" if seen.joined else "before it had joined"
+    progress = process.progress
+    if progress.epoch:
+        return f"after epoch {progress.epoch}, step {progress.step}"
+    if progress.exchanges:
+        return f"after {progress.exchanges} exchange{'s' * (progress.exchanges != 1)}"
+    return "before its first exchange" if process.joined else "before it had joined"
 
 
-def labels(some: Sequence[Seen]) -> str:
+def shared_reason(failed: Sequence[Observed]) -> Conclusion:
+    """Return the first reason once, with all ranks that give it: shapes that differ fail in every rank."""
+    agreed = [rank for rank in failed if rank.reason == failed[0].reason]
+    return Conclusion(f"{labels(agreed)}: {failed[0].reason}", culprits=process_names(agreed))
+
+
+def subject(processes: Sequence[Observed]) -> str:
+    """Return names and hosts with the verb."""
+    return f"{labels(processes)} {'has' if len(processes) == 1 else 'have'}"
+
+
+def labels(processes: Sequence[Observed]) -> str:
     """Return names and hosts."""
-    return ", ".join(seen.label for seen in some)
+    return ", ".join(one.label for one in processes)
 
 
-def has(some: Sequence[Seen]) -> str:
-    """Return the verb."""
-    return "has" if len(some) == 1 else "have"
-
-
-def names(some: Sequence[Seen]) -> tuple[str, ...]:
+def process_names(processes: Sequence[Observed]) -> tuple[str, ...]:
     """Return names alone."""
-    return tuple(seen.name for seen in some)
-
-
-def _told(failed: Sequence[Seen]) -> Verdict:
-    # What all found together, such as shapes that differ, is told once.
-    reasons = [why_refused(rank) for rank in failed]
-    agreed = [rank for rank, reason in zip(failed, reasons, strict=True) if reason == reasons[0]]
-    return Verdict(f"{labels(agreed)}: {reasons[0]}", culprits=names(agreed))
+    return tuple(one.name for one in processes)

@@ -1,4 +1,4 @@
-"""What a process does that is one of several: report, watch over its own progress, measure together with the others."""
+"""What a rank does: report, watch its own progress, and measure together with the others."""
 
 from parallel_core.jobs.rank.joining import check_job, described, in_a_job, joined, share_gpus
 from parallel_core.jobs.rank.reporting import leave

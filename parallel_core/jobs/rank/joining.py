@@ -1,40 +1,43 @@
-"""Join the group of processes that the environment describes, and keep watch from then on."""
+"""Join the group of processes that the environment describes, and give up if it makes no progress."""
 
 import os
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import final
+from typing import NoReturn, final
 
 from backends import Backend
 from backends.host import core_numbers
 from backends.process_groups import GroupedBackend, Rendezvous, agree, check_group, join, rendezvous
 from parallel_core.errors import RequestError
+from parallel_core.jobs.job import SERVER_MODULE, SERVING_ENVIRONMENT
 from parallel_core.jobs.messages import Arrived, Joined, Progress
-from parallel_core.jobs.rank.reporting import report, reports_are_read
-from parallel_core.jobs.rank.watchdog import Watch, dump_stacks_on_request, leave_with_starter
+from parallel_core.jobs.rank.reporting import reports_are_read, send_report
+from parallel_core.jobs.rank.watchdog import Watchdog, dump_stacks_on_request, leave_with_starter
 from parallel_core.measurement.result import Result
 
 __all__ = ["EXPERIMENTS", "check_job", "described", "in_a_job", "joined", "share_gpus"]
 
 EXPERIMENTS = ("data-parallel", "allreduce")
 """The experiments that mean something on several processes."""
-GRACE_SECONDS = 2.0
-"""The engines that have a deadline themselves know better what they were waiting for, and come first."""
+ENGINE_GRACE_SECONDS = 2.0
+"""Added to the deadline: an engine with a deadline of its own gives up first, and names what it waited for."""
 
 
 def in_a_job() -> bool:
-    """Tell whether the environment says that this is one process of several, whether rightly or not."""
-    return "RANK" in os.environ or "WORLD_SIZE" in os.environ or "DMLC_ROLE" in os.environ
+    """Return whether the environment says that this is one process of several, correctly or not."""
+    return "RANK" in os.environ or "WORLD_SIZE" in os.environ or bool(os.environ.get("DMLC_ROLE"))
 
 
 def check_job(experiment: str, backend: str) -> Rendezvous | None:
-    """Return where this process meets the others, None where it is alone; keep to its share of the host's cores.
+    """Return where this process meets the others, None if it is alone; keep to its share of the host's cores.
 
-    Call it before the framework is imported. Raises RequestError for an experiment that one process does, and
-    BackendError for a backend that has nothing between processes.
+    If DMLC_ROLE says that this process is MXNet's scheduler or a server, it serves instead, until the job ends, and
+    does not return. Call this before the framework is imported. Raises RequestError for an experiment that one process
+    does, and BackendError for a backend that cannot sum between processes and for variables that contradict each other.
     """
     where = rendezvous(os.environ)
     if where is None:
@@ -42,6 +45,11 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
     if experiment not in EXPERIMENTS:
         raise RequestError(f"{experiment!r} runs in one process (on several: {', '.join(EXPERIMENTS)})")
     check_group(backend)
+    role = os.environ.get("DMLC_ROLE")
+    if role and backend != "mxnet":
+        raise RequestError(f"DMLC_ROLE={role} makes this a process of MXNet's, and the backend is {backend}: unset it")
+    if where.role != "worker":
+        serve(where)
     if reports_are_read():
         leave_with_starter()
     dump_stacks_on_request()
@@ -52,8 +60,14 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
     return where
 
 
+def serve(where: Rendezvous) -> NoReturn:
+    """Become MXNet's scheduler or server, which the user started by hand; it keeps a deadline of its own."""
+    environment = {name: value for name, value in (os.environ | SERVING_ENVIRONMENT).items() if value is not None}
+    os.execve(sys.executable, [sys.executable, "-P", "-m", SERVER_MODULE, f"{where.timeout}"], environment)
+
+
 def share_gpus(where: Rendezvous, devices: int) -> None:
-    """Let this process see its share of the host's GPUs only, so many, before a framework looks for them.
+    """Let this process see only its share of the host's GPUs, `devices` of them, before a framework looks for them.
 
     Two ranks on one GPU would wait for each other, or be refused by NCCL.
     """
@@ -69,50 +83,51 @@ def share_gpus(where: Rendezvous, devices: int) -> None:
 def joined(
     local: Backend, where: Rendezvous, experiment: str, options: Mapping[str, object]
 ) -> Iterator[GroupedBackend]:
-    """Meet the others for an experiment, report and watch over every exchange, and part in good order.
+    """Meet the other ranks for an experiment, and part in good order; every exchange is reported and watched.
 
     All ranks must have been started with the same options, except for paths, which may differ from host to host.
     """
-    progress = _Progress(where)
     host = socket.gethostname()
-    report(Arrived(host))
-    backend = join(local, where, progress.on_exchange)
-    report(Joined(backend.group.rank, host))
+    on_exchange = send_progress if reports_are_read() else OwnDeadline(where).on_exchange
+    send_report(Arrived(host))
+    backend = join(local, where, on_exchange)
+    send_report(Joined(backend.group.rank, host))
     alike = {name: value for name, value in options.items() if not isinstance(value, Path)}
     agree(backend.group, {"the experiment": experiment, **alike})
     yield backend
     backend.group.close()
-    progress.stop()
 
 
 def described(result: Result, backend: GroupedBackend) -> Result:
     """Add to a result which processes it is of."""
     group = backend.group
-    told = {"processes": group.size, "transport": group.transport, "hosts": list(group.hosts)}
-    return replace(result, backend={**result.backend, **told})
+    processes = {"processes": group.size, "transport": group.transport, "hosts": list(group.hosts)}
+    return replace(result, backend={**result.backend, **processes})
+
+
+def send_progress(exchanges: int) -> None:
+    """Report that an exchange was launched."""
+    send_report(Progress(exchanges))
 
 
 @final
-class _Progress:
+class OwnDeadline:
+    """Ends a rank that no launcher of ours watches, when it has launched no exchange for too long."""
+
     def __init__(self, where: Rendezvous) -> None:
         self._exchanges = 0
         self._where = where
-        self._watch = None if reports_are_read() else Watch(where.timeout + GRACE_SECONDS, self._describe)
+        self._watchdog = Watchdog(where.timeout + ENGINE_GRACE_SECONDS, self._describe)
 
     def on_exchange(self, number: int) -> None:
+        """Record that the exchange of this number was launched."""
         self._exchanges = number
-        report(Progress(number))
-        if self._watch is not None:
-            self._watch.progressed()
-
-    def stop(self) -> None:
-        if self._watch is not None:
-            self._watch.stop()
+        self._watchdog.progressed()
 
     def _describe(self, seconds: float) -> str:
         where = self._where
         who = f"rank {where.rank}" if where.rank is not None else "a worker"
-        begun = f"it has begun {self._exchanges} exchanges" if self._exchanges else "not all of the ranks have joined"
+        begun = f"it has launched {self._exchanges} exchanges" if self._exchanges else "not all ranks have joined"
         return (
             f"parallel-core: {who} of {where.size} on {socket.gethostname()} made no progress for {seconds:g} s: "
             f"{begun}; look at the stacks above, and at the other ranks"

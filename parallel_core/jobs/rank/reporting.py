@@ -1,4 +1,4 @@
-"""Tell the launcher what this rank does; tell nobody where there is none."""
+"""Report what this rank does to the launcher, if there is one."""
 
 import os
 import socket
@@ -11,19 +11,19 @@ from backends.process_groups import GroupError
 from parallel_core.jobs.messages import REPORTS_VARIABLE, Failed, Report
 from parallel_core.training.divergence import GradientsAreNotFiniteError
 
-__all__ = ["leave", "report", "reports_are_read"]
+__all__ = ["leave", "reports_are_read", "send_report"]
 
 
 def reports_are_read() -> bool:
-    """Tell whether a launcher of ours started this process, and shows what it reports."""
+    """Return whether a launcher of ours started this process and reads its reports."""
     return REPORTS_VARIABLE in os.environ
 
 
-def report(message: Report) -> None:
-    """Send a report; leave at once where the launcher is gone."""
+def send_report(report: Report) -> None:
+    """Send a report to the launcher; leave at once if the launcher is gone."""
     if not reports_are_read():
         return
-    line = msgspec.json.encode(message) + b"\n"
+    line = msgspec.json.encode(report) + b"\n"
     try:
         os.write(int(os.environ[REPORTS_VARIABLE]), line)
     except BrokenPipeError:
@@ -33,20 +33,20 @@ def report(message: Report) -> None:
 def leave(error: BaseException, message: str, status: int) -> NoReturn:
     """Report a failure, to the launcher or on standard error, and end the process."""
     if reports_are_read():
-        report(Failed(message, noticed(error), status))
+        send_report(Failed(message, is_consequence(error), status))
     else:
-        rank = os.environ.get("RANK")
-        who = f"rank {rank} on {socket.gethostname()}" if rank else f"a worker on {socket.gethostname()}"
+        rank, role = os.environ.get("RANK"), os.environ.get("DMLC_ROLE") or "worker"
+        who = f"{f'rank {rank}' if rank else f'a {role}'} on {socket.gethostname()}"
         sys.stderr.write(f"parallel-core: {who}: {message}\n")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
-def noticed(error: BaseException | None) -> bool:
-    """Tell whether an error is only the consequence of another rank's."""
+def is_consequence(error: BaseException | None) -> bool:
+    """Return whether an error is only the consequence of another rank's."""
     while error is not None:
-        # A sum that is not finite, of own terms that are.
+        # The sum is not finite, though this rank's own terms are.
         if isinstance(error, GroupError) or (isinstance(error, GradientsAreNotFiniteError) and not error.devices):
             return True
         error = error.__cause__

@@ -1,4 +1,4 @@
-"""Checkpoints of several processes: rank 0 reads and writes them, for the others may not see its files."""
+"""Checkpoints and data of several processes: rank 0 reads and writes the files, which other hosts may not see."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ __all__ = ["agree_on_data", "checkpointing_of"]
 
 
 def checkpointing_of(backend: Backend, read: Callable[[], Checkpointing | None]) -> Checkpointing | None:
-    """Return what `read` does, which only rank 0 of several processes calls; the others get its checkpoint sent."""
+    """Return what `read` returns. Of several processes only rank 0 calls it, and sends its checkpoint to the others."""
     if not isinstance(backend, GroupedBackend):
         return read()
     group = backend.group
@@ -26,13 +26,13 @@ def checkpointing_of(backend: Backend, read: Callable[[], Checkpointing | None])
 
 
 def agree_on_data(group: Group, data: Dataset) -> None:
-    """Compare all ranks' data by number and content; raises DisagreementError, in every rank, where they differ.
+    """Compare all ranks' data by number and content; raises DisagreementError, in every rank, if they differ.
 
-    Where the data lie may differ from host to host.
+    The path of the data may differ from host to host.
     """
-    said = {
+    description = {
         "the number of training images": len(data.train_labels),
         "the number of test images": len(data.test_labels),
         "the checksum of the training images": f"{data.checksum:08x}",
     }
-    agree(group, said)
+    agree(group, description)

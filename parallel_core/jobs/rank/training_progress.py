@@ -1,4 +1,4 @@
-"""Who shows the progress of a training: its process, the launcher that started it, or the first of several ranks."""
+"""Show the progress of a training: in its process, through the launcher, or in the first of several ranks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from rich.console import Console
 from backends import Backend
 from backends.process_groups import GroupedBackend
 from parallel_core.jobs.messages import Progress, TrainedEpoch, Training
-from parallel_core.jobs.rank.reporting import report, reports_are_read
+from parallel_core.jobs.rank.reporting import reports_are_read, send_report
 from parallel_core.terminal.training_progress import epoch_line, training_progress
 from parallel_core.training.loop import CompletedSteps, Epoch, ignore
 
@@ -17,52 +17,52 @@ __all__ = ["ShowsTraining", "progress_of"]
 
 
 class ShowsTraining(Protocol):
-    """What a training calls as it goes on."""
+    """Called by a training as it goes on."""
 
     def go_on_from(self, progress: CompletedSteps) -> None:
-        """Take note of what a checkpoint says is done."""
+        """Record what a checkpoint says is done."""
 
     def on_batch(self, epoch: int, images: int) -> None:
-        """Take note of a batch that is done."""
+        """Record a batch that is done."""
 
     def on_epoch(self, epoch: Epoch) -> None:
-        """Take note of an epoch that is done."""
+        """Record an epoch that is done."""
 
 
 @contextmanager
 def progress_of(backend: Backend, epochs: int, images: int) -> Iterator[ShowsTraining]:
     """Show or report a training of some epochs, each of so many images over all ranks."""
     if isinstance(backend, GroupedBackend) and reports_are_read():
-        report(Training(epochs, images))
-        yield _Reported(backend)
+        send_report(Training(epochs, images))
+        yield _ReportedProgress(backend)
     elif isinstance(backend, GroupedBackend) and backend.group.rank > 0:
-        yield _Silent()
+        yield _NoProgress()
     else:
         with training_progress(Console(stderr=True, highlight=False), epochs, images) as progress:
             yield progress
 
 
 @final
-class _Silent:
+class _NoProgress:
     go_on_from = on_batch = on_epoch = staticmethod(ignore)
 
 
 @final
-class _Reported:
+class _ReportedProgress:
     def __init__(self, backend: GroupedBackend) -> None:
         self._backend, self._epoch, self._step = backend, 0, 0
 
     def go_on_from(self, progress: CompletedSteps) -> None:
         self._epoch, self._step = progress.epoch, progress.step
         done = sum(epoch.images for epoch in progress.epochs) + progress.begun.images
-        report(Progress(self._backend.exchanges, self._epoch, self._step, done))
+        send_report(Progress(self._backend.exchanges, self._epoch, self._step, done))
 
     def on_batch(self, epoch: int, images: int) -> None:
-        # Without images nothing is trained, but something is done.
+        # A batch without images is no training step, but progress.
         if images:
             self._step = self._step + 1 if epoch == self._epoch else 1
             self._epoch = epoch
-        report(Progress(self._backend.exchanges, self._epoch, self._step, images))
+        send_report(Progress(self._backend.exchanges, self._epoch, self._step, images))
 
     def on_epoch(self, epoch: Epoch) -> None:
-        report(TrainedEpoch(epoch_line(epoch)))
+        send_report(TrainedEpoch(epoch_line(epoch)))

@@ -1,12 +1,10 @@
 """The verbs of several processes: each row lands on one device of one rank, and sums are of all devices."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import backends
-import backends.process_groups
 from backends.process_groups import Group, GroupedBackend
 from tests.backends.process_groups.threads import together
 
@@ -60,8 +58,3 @@ def test_exchanges_are_counted_when_they_are_launched() -> None:
 
     together(1, program)
     assert counted == [1, 2, 3]
-
-
-def test_a_backend_without_an_engine_between_processes_is_refused() -> None:
-    with pytest.raises(backends.BackendError, match=r"numpy has no engine between processes \(known: mxnet, torch\)"):
-        backends.process_groups.check_group("numpy")

@@ -1,4 +1,4 @@
-"""What the environment says of a job is read as torchrun and ps-lite mean it, or refused in a line."""
+"""The environment is read as torchrun and ps-lite mean it, or refused in one line."""
 
 import pytest
 from hypothesis import given
@@ -63,18 +63,41 @@ def test_what_cannot_be_is_refused_by_name(changed: dict[str, str], named: str) 
         rendezvous(TORCHRUN | changed)
 
 
+@pytest.mark.parametrize("role", ["server", "scheduler"])
+def test_mxnet_s_other_roles_have_no_rank(role: str) -> None:
+    assert rendezvous(PS_LITE | {"DMLC_ROLE": role}) == Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT, role)
+    with pytest.raises(BackendError, match=f"DMLC_ROLE={role} and RANK are both set"):
+        rendezvous(TORCHRUN | PS_LITE | {"DMLC_ROLE": role})
+
+
 @pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
-def test_half_a_job_is_refused(missing: str) -> None:
+def test_half_a_job_of_torchrun_s_is_refused(missing: str) -> None:
     with pytest.raises(BackendError, match=missing):
         rendezvous({name: value for name, value in TORCHRUN.items() if name != missing})
+
+
+@pytest.mark.parametrize("role", ["worker", "server", "scheduler"])
+@pytest.mark.parametrize("missing", PS_LITE)
+def test_half_a_job_of_mxnet_s_is_refused(missing: str, role: str) -> None:
+    environment = PS_LITE | {"DMLC_ROLE": role}
+    with pytest.raises(BackendError, match=missing):
+        rendezvous({name: value for name, value in environment.items() if name != missing})
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"), [({"DMLC_ROLE": "master"}, "master"), ({"DMLC_NUM_SERVER": "0"}, "SERVER")]
+)
+def test_what_cannot_be_of_mxnet_s_is_refused_by_name(changed: dict[str, str], named: str) -> None:
+    with pytest.raises(BackendError, match=named):
+        rendezvous(PS_LITE | changed)
 
 
 @given(st.dictionaries(st.sampled_from([*TORCHRUN, *PS_LITE]), st.text(max_size=6), max_size=10))
 def test_any_environment_is_read_or_refused(changed: dict[str, str]) -> None:
     try:
-        found = rendezvous(TORCHRUN | changed)
+        result = rendezvous(TORCHRUN | changed)
     except BackendError:
         return
-    assert found is not None
-    assert found.size > 0
-    assert found.rank is None or 0 <= found.rank < found.size
+    assert result is not None
+    assert result.size > 0
+    assert result.rank is None or 0 <= result.rank < result.size

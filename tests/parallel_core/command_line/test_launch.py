@@ -1,5 +1,6 @@
 """`parallel-core launch` as it is typed: what it asks of the launcher, and what it refuses in one line."""
 
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
+from backends import ComputationError
 from parallel_core.command_line.launch import launch
-from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.jobs.addresses import free_port, listening
+from parallel_core.errors import RequestError
+from parallel_core.jobs.addresses import free_port
 from parallel_core.jobs.job import Host, Job
 
 MODULE = "parallel_core.command_line.launch"
@@ -83,7 +85,7 @@ def test_a_wildcard_is_refused_wherever_it_comes_from(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--processes", "2", *RUN), "say which framework"),
         (("--processes", "2", "--backend", "torch"), "give the command of each process after --"),
@@ -107,12 +109,12 @@ def test_a_wildcard_is_refused_wherever_it_comes_from(
     ],
 )
 def test_a_bad_request_is_refused_before_anything_is_started(
-    arguments: Sequence[str], told: str, monkeypatch: pytest.MonkeyPatch
+    arguments: Sequence[str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncio.run", lambda *_: pytest.fail("something was started"))
     with pytest.raises(RequestError) as refused:
         launch.main(list(arguments), standalone_mode=False)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -133,7 +135,7 @@ def test_a_port_that_is_given_is_kept(asked: Asked) -> None:
 
 
 def test_a_port_in_use_is_a_failure_that_is_told_at_once(asked: Asked) -> None:
-    with listening("127.0.0.1", 0) as taken:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        with pytest.raises(MeasurementError, match=f"127.0.0.1:{port}: the port is in use"):
+        with pytest.raises(ComputationError, match=f"127.0.0.1:{port}: the port is in use"):
             asked("--processes", "2", "--port", port, "--backend", "torch", *RUN)

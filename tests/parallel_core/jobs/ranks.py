@@ -35,9 +35,9 @@ threading.Thread(target=leave_with_the_agent, daemon=True).start()
 """
 LAUNCHER = """
 import sys
-from parallel_core.launch.launcher import launch
-from tests.launch.ranks import job_of
-sys.exit(launch(job_of(*sys.argv[1:])))
+from parallel_core.jobs.launcher import launch_job
+from tests.parallel_core.jobs.ranks import job_of
+sys.exit(launch_job(job_of(*sys.argv[1:])))
 """
 
 
@@ -57,9 +57,9 @@ def start_launcher(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
 def wait_for_lines(lines: int, path: Path) -> list[str]:
     """Wait until a file has so many lines, and return them."""
     for _ in range(600):
-        found = path.read_text().splitlines() if path.exists() else []
-        if len(found) >= lines:
-            return found
+        content = path.read_text().splitlines() if path.exists() else []
+        if len(content) >= lines:
+            return content
         time.sleep(0.05)
     raise AssertionError(f"{path} has not got {lines} lines")
 

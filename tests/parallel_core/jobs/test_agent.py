@@ -1,9 +1,7 @@
-"""What an agent passes on of a process that has ended: all of it, however slowly the launcher reads."""
+"""An agent passes on all that a process has written before its end, however slowly the launcher reads."""
 
 import asyncio
 import sys
-
-import pytest
 
 from parallel_core.jobs import agent
 from parallel_core.jobs.messages import Ended, FromAgent, Printed, Process
@@ -12,7 +10,7 @@ BYTES = 350_000
 
 
 def passed_on(code: str, pause: float) -> list[FromAgent]:
-    """Follow a Python program, and return what is passed on of it to who takes so many seconds for a message."""
+    """Follow a Python program, and return the messages to a launcher that takes `pause` seconds for each."""
 
     async def follow() -> list[FromAgent]:
         passed: list[FromAgent] = []
@@ -39,8 +37,7 @@ def printed(messages: list[FromAgent]) -> bytes:
     return b"".join(message.data for message in messages if isinstance(message, Printed))
 
 
-def test_nothing_is_lost_where_the_launcher_reads_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "PIPES_SECONDS", 0.1)
+def test_nothing_is_lost_when_the_launcher_reads_slowly() -> None:
     # The pipe is large enough for all of it, so that the process ends before any of it is taken.
     code = f"import fcntl, os; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 19); os.write(1, b'x' * {BYTES})"
     messages = passed_on(code, pause=0.3)
@@ -48,8 +45,7 @@ def test_nothing_is_lost_where_the_launcher_reads_slowly(monkeypatch: pytest.Mon
     assert messages[-1] == Ended("rank 0", 0)
 
 
-def test_a_child_in_another_session_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "PIPES_SECONDS", 0.1)
+def test_a_child_in_another_session_keeps_nobody() -> None:
     # It says something now and then, for longer than the test may take.
     child = "for n in range(100): time.sleep(0.1); print(n, flush=True)"
     code = (

@@ -1,4 +1,4 @@
-"""What of rank 0 reaches standard output and error, on a terminal and where there is none."""
+"""What of rank 0 reaches standard output and error, with a terminal and without."""
 
 import io
 
@@ -47,31 +47,31 @@ def test_standard_output_is_passed_on_as_it_is(terminal: bool) -> None:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_of_other_ranks_nothing_is_shown(terminal: bool) -> None:
     screen = Screen(terminal)
-    told = screen.show(
+    shown = screen.show(
         Printed("rank 1", b"x", error=False),
         Printed("rank 1", b"x", error=True),
         Reported("rank 1", Training(1, 1)),
         Reported("rank 1", TrainedEpoch("x")),
         Ended("rank 1", 0),
     )
-    assert (told, screen.output.getvalue()) == ("", b"")
+    assert (shown, screen.output.getvalue()) == ("", b"")
 
 
 def test_without_a_terminal_there_is_no_bar_and_errors_are_unchanged() -> None:
     screen = Screen(terminal=False)
-    told = screen.show(*BEGIN, Printed("rank 0", b"half a ", error=True), Printed("rank 0", b"line\n\n", error=True))
+    shown = screen.show(*BEGIN, Printed("rank 0", b"half a ", error=True), Printed("rank 0", b"line\n\n", error=True))
     screen.show(reported(TrainedEpoch("epoch 1: [red]" + "x" * 200)))
     screen.display.close()
-    assert told == "half a line\n\n"
+    assert shown == "half a line\n\n"
     assert screen.errors.getvalue().decode() == f"half a line\n\nepoch 1: [red]{'x' * 200}\n"
 
 
 def test_on_a_terminal_words_go_above_the_bar_in_whole_lines() -> None:
     screen = Screen(terminal=True)
     assert "half" not in screen.show(*BEGIN, Printed("rank 0", b"half a ", error=True))
-    told = screen.show(reported(Progress(2, 1, 2, 60)), Printed("rank 0", b"line\nand a rest", error=True))
+    shown = screen.show(reported(Progress(2, 1, 2, 60)), Printed("rank 0", b"line\nand a rest", error=True))
     # Whatever is printed draws the bar again.
-    assert 0 < told.rindex("half a line") < told.rindex("epoch 1 ")
+    assert 0 < shown.rindex("half a line") < shown.rindex("epoch 1 ")
     assert "and a rest" not in screen.show(reported(Progress(3, 2, 1, 60)))
     screen.display.close()
     shown = screen.errors.getvalue().decode()

@@ -1,4 +1,4 @@
-"""The file of hosts: what is understood, what is refused with file and line, and who takes how many ranks."""
+"""The file of hosts: what is read, what is refused with file and line, and how many ranks each host takes."""
 
 import socket
 from pathlib import Path

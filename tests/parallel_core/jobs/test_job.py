@@ -25,11 +25,11 @@ def given_to(process: Process) -> dict[str, str]:
 def test_ranks_fill_the_hosts_in_order_and_read_back_what_they_are(slots: list[int], backend: str) -> None:
     hosts = tuple(Host(f"host-{index}", number) for index, number in enumerate(slots))
     job = replace(JOB, hosts=hosts, backend=backend, servers=int(backend == "mxnet"))
-    found = [(process.host, rendezvous(given_to(process))) for process in ranks_of(job)]
+    reads = [(process.host, rendezvous(given_to(process))) for process in ranks_of(job)]
     places = [(index, place) for index, number in enumerate(slots) for place in range(number)]
-    assert [(host, read.local_rank) for host, read in found if read] == places
-    assert [read.rank for _, read in found if read] == list(range(sum(slots)))
-    for host, read in found:
+    assert [(host, read.local_rank) for host, read in reads if read] == places
+    assert [read.rank for _, read in reads if read] == list(range(sum(slots)))
+    for host, read in reads:
         assert read is not None
         assert (read.size, read.local_size) == (sum(slots), slots[host])
         assert (read.address, read.port, read.timeout) == ("127.0.0.1", 1234, 12.5)

@@ -10,7 +10,7 @@ import pytest
 
 from parallel_core.errors import RequestError
 from parallel_core.jobs.job import Host
-from parallel_core.jobs.launcher import launch
+from parallel_core.jobs.launcher import launch_job
 from tests.parallel_core.jobs.ranks import is_gone, job_of, wait_for_lines
 
 
@@ -32,7 +32,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Launch a job of ranks that run this code."""
 
     def launched(code: str, *arguments: str, restarts: int = 0, **changes: object) -> Done:
-        status = launch(job_of(code, *arguments, **changes), restarts=restarts)  # type: ignore[arg-type]
+        status = launch_job(job_of(code, *arguments, **changes), restarts=restarts)  # type: ignore[arg-type]
         output, errors = capfdbinary.readouterr()
         return Done(status, output, errors.decode())
 
@@ -41,8 +41,8 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a verdict wait for a moment only where nothing that comes later could change it."""
-    monkeypatch.setattr("parallel_core.jobs.failures.watch.GRACE_SECONDS", 0.2)
+    """Have the conclusion wait for a moment only, in jobs in which later news cannot change it."""
+    monkeypatch.setattr("parallel_core.jobs.failures.watch.LATE_NEWS_SECONDS", 0.2)
 
 
 def test_rank_0_is_passed_on_as_it_is_and_the_others_are_not(run: Run) -> None:
@@ -65,6 +65,7 @@ def test_much_output_of_all_is_not_lost_and_blocks_nobody(run: Run) -> None:
     assert (done.status, len(done.output), len(done.errors)) == (0, 3_000_001, 1_000_001)
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_many_reports_are_added_up(run: Run) -> None:
     code = "join(); report('Training', epochs=1, images=40000)\nfor n in range(5000): step(n + 1)"
     done = run(f"{code}\nif rank == 1: sys.exit(3)\nwait()")
@@ -72,7 +73,7 @@ def test_many_reports_are_added_up(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "told"),
+    ("end", "expected"),
     [
         (
             "os.kill(os.getpid(), signal.SIGKILL)",
@@ -84,7 +85,7 @@ def test_many_reports_are_added_up(run: Run) -> None:
         ("fail('the loss is nan')", ": the loss is nan"),
     ],
 )
-def test_the_cause_is_named_and_not_its_consequence(run: Run, end: str, told: str) -> None:
+def test_the_cause_is_named_and_not_its_consequence(run: Run, end: str, expected: str) -> None:
     done = run(
         f"""
 join(); step(3 + (rank == 0)); time.sleep(0.3 * rank)
@@ -95,7 +96,7 @@ faulthandler.disable(); print("oh no", file=sys.stderr, flush=True)
     )
     assert done.status == 1
     assert done.last.startswith("parallel-core: rank 1 on host-1")
-    assert told in done.last
+    assert expected in done.last
     # Its last words are shown, the line before the last.
     assert "── rank 1 on host-1 said last ──\noh no\nparallel-core: " in done.errors
 
@@ -116,7 +117,7 @@ stands_still()
     assert done.status == 1
     assert re.fullmatch(
         r"parallel-core: rank 1 on host-1, rank 2 on host-2 have made no progress for \d s after epoch 1, step 1: "
-        "1 exchange launched, where others have launched 2",
+        "1 exchange launched, while others have launched 2",
         done.last,
     )
     stacks = re.split("── stacks of rank ([0-2]) on host-[0-2] ──", done.errors)
@@ -128,7 +129,7 @@ stands_still()
 
 
 def test_a_rank_that_never_joins_is_named(run: Run) -> None:
-    done = run("if rank == 0: join()\nwait()", timeout=3)
+    done = run("if rank == 0: join()\nwait()", timeout=2)
     assert done.status == 1
     assert re.fullmatch(r"parallel-core: rank 1 on \S+ has not joined within \d s", done.last)
 
@@ -144,9 +145,9 @@ def test_a_command_that_is_not_there_is_told_at_once(
 ) -> None:
     job = job_of("")
     monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"nodename": "here"}))
-    assert launch(type(job)(**{**vars(job), "command": ("no-such-program",)})) == 1
-    told = b"parallel-core: rank 0 on here could not be started: no-such-program: No such file or directory\n"
-    assert capfdbinary.readouterr().err == told
+    assert launch_job(type(job)(**{**vars(job), "command": ("no-such-program",)})) == 1
+    expected = b"parallel-core: rank 0 on here could not be started: no-such-program: No such file or directory\n"
+    assert capfdbinary.readouterr().err == expected
 
 
 def test_a_child_that_holds_the_pipes_keeps_nobody_and_dies_with_its_group(run: Run, tmp_path: Path) -> None:
@@ -169,12 +170,12 @@ print("result")
 def test_a_job_that_crashed_is_started_again_from_its_checkpoint(run: Run, tmp_path: Path) -> None:
     done = run(CRASHING, str(tmp_path / "log"), "--checkpoint", "there", restarts=2)
     assert (done.status, done.output) == (0, b"result\n")
-    told = [line for line in done.errors.splitlines() if line.startswith("parallel-core: ")]
-    assert [line.rpartition("; ")[2] for line in told] == [
+    expected = [line for line in done.errors.splitlines() if line.startswith("parallel-core: ")]
+    assert [line.rpartition("; ")[2] for line in expected] == [
         "restart 1 of 2, from the last checkpoint",
         "restart 2 of 2, from the last checkpoint",
     ]
-    assert all("rank 1 on host-1 was killed by SIGKILL" in line for line in told)
+    assert all("rank 1 on host-1 was killed by SIGKILL" in line for line in expected)
     lines = sorted(line for line in wait_for_lines(6, tmp_path / "log") if line.startswith("1"))
     with_resume = "1 ['--checkpoint', 'there', '--resume']"
     assert lines == [with_resume, with_resume, "1 ['--checkpoint', 'there']"]
@@ -184,7 +185,7 @@ def test_a_job_that_crashed_is_started_again_from_its_checkpoint(run: Run, tmp_p
 def test_a_restart_keeps_a_port_that_was_given(keeps_port: bool, tmp_path: Path) -> None:
     code = "note(os.environ['MASTER_PORT']); join(); fail('oh no') if '--resume' not in sys.argv else None"
     job = job_of(code, str(tmp_path / "ports"), "--checkpoint", "there", hosts=(Host(None, 1),))
-    assert launch(replace(job, keeps_port=keeps_port), restarts=1) == 0
+    assert launch_job(replace(job, keeps_port=keeps_port), restarts=1) == 0
     first, second = wait_for_lines(2, tmp_path / "ports")
     assert (first == second) is keeps_port
 
@@ -215,7 +216,7 @@ def test_what_one_rank_refuses_is_not_tried_again_though_the_others_fail(run: Ru
 
 def test_restarts_need_a_checkpoint() -> None:
     with pytest.raises(RequestError, match="give --checkpoint DIR"):
-        launch(job_of("sys.exit()"), restarts=1)
+        launch_job(job_of("sys.exit()"), restarts=1)
 
 
 def test_other_hosts_are_reached_through_the_remote_shell(
@@ -231,15 +232,15 @@ def test_other_hosts_are_reached_through_the_remote_shell(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     hosts = (Host(None, 1), Host("other-1", 2))
     code = "join(); assert os.getcwd().endswith('a folder')\nif rank: note(f'{rank} {os.environ[\"LOCAL_RANK\"]}')"
-    assert launch(job_of(code, str(tmp_path / "ranks"), hosts=hosts), shell=(str(shell), "-q")) == 0
+    assert launch_job(job_of(code, str(tmp_path / "ranks"), hosts=hosts), shell=(str(shell), "-q")) == 0
     assert (tmp_path / "log").read_text() == "-q other-1\n"
     assert sorted(wait_for_lines(2, tmp_path / "ranks")) == ["1 0", "2 1"]
     capfdbinary.readouterr()
 
     shell.write_text("#!/bin/sh\necho 'no route to host' >&2; exit 255\n")
-    assert launch(job_of("wait()", hosts=hosts), shell=(str(shell),)) == 1
-    told = b"parallel-core: the agent on other-1 ended by itself: no route to host\n"
-    assert capfdbinary.readouterr().err == told
+    assert launch_job(job_of("wait()", hosts=hosts), shell=(str(shell),)) == 1
+    expected = b"parallel-core: the agent on other-1 ended by itself: no route to host\n"
+    assert capfdbinary.readouterr().err == expected
 
 
 def test_ranks_know_how_wide_the_terminal_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A launcher or an agent that is interrupted or killed: one line where it can, and nothing that stays behind."""
+"""A launcher or an agent that is interrupted or killed writes one line if it can, and leaves no process behind."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def test_a_signal_to_the_launcher_ends_all_and_is_told_in_one_line(
     assert all(is_gone(int(pid)) for pid in pids)
 
 
-def test_nothing_is_left_where_the_launcher_is_killed(tmp_path: Path) -> None:
+def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path) -> None:
     with start_launcher(BUSY, str(tmp_path / "pids")) as launcher:
         pids = [int(pid) for pid in wait_for_lines(4, tmp_path / "pids")]
         pids += [child.pid for child in psutil.Process(launcher.pid).children()]
@@ -53,8 +53,8 @@ def test_an_agent_that_is_killed_is_named_and_its_processes_leave(tmp_path: Path
         _, errors = launcher.communicate(timeout=20)
     assert launcher.returncode == 1
     if number == signal.SIGKILL:
-        told = "parallel-core: the agent on host-0 ended by itself: it was killed, or its connection broke"
-        assert errors.decode().splitlines()[-1] == told
+        expected = "parallel-core: the agent on host-0 ended by itself: it was killed, or its connection broke"
+        assert errors.decode().splitlines()[-1] == expected
     assert all(is_gone(pid) for pid in pids)
 
 

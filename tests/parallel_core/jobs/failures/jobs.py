@@ -12,22 +12,38 @@ from pathlib import Path
 
 import psutil
 
-from tests.parallel_core.jobs.failures.rank import STRUCK
+import backends
+from parallel_core.training.loop import Settings
+from tests.parallel_core.experiments.training_on_multiple_gpus.test_data_parallel import first_epoch
+from tests.parallel_core.jobs.failures.rank import STRUCK, synthetic_images
 
-__all__ = ["DEADLINE", "ENDING_SECONDS", "FRAMEWORKS", "TRAINING", "Ended", "Job", "start"]
+__all__ = [
+    "BATCH_SIZE",
+    "DEADLINE",
+    "ENDING_SECONDS",
+    "FRAMEWORKS",
+    "STEPS",
+    "TRAINING",
+    "Ended",
+    "Job",
+    "start",
+    "synthetic_losses",
+]
 
 FRAMEWORKS = ("mxnet", "torch")
 MARK = "PARALLEL_CORE_TEST_JOB"
-DEADLINE = 15
-"""Seconds without progress after which a job is given up, where that is what a test waits for."""
+DEADLINE = 20
+"""Seconds without progress after which a job is given up, if a test waits for that."""
 PATIENCE = 30
-"""The same where a fault is to be noticed at once."""
+"""The same if the launcher must notice a fault at once."""
 ENDING_SECONDS = 15
 """What a job may take from its deadline to its end."""
 STARTING_SECONDS = 60
 """Frameworks load for as long as the machine lets them; no fault has happened by then."""
 GONE_SECONDS = 10
-TRAINING = ("run", "data-parallel", "--epochs", "1", "--limit", "6", "--batch-size", "16")
+STEPS = 6
+BATCH_SIZE = 16
+TRAINING = ("run", "data-parallel", "--epochs", "1", "--limit", f"{STEPS}", "--batch-size", f"{BATCH_SIZE}")
 
 
 @dataclass(frozen=True)
@@ -97,6 +113,12 @@ class Job:
     def half_written(self) -> Sequence[Path]:
         """List files under the names that files have until they are complete."""
         return [path for path in self.files.rglob("*") if path.name.startswith(".")]
+
+
+def synthetic_losses(batch_size: int, steps: int) -> Sequence[float]:
+    """Return NumPy's losses of one process, on the images that the ranks of these jobs have."""
+    reference = backends.load("numpy", devices=1, threads_per_device=1)
+    return first_epoch(reference, synthetic_images(), Settings(1, batch_size, limit=steps)).losses
 
 
 @contextmanager

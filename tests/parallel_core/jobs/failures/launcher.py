@@ -1,4 +1,4 @@
-"""`python -m tests.parallel_core.jobs.failures.launcher FAULT RANK AT launch …`: parallel-core, with the ranks of `tests.parallel_core.jobs.failures.rank`."""
+"""`python -m tests.parallel_core.jobs.failures.launcher FAULT RANK AT launch …`: parallel-core with faulty ranks."""
 
 import importlib
 import sys

@@ -1,7 +1,7 @@
-"""`python -m tests.parallel_core.jobs.failures.rank FAULT RANK AT run …`: a rank of parallel-core; in one of them something goes wrong.
+"""`python -m tests.parallel_core.jobs.failures.rank FAULT RANK AT run …`: parallel-core, with a fault in one rank.
 
-AT is the exchange at which it does, where the fault has a place in the training. Just before, the file that STRUCK
-names is made.
+AT is the exchange at which the fault happens, if it happens in the training. The file that STRUCK names is made just
+before.
 """
 
 import importlib
@@ -22,9 +22,9 @@ import parallel_core.__main__
 from backends import Array, Backend, Device
 from backends.process_groups import GroupedBackend, joining
 from parallel_core.training import step as training_step
-from parallel_core.training.dataset import synthetic
+from parallel_core.training.dataset import Dataset, synthetic
 
-__all__ = ["FAULTS", "STRUCK", "hang_here"]
+__all__ = ["FAULTS", "STRUCK", "hang_here", "synthetic_images"]
 
 STRUCK = "PARALLEL_CORE_TEST_STRUCK"
 MEBIBYTE = 1 << 20
@@ -46,10 +46,6 @@ def at_exchange(number: int, fault: Callable[[GroupedBackend, Gradients], Gradie
         return allreduce(self, xs)
 
     GroupedBackend.allreduce = faulty  # type: ignore[method-assign]
-
-
-def exits(number: int) -> None:
-    at_exchange(number, lambda *_: os._exit(3))
 
 
 def is_killed(number: int) -> None:
@@ -86,29 +82,20 @@ def says_other_shapes(number: int) -> None:
     at_exchange(number, without_the_last)
 
 
-def says_other_dtypes(number: int) -> None:
-    def in_double(backend: GroupedBackend, xs: Gradients) -> Gradients:
-        arrays = [backend.to_numpy(x) for x in xs]
-        wide = [tuple(array.astype(np.float64) for array in own) for own in arrays]
-        return [backend.asarray(own, device) for own, device in zip(wide, backend.devices, strict=True)]
-
-    at_exchange(number, in_double)
-
-
 def has_other_options(_: int) -> None:
     strike()
     sys.argv += ["--lr", "0.3"]
 
 
-def has_fewer_images(_: int) -> None:
-    strike()
-    load_made_up(100)
-
-
-def load_made_up(images: int) -> None:
-    """Have as many made-up training images, which need not be read, unpacked and checked by every rank."""
+def load_synthetic() -> None:
+    """Have synthetic training images, which need not be read, unpacked and checked by every rank."""
     command = importlib.import_module("parallel_core.command_line.training_commands")
-    command.load_fashion_mnist = lambda _: synthetic("a test needs no more", images, test=50)  # type: ignore[attr-defined]
+    command.load_fashion_mnist = lambda _: synthetic_images()  # type: ignore[attr-defined]
+
+
+def synthetic_images() -> Dataset:
+    """Return the images of every rank."""
+    return synthetic("a test needs no more", train=1000, test=50)
 
 
 def is_of_another_version(_: int) -> None:
@@ -117,9 +104,9 @@ def is_of_another_version(_: int) -> None:
 
 
 def fails_on_a_device(number: int) -> None:
-    """Have an operator fail, on the last device, that the framework accepts: it fails when its turn comes.
+    """Launch an operator on the last device that the framework accepts, and that fails when it runs.
 
-    This is for a process that is alone, too.
+    This works in a process that is alone, too.
     """
 
     def fail(first: Array, *others: Array) -> tuple[Array, ...]:
@@ -142,7 +129,7 @@ def fails_on_a_device(number: int) -> None:
 
 
 def computes_nan(number: int) -> None:
-    """Have the last device compute NaN from then on: what it is given holds some."""
+    """Give NaN to the last device from then on."""
     split_and_load = GroupedBackend.split_and_load
 
     def split_and_spoil(self: GroupedBackend, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
@@ -161,7 +148,7 @@ def finds_its_port_taken(_: int) -> None:
 
 
 def runs_out_of_memory(number: int) -> None:
-    """Have the framework ask for 4 GB where the system allows 1 GB more than there is."""
+    """Have the framework ask for 4 GB when the system allows 1 GB more than it has."""
 
     def multiply(backend: GroupedBackend, xs: Gradients) -> Gradients:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -189,11 +176,9 @@ FAULTS: dict[str, Callable[[int], None]] = {
     fault.__name__: fault
     for fault in (
         computes_nan,
-        exits,
         finds_its_port_taken,
         fails_on_a_device,
         hangs,
-        has_fewer_images,
         has_other_options,
         is_killed,
         is_of_another_version,
@@ -201,18 +186,16 @@ FAULTS: dict[str, Callable[[int], None]] = {
         never_comes,
         only_tells,
         runs_out_of_memory,
-        says_other_dtypes,
         says_other_shapes,
     )
 }
 
 
 def main() -> None:
-    """Be a rank, a faulty one where this is the one that is meant; the rank of a process that is alone is `alone`."""
+    """Be a rank, with the fault if it is meant for this one; the rank of a process that is alone is `alone`."""
     _, fault, rank, exchange, *command = sys.argv
     sys.argv = ["parallel-core", *command]
-    # What the network has learnt is not asked here.
-    load_made_up(1000)
+    load_synthetic()
     # A job that is started again is not disturbed again.
     if os.environ.get("RANK", "alone") == rank and not Path(os.environ[STRUCK]).exists():
         FAULTS[fault](int(exchange))

@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.parallel_core.jobs.failures.jobs import TRAINING, start
@@ -42,8 +43,9 @@ def test_an_operator_that_fails_on_one_device_of_a_rank(framework: str, tmp_path
     assert ended.output == ""
 
 
-def test_numbers_that_are_not_finite_on_one_device_of_a_rank(framework: str, tmp_path: Path) -> None:
-    with start("computes_nan", framework, tmp_path, "--devices", "2") as job:
+def test_numbers_that_are_not_finite_on_one_device_of_a_rank(require: Callable[[str], None], tmp_path: Path) -> None:
+    require("torch")
+    with start("computes_nan", "torch", tmp_path, "--devices", "2") as job:
         ended = job.end()
     assert ended.status == 1
     assert ended.verdict.startswith(f"rank 1 on {HOST}: the loss is nan on cpu:2 in epoch 1, step 3 ")

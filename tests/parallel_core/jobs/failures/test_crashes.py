@@ -1,19 +1,14 @@
-"""A rank that dies or hangs ends the job, which says which one, where, and what happened."""
+"""A rank that dies or hangs inside a framework's job ends the job. Other ends are in `test_launcher.py`."""
 
 import re
 import socket
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-from tests.parallel_core.jobs.failures.jobs import DEADLINE, start
+from tests.parallel_core.jobs.failures.jobs import DEADLINE, FRAMEWORKS, start
 
 HOST = socket.gethostname()
-
-
-def test_a_rank_that_exits(framework: str, tmp_path: Path) -> None:
-    with start("exits", framework, tmp_path) as job:
-        ended = job.end()
-    assert ended.status == 1
-    assert ended.verdict.startswith(f"rank 1 on {HOST} ended with status 3 ")
 
 
 def test_a_rank_that_is_killed(framework: str, tmp_path: Path) -> None:
@@ -23,11 +18,16 @@ def test_a_rank_that_is_killed(framework: str, tmp_path: Path) -> None:
     assert ended.verdict.startswith(f"rank 1 on {HOST} was killed by SIGKILL ")
 
 
-def test_a_rank_that_hangs(framework: str, tmp_path: Path) -> None:
-    with start("hangs", framework, tmp_path, deadline=DEADLINE) as job:
-        ended = job.end()
-    assert ended.status == 1
-    assert re.match(rf"rank 1 on {HOST} has made no progress for \d+ s after epoch 1, step 1", ended.verdict)
-    # The stacks of all ranks; the one that hangs names the function that it hangs in.
-    _, _, stacks = ended.errors.partition(f"── stacks of rank 1 on {HOST} ──")
-    assert "in hang_here" in stacks
+def test_a_rank_that_hangs(require: Callable[[str], None], tmp_path: Path) -> None:
+    """The jobs of all frameworks run at once, because they wait for their deadline."""
+    with ExitStack() as jobs:
+        under_way = []
+        for framework in FRAMEWORKS:
+            require(framework)
+            under_way.append(jobs.enter_context(start("hangs", framework, tmp_path / framework, deadline=DEADLINE)))
+        for ended in [job.end() for job in under_way]:
+            assert ended.status == 1
+            assert re.match(rf"rank 1 on {HOST} has made no progress for \d+ s after epoch 1, step 1", ended.verdict)
+            # The stacks of all ranks are shown; that of the culprit names the function in which it hangs.
+            _, _, stacks = ended.errors.partition(f"── stacks of rank 1 on {HOST} ──")
+            assert "in hang_here" in stacks

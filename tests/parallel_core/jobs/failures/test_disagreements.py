@@ -1,4 +1,4 @@
-"""Ranks that were started differently, or do different things, are told so before they sum anything."""
+"""Ranks that were started differently, or do different things, fail before they sum anything."""
 
 import socket
 from collections.abc import Callable
@@ -20,30 +20,20 @@ def check(fault: str, framework: str, directory: Path, *words: str) -> None:
         assert word in ended.verdict
 
 
-# What is compared when they join is compared by the same code on both.
+# The same code compares what ranks join with, and their data (`rank/test_shared_inputs.py`), on every framework.
 @pytest.mark.parametrize(
-    ("framework", "fault", "words"),
+    ("fault", "words"),
     [
-        ("mxnet", "is_of_another_version", ("parallel-core", "0.1.0", "0.0.9")),
-        ("torch", "has_other_options", ("lr", "0.2", "0.3")),
+        ("is_of_another_version", ("parallel-core", "0.1.0", "0.0.9")),
+        ("has_other_options", ("lr", "0.2", "0.3")),
     ],
 )
 def test_on_what_they_were_started_with(
-    framework: str, fault: str, words: tuple[str, ...], require: Callable[[str], None], tmp_path: Path
+    fault: str, words: tuple[str, ...], require: Callable[[str], None], tmp_path: Path
 ) -> None:
-    require(framework)
-    check(fault, framework, tmp_path, *words)
-
-
-def test_on_the_number_of_batches(framework: str, tmp_path: Path) -> None:
-    check("has_fewer_images", framework, tmp_path, "the number of training images (1000 on rank 0; 100 on rank 1)")
+    require("torch")
+    check(fault, "torch", tmp_path, *words)
 
 
 def test_on_the_shapes_of_an_exchange(framework: str, tmp_path: Path) -> None:
     check("says_other_shapes", framework, tmp_path, "exchange 3 sums", "float32 [128], float32 [128, 10] on rank 1")
-
-
-def test_on_the_dtypes_of_an_exchange(require: Callable[[str], None], tmp_path: Path) -> None:
-    """They are compared together with the shapes."""
-    require("torch")
-    check("says_other_dtypes", "torch", tmp_path, "exchange 3 sums", "float64 [128, 10], float64 [10] on rank 1")

@@ -3,7 +3,7 @@
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.parallel_core.jobs.failures.jobs import start
@@ -23,11 +23,12 @@ def can_mount() -> bool:
     return subprocess.run(mount, capture_output=True, check=False).returncode == 0
 
 
-def test_the_disk_is_full(framework: str, tmp_path: Path) -> None:
+def test_the_disk_is_full(require: Callable[[str], None], tmp_path: Path) -> None:
+    require("torch")
     mounted = can_mount()
     fault = "only_tells" if mounted else "may_write_little"
     before = (*NAMESPACE, "sh", "-c", ON_A_FULL_DISK, str(tmp_path / "files")) if mounted else ()
-    with start(fault, framework, tmp_path, rank=0, json=True, before=before) as job:
+    with start(fault, "torch", tmp_path, rank=0, json=True, before=before) as job:
         ended = job.end()
         assert list(job.files.iterdir()) == []
     assert ended.status == 1

@@ -1,29 +1,27 @@
-"""Ranks that cannot meet: one does not come, or the place is taken."""
+"""Ranks that cannot meet: one does not come, or the port is taken. A port that is taken before: `test_launch.py`."""
 
 import re
 import socket
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-from tests.parallel_core.jobs.failures.jobs import DEADLINE, start
+from tests.parallel_core.jobs.failures.jobs import DEADLINE, FRAMEWORKS, start
 
 HOST = socket.gethostname()
 
 
-def test_a_rank_that_never_joins(framework: str, tmp_path: Path) -> None:
-    with start("never_comes", framework, tmp_path, deadline=DEADLINE) as job:
-        ended = job.end()
-    assert ended.status == 1
-    assert re.match(rf"rank 1 on {HOST} has not joined within \d+ s$", ended.verdict)
-
-
-def test_a_port_that_is_in_use(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        with start("only_tells", "torch", tmp_path, options=["--port", port]) as job:
-            ended = job.end()
-    assert ended.status == 1
-    assert port in ended.verdict
-    assert "in use" in ended.verdict
+def test_a_rank_that_never_joins(require: Callable[[str], None], tmp_path: Path) -> None:
+    """The jobs of all frameworks run at once, because they wait for their deadline."""
+    with ExitStack() as jobs:
+        under_way = []
+        for framework in FRAMEWORKS:
+            require(framework)
+            job = start("never_comes", framework, tmp_path / framework, deadline=DEADLINE)
+            under_way.append(jobs.enter_context(job))
+        for ended in [job.end() for job in under_way]:
+            assert ended.status == 1
+            assert re.match(rf"rank 1 on {HOST} has not joined within \d+ s$", ended.verdict)
 
 
 def test_a_port_that_is_taken_while_the_job_starts(framework: str, tmp_path: Path) -> None:

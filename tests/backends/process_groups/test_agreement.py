@@ -1,0 +1,43 @@
+"""Processes that were started differently are refused in all of them, with the name of what differs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.process_groups import DisagreementError, Group, agree
+from backends.process_groups.agreement import agree_on_exchange, differences
+from tests.backends.process_groups.threads import together
+
+
+def test_equal_statements_agree() -> None:
+    together(3, lambda group: agree(group, {"batch_size": 256, "versions": ["1", "2"]}))
+
+
+def test_all_ranks_get_the_same_message() -> None:
+    def program(group: Group) -> str:
+        with pytest.raises(DisagreementError) as raised:
+            agree(group, {"batch_size": 128 if group.rank == 1 else 256, "seed": 0})
+        return str(raised.value)
+
+    said = "the ranks disagree on batch_size (256 on ranks 0, 2; 128 on rank 1): start all of them alike"
+    assert together(3, program) == [said] * 3
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 2)), min_size=1, max_size=4))
+def test_differences_are_named_if_there_are_any(said: list[dict[str, int]]) -> None:
+    message = differences(said)
+    for name in "abc":
+        values = {one.get(name) for one in said}
+        assert (f"{name} (" in message) == (len(values) > 1)
+
+
+@given(st.lists(st.sampled_from(["float32 [3]", "float32 [4]", "int32 [3]"]), min_size=1, max_size=4))
+def test_an_exchange_of_unlike_shapes_is_found_by_all(shapes: list[str]) -> None:
+    def program(group: Group) -> bool:
+        try:
+            agree_on_exchange(group.sum_on_host, group.rank, group.hosts, 1, shapes[group.rank])
+        except DisagreementError as error:
+            return all(one in str(error) for one in shapes)
+        return len(set(shapes)) == 1
+
+    assert all(together(len(shapes), program))
