@@ -23,24 +23,35 @@ meanwhile: `compare` sets them side by side in rounds.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import get_args
+from typing import Annotated, get_args
 
 import backends
 from backends import Backend, Engine
 from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.ten_products import draw, largest_error, multiply
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.formatting import listed
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import interleave, measure
 
-__all__ = ["OTHERS", "contrasts", "explain", "run"]
+__all__ = ["EXPERIMENT", "OTHERS", "contrasts", "explain", "run"]
+
+AGAINST = Parameter(
+    "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none.", metavar="NAMES"
+)
 
 CASE = "10 products"
 OTHERS, NONE = "others", "none"
 
 
-def run(backend: Backend, size: int = 1000, against: str = OTHERS, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    size: Annotated[int, Parameter("Side of the matrices.")] = 1000,
+    against: Annotated[str, AGAINST] = OTHERS,
+    rounds: Rounds = 5,
+) -> Result:
     """Time ten products until control returns and until they are done, in other processes on other engines too.
 
     `size` is the matrices' side. `against` names the contrasts: `NAME:ENGINE` with commas between them, `others` for
@@ -141,3 +152,20 @@ def about_contrasts(fractions: Mapping[str, float]) -> tuple[str, ...]:
 def about_variants(variants: Sequence[str], sides: Sequence[str]) -> tuple[str, ...]:
     """Say that contrasts have no variants, where the backend itself has some."""
     return (f"{listed(sides)} ran without {listed(variants)}.",) if variants and sides else ()
+
+
+EXPERIMENT = Experiment(
+    name="eager-cpu",
+    chapter=CHAPTER,
+    position=4,
+    question="Can asynchrony be seen on a CPU, on a framework that is eager and on others?",
+    exercise="exercise 1 of the PyTorch edition",
+    run=run,
+    case="10 products",
+    metric="dispatch_fraction",
+    queued_case="10 products",
+    options={
+        "full": {"rounds": 5, "against": "none"},
+        "quick": {"rounds": 3, "size": 500, "against": "none"},
+    },
+)

@@ -1,13 +1,18 @@
 """Products whose results are copied to another device, with sizes that make both take about the same time."""
 
 from functools import partial
+from typing import Annotated
 
 from backends import Array, Backend, Device
+from parallel_core.experiments.experiment import Parameter
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
 from parallel_core.measurement.timing import interleave, measure
 
-__all__ = ["calibrate", "copy_each", "copy_into"]
+__all__ = ["Copies", "calibrate", "copy_each", "copy_into"]
 
+Copies = Annotated[
+    int | None, Parameter("Copies of each result. Default: so many that copying takes as long as computing.")
+]
 START_SIZE = 800
 LARGEST_SIZE = 8192
 

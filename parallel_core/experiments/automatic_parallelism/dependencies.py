@@ -26,6 +26,7 @@ from statistics import median
 from typing import Any
 
 from backends import Backend
+from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     Node,
     device_matrices,
@@ -35,11 +36,12 @@ from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     random_graph,
 )
 from parallel_core.experiments.automatic_parallelism.scheduling import Program, Scheduled, time_programs, verdict
+from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
 from parallel_core.experiments.products import size_for
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Result, describe_backend
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "explain", "run"]
 
 DIAMOND = "diamonds"
 SEEDS = (1, 2, 3)
@@ -47,7 +49,7 @@ PRODUCT_SECONDS = 0.004
 """About how long a product takes: long beside the call and the waiting that are timed with each."""
 
 
-def run(backend: Backend, size: int | None = None, rounds: int = 5) -> Result:
+def run(backend: Backend, size: ChosenSize = None, rounds: Rounds = 5) -> Result:
     """Time task graphs one operation after the other and freely scheduled, and compare with what is possible.
 
     `size` is the matrices' side; None chooses one.
@@ -106,3 +108,18 @@ def metrics_of(found: dict[str, Scheduled]) -> dict[str, float]:
 def explain(found: dict[str, Scheduled]) -> str:
     """Say how near the diamonds came to what is possible."""
     return verdict("The graph of two diamonds", found[DIAMOND])
+
+
+EXPERIMENT = Experiment(
+    name="dependencies",
+    chapter=CHAPTER,
+    position=6,
+    question="Are tasks that depend on each other across devices right, and as fast as they could be?",
+    exercise="exercise 5",
+    run=run,
+    case="diamonds, freely scheduled",
+    metric="bound_fraction",
+    queued_case="diamonds, freely scheduled",
+    calibrated=("size",),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
+)

@@ -25,13 +25,15 @@ import numpy as np
 
 from backends import HOST, Array, Backend, Device
 from parallel_core.errors import RequestError
-from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
+from parallel_core.experiments.automatic_parallelism import CHAPTER
+from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
+from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
 from parallel_core.measurement.checks import impossible, largest_of, relative_error
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import interleave, measure
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "explain", "run"]
 
 
 def run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
@@ -55,7 +57,7 @@ def copy_the_book_s_way(backend: Backend, results: list[Array], copies: int) -> 
             backend.launch(backend.ops.to_host, result)
 
 
-def run(backend: Backend, size: int | None = None, copies: int | None = None, rounds: int = 5) -> Result:
+def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds: Rounds = 5) -> Result:
     """Time 50 products, the copying of their results to another device, and both together.
 
     `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
@@ -150,3 +152,17 @@ def in_words(efficiency: float) -> str:
     if efficiency < 0.2:
         return "nothing overlapped"
     return f"{efficiency:.0%} of the shorter part was hidden under the longer one"
+
+
+EXPERIMENT = Experiment(
+    name="overlap",
+    chapter=CHAPTER,
+    position=2,
+    question="Can results travel to another device while the next ones are computed?",
+    run=run,
+    case="run and copy together",
+    metric="overlap_efficiency",
+    queued_case="run",
+    calibrated=("size", "copies"),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 500}},
+)

@@ -16,20 +16,27 @@ engine, means that the devices share something: cores, memory, or a resource tha
 
 from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
 from backends import Array, Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.automatic_parallelism import CHAPTER
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, size_for
 from parallel_core.measurement.checks import impossible, largest_of, relative_error
 from parallel_core.measurement.result import Result, describe_backend
 from parallel_core.measurement.timing import interleave, measure
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "explain", "run"]
 
 TARGET_SECONDS = 0.2
 
 
-def run(backend: Backend, size: int | None = None, rounds: int = 7) -> Result:
+def run(
+    backend: Backend,
+    size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for runs of about 0.2 s.")] = None,
+    rounds: Rounds = 5,
+) -> Result:
     """Time 50 products on each device alone and on all together.
 
     `size` is the matrices' side; None chooses one with which a device takes about 0.2 s. Raises RequestError for a
@@ -78,3 +85,17 @@ def explain(speedup: float, count: int) -> str:
     if speedup > 1.1:
         return f"The devices overlapped in part: {speedup:.2f} × as fast as one after the other, of {count} × possible."
     return f"The devices took turns: together was no faster than one after the other ({speedup:.2f} ×)."
+
+
+EXPERIMENT = Experiment(
+    name="parallel",
+    chapter=CHAPTER,
+    position=1,
+    question="Do two devices work at the same time when nobody tells them to?",
+    run=run,
+    case="on all together",
+    metric="parallel_speedup",
+    queued_case="on all together",
+    calibrated=("size",),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
+)

@@ -32,14 +32,16 @@ import numpy as np
 from backends import Array, Backend
 from backends.host import available_cores
 from parallel_core.errors import RequestError
-from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
+from parallel_core.experiments.automatic_parallelism import CHAPTER
+from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
+from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
 from parallel_core.formatting import percent
 from parallel_core.measurement.checks import MIN_NOISE, impossible, largest_of, relative_error
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "explain", "run"]
 
 TOGETHER = "all at once"
 
@@ -62,7 +64,7 @@ def all_at_once(
     return made
 
 
-def run(backend: Backend, size: int | None = None, copies: int | None = None, rounds: int = 5) -> Result:
+def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds: Rounds = 5) -> Result:
     """Time 50 products on each of two devices, the copying of earlier results both ways, and all at once.
 
     `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
@@ -165,3 +167,18 @@ def about_cores(metrics: dict[str, float], cores: int) -> str:
             f"copying between CPU devices is work for the cores that compute."
         )
     return f"The longest part limits what can be saved ({ideal:.0%}), and not the number of cores ({cores})."
+
+
+EXPERIMENT = Experiment(
+    name="three-way",
+    chapter=CHAPTER,
+    position=5,
+    question="Can two devices compute while their results travel both ways between them?",
+    exercise="exercise 3",
+    run=run,
+    case="all at once",
+    metric="saved_fraction",
+    queued_case="all at once",
+    calibrated=("size", "copies"),
+    options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500}},
+)

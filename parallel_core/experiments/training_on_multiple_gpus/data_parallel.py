@@ -5,8 +5,9 @@ Book: Dive into Deep Learning, "Training on Multiple GPUs"; the accuracy on seve
 Prediction: Each device differentiates its share of the batch by itself; only the sum of the gradients is exchanged. So
 two devices need about half of one's time, and losses are the same on any number of devices, up to rounding.
 
-Method: LeNet on Fashion-MNIST from the same start on every backend, by the training loop in `parallel_core.training.loop`.
-The first losses are checked against NumPy on one device, and all devices' parameters against each other.
+Method: LeNet on Fashion-MNIST from the same start on every backend, by the training loop in
+`parallel_core.training.loop`. The first losses are checked against NumPy on one device, and all devices' parameters
+against each other.
 
 Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`); with `--exchange during`,
 `buckets_reduced_early`.
@@ -18,9 +19,14 @@ accuracy of 0.1 has learnt nothing yet, and is no fault.
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from statistics import median
+from typing import Annotated
 
 from backends import Array, Backend
+from backends.process_groups import GroupedBackend
+from parallel_core.experiments.experiment import Experiment, Parameter
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import error_against_numpy
+from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import repeated_steps
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, checkpoint_of
@@ -30,7 +36,20 @@ from parallel_core.training.lenet import initial_parameters, shapes
 from parallel_core.training.loop import Epoch, Position, Settings, batches, ignore, launch_gradients, positions
 from parallel_core.training.replicas import count_replicas, largest_replica_difference
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "explain", "run"]
+
+DEFAULTS = Settings()
+SETTINGS = Parameter(
+    fields={
+        "epochs": Parameter(),
+        "batch_size": Parameter("Over all devices."),
+        "learning_rate": Parameter("Learning rate.", option="lr"),
+        "limit": Parameter("Batches an epoch. Default: all."),
+        "seed": Parameter(minimum=0),
+        "exchange": Parameter("Sum gradients after the backward pass, or each layer's during it."),
+        "width": Parameter("Times the channels and units."),
+    }
+)
 
 STEPS_WATCHED = 5
 
@@ -38,7 +57,7 @@ STEPS_WATCHED = 5
 def run(
     backend: Backend,
     data: Dataset,
-    settings: Settings | None = None,
+    settings: Annotated[Settings, SETTINGS] = DEFAULTS,
     on_batch: Callable[[int, int], object] = ignore,
     on_epoch: Callable[[Epoch], object] = ignore,
     checkpoints: Checkpointing | None = None,
@@ -50,7 +69,6 @@ def run(
     accuracy and losses are of all. Raises NotFiniteError where training diverges, and RequestError where it cannot go
     on from a checkpoint with these settings.
     """
-    settings = settings or Settings()
     resumed = checkpoints.resumed if checkpoints else None
     if resumed:
         check_resumable(resumed, settings, data)
@@ -116,6 +134,26 @@ def run(
     )
 
 
+def run_between_processes(
+    backend: GroupedBackend,
+    data: Dataset,
+    settings: Settings,
+    on_batch: Callable[[int, int], object],
+    on_epoch: Callable[[Epoch], object],
+    checkpoints: Checkpointing | None,
+) -> Result:
+    """Train as `run` does on the devices of all ranks, then measure what several processes cost and gain."""
+    result = run(backend, data, settings, on_batch, on_epoch, checkpoints)
+    resumed = checkpoints.resumed.state.position.losses if checkpoints and checkpoints.resumed else ()
+    return with_scaling(result, backend, data, settings, trained=len(result.series["loss"]) - len(resumed))
+
+
+def extent(_: Backend, data: Dataset, settings: Settings, **__: object) -> tuple[int, int]:
+    """Return the epochs, and the images of each."""
+    images = len(data.train_labels)
+    return settings.epochs, min(images, settings.batch_size * (settings.limit or images))
+
+
 def reduced_early(
     backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, buckets: Sequence[Bucket]
 ) -> float:
@@ -150,3 +188,18 @@ def went_on_from(resumed: Checkpoint) -> str:
     state = resumed.state
     place = f"step {state.step} of epoch {state.epoch}" if state.step else f"epoch {len(state.position.epochs)}"
     return f" It went on from a checkpoint after {place}, written by {state.written.backend} {state.written.version}."
+
+
+EXPERIMENT = Experiment(
+    name="data-parallel",
+    chapter=CHAPTER,
+    position=1,
+    question="How fast does LeNet train from scratch when each batch is divided over the devices?",
+    run=run,
+    run_between_processes=run_between_processes,
+    extent=extent,
+    case="training, an epoch",
+    metric="images_per_second",
+    queued_case="training, an epoch",
+    options={"full": {"epochs": 3}, "quick": {"epochs": 1, "limit": 60}},
+)

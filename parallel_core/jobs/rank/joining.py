@@ -12,15 +12,14 @@ from backends import Backend
 from backends.host import core_numbers
 from backends.process_groups import GroupedBackend, Rendezvous, agree, check_group, join, rendezvous
 from parallel_core.errors import RequestError
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.messages import Arrived, Joined, Progress
 from parallel_core.jobs.rank.reporting import report, reports_are_read
 from parallel_core.jobs.rank.watchdog import Watch, dump_stacks_on_request, leave_with_starter
 from parallel_core.measurement.result import Result
 
-__all__ = ["EXPERIMENTS", "check_job", "described", "in_a_job", "joined", "share_gpus"]
+__all__ = ["check_job", "described", "in_a_job", "joined", "on_several_processes", "share_gpus"]
 
-EXPERIMENTS = ("data-parallel", "allreduce")
-"""The experiments that mean something on several processes."""
 GRACE_SECONDS = 2.0
 """The engines that have a deadline themselves know better what they were waiting for, and come first."""
 
@@ -28,6 +27,11 @@ GRACE_SECONDS = 2.0
 def in_a_job() -> bool:
     """Tell whether the environment says that this is one process of several, whether rightly or not."""
     return "RANK" in os.environ or "WORLD_SIZE" in os.environ or "DMLC_ROLE" in os.environ
+
+
+def on_several_processes() -> list[str]:
+    """List the experiments that can run on several processes."""
+    return [name for name, experiment in EXPERIMENTS.items() if experiment.run_between_processes]
 
 
 def check_job(experiment: str, backend: str) -> Rendezvous | None:
@@ -39,8 +43,8 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
     where = rendezvous(os.environ)
     if where is None:
         return None
-    if experiment not in EXPERIMENTS:
-        raise RequestError(f"{experiment!r} runs in one process (on several: {', '.join(EXPERIMENTS)})")
+    if EXPERIMENTS[experiment].run_between_processes is None:
+        raise RequestError(f"{experiment!r} runs in one process (on several: {', '.join(on_several_processes())})")
     check_group(backend)
     if reports_are_read():
         leave_with_starter()

@@ -81,7 +81,7 @@ def test_a_variant_is_told_with_the_result(require: Callable[[str], None], backe
 def test_training_on_synthetic_data_says_so_everywhere(tmp_path: Path) -> None:
     picture = tmp_path / "curve.png"
     code = (
-        "from pathlib import Path; from parallel_core import dataset; "
+        "from pathlib import Path; from parallel_core.training import dataset; "
         "dataset.DEBIAN = Path('/nowhere'); dataset.ORIGIN = 'http://127.0.0.1:9/'; "
         "dataset.synthetic.__defaults__ = (300, 50); from parallel_core.__main__ import main; main()"
     )

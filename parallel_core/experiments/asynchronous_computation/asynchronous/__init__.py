@@ -18,19 +18,28 @@ costs and not what a framework can compute. The predictions of the cost model mi
 device get in each other's way, and the notes say by how much.
 """
 
+from typing import Annotated
+
 import backends
 from backends import Backend
+from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import measure_queue_memory
 from parallel_core.experiments.asynchronous_computation.asynchronous.verdict import answer_questions, explain
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, row_of_ones, time_increments
 from parallel_core.experiments.asynchronous_computation.ten_products import compare_with_numpy
 from parallel_core.experiments.asynchronous_computation.waiting import compare_barriers, time_blockers
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.measurement.result import Result, describe_backend
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "explain", "run"]
 
 
-def run(backend: Backend, size: int = 1000, steps: int = 10_000, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    size: Annotated[int, Parameter("Side of the matrices.")] = 1000,
+    steps: Annotated[int, Parameter("Number of increments.")] = 10_000,
+    rounds: Rounds = 5,
+) -> Result:
     """Measure dispatch against completion, barriers, blockers, the cost model and the memory of a deep queue.
 
     `size` is the matrices' side, `steps` the number of increments.
@@ -71,3 +80,16 @@ def run(backend: Backend, size: int = 1000, steps: int = 10_000, rounds: int = 5
             f"{name} is {value:.1e}: results differ from NumPy's" for name, value in errors.items() if not value < 1e-4
         ),
     )
+
+
+EXPERIMENT = Experiment(
+    name="async",
+    chapter=CHAPTER,
+    position=1,
+    question="When does control return, what does waiting wait for, and what does it cost?",
+    run=run,
+    case="increments, waiting once",
+    metric="dispatch_fraction",
+    queued_case="10 products",
+    options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500, "steps": 2000}},
+)

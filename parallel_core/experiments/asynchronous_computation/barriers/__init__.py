@@ -27,18 +27,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
+from typing import Annotated
 
 import numpy as np
 
 from backends import Array, Backend
+from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.barriers.verdict import Added, about_deepest, explain
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.products import normal_matrix, size_for
 from parallel_core.measurement.checks import impossible, largest_of, relative_error
 from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import interleave
 
-__all__ = ["added", "depths", "run"]
+__all__ = ["EXPERIMENT", "added", "depths", "run"]
 
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
@@ -52,7 +56,12 @@ def launch(backend: Backend, x: Array, other: Array, count: int) -> Launched:
     return awaited, [backend.launch(backend.ops.matmul, other, other) for _ in range(count)]
 
 
-def run(backend: Backend, size: int | None = None, deepest: int = 64, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for products of about 2 ms.")] = None,
+    deepest: Annotated[int, Parameter("Products behind the first, at the most.")] = 64,
+    rounds: Rounds = 5,
+) -> Result:
     """Time both waits with up to `deepest` products queued behind the first, in powers of two, in each place.
 
     `size` is the matrices' side; None chooses one with which a product takes about 2 ms. A single device has no other
@@ -139,3 +148,26 @@ def largest_error(backend: Backend, x: Array, other: Array, count: int) -> float
     awaited, others = launch(backend, x, other, count)
     made, sources = ([backend.to_numpy(value) for value in values] for values in ((awaited, others[-1]), (x, other)))
     return largest_of([relative_error(a, b @ b) for a, b in zip(made, sources, strict=True)])
+
+
+EXPERIMENT = Experiment(
+    name="barriers",
+    chapter=CHAPTER,
+    position=2,
+    question="Does waiting for one intermediate result wait for the work that is queued behind it?",
+    exercise="exercise 2 of the MXNet edition",
+    run=run,
+    case="wait, 64 behind on the same device",
+    metric="added_wait_fraction",
+    queued_case="waitall, 64 behind on the same device",
+    calibrated=("size",),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 384}},
+    curves=Curves(
+        over="queued",
+        quantity="seconds",
+        x_title="products behind the awaited one",
+        y_title="seconds until the wait ended",
+        log_x=False,
+        caption="A flat line is a wait that leaves alone what is queued behind.",
+    ),
+)

@@ -28,10 +28,12 @@ one. The two notes on the floor and on the predictions say by how much.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
 from backends import Array, Backend
+from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.cost_model.verdict import (
     Point,
     about_floor,
@@ -42,13 +44,14 @@ from parallel_core.experiments.asynchronous_computation.cost_model.verdict impor
     floor_left,
 )
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, increment, row_of_ones
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["LARGEST", "run", "sizes_up_to"]
+__all__ = ["EXPERIMENT", "run", "sizes_up_to"]
 
-LARGEST = 2**19
 TARGET_SECONDS = 0.01
 """The increments of one timing take about so long, within these numbers of steps."""
 FEWEST, MOST = 20, 1000
@@ -59,7 +62,11 @@ def sizes_up_to(largest: int) -> tuple[int, ...]:
     return tuple(2 * 4**power for power in range(32) if power == 0 or 2 * 4**power <= largest)
 
 
-def run(backend: Backend, largest: int = LARGEST, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    largest: Annotated[int, Parameter("Elements of a vector, at the most.")] = 2**19,
+    rounds: Rounds = 5,
+) -> Result:
     """Time increments of vectors of up to `largest` elements, waited for once, and fit the cost model at each size."""
     vectors = {size: row_of_ones(backend, size) for size in sizes_up_to(largest)}
     steps = {size: enough_steps(backend, x) for size, x in vectors.items()}
@@ -124,3 +131,26 @@ def curves(points: Sequence[Point]) -> dict[str, tuple[float, ...]]:
         "seconds book's formula": tuple(point.by_the_book for point in points),
         "seconds t1": tuple(point.model.t1 for point in points),
     }
+
+
+EXPERIMENT = Experiment(
+    name="cost-model",
+    chapter=CHAPTER,
+    position=3,
+    question="How large must an operation be for computing it, and not issuing it, to set the pace?",
+    exercise="exercise 1 of the MXNet edition",
+    run=run,
+    case="increment of 2 elements",
+    metric="smallest_t2_over_t1",
+    queued_case="increment of 2 elements",
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "largest": 2**17}},
+    curves=Curves(
+        over="elements",
+        quantity="seconds",
+        x_title="elements of the vector",
+        y_title="seconds per increment, waiting once",
+        log_y=True,
+        dotted=("longer of t1 and t2", "book's formula", "t1"),
+        caption="Flat where Python sets the pace, rising where computing does.",
+    ),
+)

@@ -24,13 +24,14 @@ With `--of xy` it is the asynchronous chapter's example: two operations in a cha
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 import backends
 from backends import Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.graph.programs import expected_step, mlp, xy
 from parallel_core.experiments.automatic_parallelism.scheduling import (
     Program,
@@ -39,11 +40,12 @@ from parallel_core.experiments.automatic_parallelism.scheduling import (
     time_programs,
     verdict,
 )
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Result, describe_backend
 from parallel_core.measurement.task_graph import crossings, work_seconds
 
-__all__ = ["Of", "explain", "run"]
+__all__ = ["EXPERIMENT", "Of", "explain", "run"]
 
 Of = Literal["mlp", "xy"]
 MIN_DEVICES = 3
@@ -52,7 +54,12 @@ TITLES: Mapping[Of, str] = MappingProxyType({"mlp": "A training step of a two-la
 """What a picture is of."""
 
 
-def run(backend: Backend, of: Of = "mlp", batch: int = 1024, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    of: Annotated[Of, Parameter("A two-layer MLP's training step, or z = x · y + 2.")] = "mlp",
+    batch: Annotated[int, Parameter("Images in the MLP's step.")] = 1024,
+    rounds: Rounds = 5,
+) -> Result:
     """Record a program's operations, time them one by one and freely scheduled, and return them with the times.
 
     `batch` is the number of images in the MLP's step. Raises RequestError for fewer than three devices, which the MLP
@@ -118,3 +125,18 @@ def about_parallelism(parallelism: float, operations: int) -> str:
         f"All {operations} operations take {parallelism:.2f} × as long as the longest chain of them: "
         f"with any number of devices the program is at most {parallelism:.2f} × as fast as with one."
     )
+
+
+EXPERIMENT = Experiment(
+    name="graph",
+    chapter=CHAPTER,
+    position=7,
+    question="What does the graph of a training step look like, and how fast could it be?",
+    exercise="the figure of a two-layer MLP",
+    run=run,
+    case="freely scheduled",
+    metric="bound_fraction",
+    queued_case="freely scheduled",
+    devices=3,
+    options={"full": {"rounds": 10}, "quick": {"rounds": 5}},
+)

@@ -25,9 +25,11 @@ drifts between them, the first two ratios can be believed and the other three ca
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from backends import Backend
 from backends.host import available_cores
+from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.independent_ops.timing import (
     joined,
     named,
@@ -42,16 +44,24 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.verdict imp
     about_workers,
     explain,
 )
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.products import PRODUCTS, size_for
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Result, describe_backend
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "explain", "run"]
 
 TARGET_SECONDS = 0.2
 
 
-def run(backend: Backend, workers_compared: Sequence[int] = (1, 2), size: int | None = None, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    workers_compared: Annotated[
+        Sequence[int], Parameter("Beside --workers; others than that are measured in fresh processes.")
+    ] = (1, 2),
+    size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for runs of about 0.2 s.")] = None,
+    rounds: Rounds = 5,
+) -> Result:
     """Time independent products and a chain on one device, here and in processes with other workers and threads.
 
     `workers_compared` are numbers of workers beside the backend's own; with that one alone, no process is started.
@@ -100,3 +110,18 @@ def run(backend: Backend, workers_compared: Sequence[int] = (1, 2), size: int | 
         notes=tuple(filter(None, notes)),
         problems=() if error < 1e-4 else (f"products differ from NumPy's by {error:.1e} of the largest element",),
     )
+
+
+EXPERIMENT = Experiment(
+    name="independent-ops",
+    chapter=CHAPTER,
+    position=3,
+    question="Does a framework run operations without dependencies in parallel on one device?",
+    exercise="exercise 1",
+    run=run,
+    case="independent, 1 worker",
+    metric="parallel_speedup",
+    queued_case="independent, 1 worker",
+    calibrated=("size",),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 250}},
+)

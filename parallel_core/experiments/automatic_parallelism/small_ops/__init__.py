@@ -23,22 +23,26 @@ measured in another process, at another time.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
 from backends import Array, Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.small_ops.verdict import (
     about_launching,
     about_threads,
     crossing_size,
     explain,
 )
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.products import normal_matrix, product_seconds
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["SIZES", "explain", "run"]
+__all__ = ["EXPERIMENT", "SIZES", "explain", "run"]
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 TARGET_SECONDS = 0.01
@@ -55,7 +59,11 @@ def products(backend: Backend, matrices: Sequence[Array], count: int) -> list[Ar
     return [backend.launch(backend.ops.matmul, x, x) for _ in range(count) for x in matrices]
 
 
-def run(backend: Backend, sizes: Sequence[int] = SIZES, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    sizes: Annotated[Sequence[int], Parameter("Sides of the matrices.")] = SIZES,
+    rounds: Rounds = 5,
+) -> Result:
     """Time independent products on one device, spread over all, and on one with the threads of all, for each size.
 
     With a single device, only its own products are timed. Raises RequestError for no size.
@@ -156,3 +164,25 @@ def figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case])
     crossing = crossing_size(sizes, alone, spread)
     found = {"largest_speedup": largest, "largest_speedup_size": float(size)}
     return found if crossing is None else {**found, "crossing_size": crossing}
+
+
+EXPERIMENT = Experiment(
+    name="small-ops",
+    chapter=CHAPTER,
+    position=4,
+    question="When single operations are small, does parallelism help even on one CPU or GPU?",
+    exercise="exercise 2",
+    run=run,
+    case="all devices, size 128",
+    metric="largest_speedup",
+    queued_case="one device, size 128",
+    curves=Curves(
+        over="size",
+        quantity="speedup",
+        x_title="side of the matrices",
+        y_title="speed-up over one device",
+        caption="How many times faster the same products are when spread over all devices, and on one "
+        "device with the threads of all, than on one device with its own.",
+    ),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "sizes": "8,32,128,256"}},
+)

@@ -19,11 +19,15 @@ a CPU share one memory, so a sum in place can exceed the plain copies.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import run_between_processes
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ITEM,
     LARGEST_ERROR,
@@ -36,14 +40,30 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict impor
 from parallel_core.formatting import parse_sizes, write_size
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.sweep import Curves
 
-__all__ = ["SIZES", "run"]
+__all__ = ["EXPERIMENT", "SIZES", "run"]
 
-SIZES = parse_sizes("4KiB..256MiB")
+ALL_SIZES = "4KiB..256MiB"
+SIZES = parse_sizes(ALL_SIZES)
+ALGORITHM_NAMES = Parameter(
+    f"One or more of {', '.join(ALGORITHMS)}. Default: all; between processes native.",
+    option="algorithm",
+    choices=tuple(ALGORITHMS),
+)
+VECTOR_SIZES = Parameter(
+    "Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB.",
+    metavar="SIZES",
+    parse=parse_sizes,
+    written_default=ALL_SIZES,
+)
 
 
 def run(
-    backend: Backend, algorithms: Sequence[str] = tuple(ALGORITHMS), sizes: Sequence[int] = SIZES, rounds: int = 5
+    backend: Backend,
+    algorithms: Annotated[Sequence[str] | None, ALGORITHM_NAMES] = None,
+    sizes: Annotated[Sequence[int], VECTOR_SIZES] = SIZES,
+    rounds: Rounds = 5,
 ) -> Result:
     """Time algorithms, by their names in `ALGORITHMS`, on one float32 vector per device, for vectors of each size.
 
@@ -53,7 +73,7 @@ def run(
     """
     if len(backend.devices) < 2:
         raise RequestError("the experiment 'allreduce' sums over devices: it needs at least 2 (--devices 2)")
-    names = known(algorithms)
+    names = known(tuple(ALGORITHMS) if algorithms is None else algorithms)
     whole = whole_elements(sizes)
     refuse_more_than_memory(whole[-1], len(backend.devices))
     timed: dict[int, dict[str, Case]] = {}
@@ -110,3 +130,32 @@ def series_of(timed: Mapping[int, Mapping[str, Case]], devices: int) -> dict[str
                 cases[PLAIN_COPY].median / cases[name].median for cases in timed.values()
             )
     return series
+
+
+EXPERIMENT = Experiment(
+    name="allreduce",
+    chapter=CHAPTER,
+    position=2,
+    question="How fast do all devices get the sum of their vectors, and which algorithm is best?",
+    exercise="exercise 3",
+    run=run,
+    run_between_processes=run_between_processes,
+    case="native, 4 MiB",
+    metric="algbw_gb_per_s",
+    queued_case="native, 4 MiB",
+    curves=Curves(
+        over="bytes",
+        quantity="algbw_gb_per_s",
+        x_title="each device's vector",
+        y_title="GB/s",
+        log_y=True,
+        dotted=("plain copy", "one TCP stream"),
+        caption="Size over time, on logarithmic scales. The dotted curve is of every device copying its "
+        "vector once, all at once: whatever sums the vectors must read and write as much. Between processes it is "
+        "of one TCP stream that carries a vector once.",
+    ),
+    options={
+        "full": {"rounds": 3, "sizes": "4KiB..64MiB"},
+        "quick": {"rounds": 3, "sizes": "4KiB..4MiB"},
+    },
+)

@@ -45,7 +45,7 @@ TIMING = struct.Struct("!dd")
 def run_between_processes(
     backend: GroupedBackend,
     where: Rendezvous,
-    algorithms: Sequence[str],
+    algorithms: Sequence[str] | None,
     sizes: Sequence[int],
     rounds: int = 5,
 ) -> Result:
@@ -63,7 +63,7 @@ def run_between_processes(
     Raises RequestError for a single process, for other algorithms than `native`, which are written over the devices of
     one process, and for sizes for which the memory does not suffice.
     """
-    if any(name != NATIVE for name in algorithms):
+    if any(name != NATIVE for name in algorithms or ()):
         raise RequestError(f"between processes the sum is the framework's own: leave --algorithm out, or say {NATIVE}")
     group, count = backend.group, sum(backend.device_counts)
     if group.size < 2:

@@ -28,9 +28,12 @@ far more.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import (
     PER_DEVICE,
     SYNCHRONISED,
@@ -48,15 +51,20 @@ from parallel_core.experiments.training_on_multiple_gpus.batch_norm.verdict impo
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import Task
 
-__all__ = ["run"]
+__all__ = ["EXPERIMENT", "run"]
 
 MIN_ROWS = 8
 """Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
 
 
-def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    rows: Annotated[int, Parameter("Most rows per device.")] = 256,
+    rounds: Rounds = 5,
+) -> Result:
     """Compare and time steps of 8 to `rows` rows per device, in doublings.
 
     Raises RequestError for a backend with a single device, and for fewer than 8 rows.
@@ -115,3 +123,27 @@ def count_allreduces(tasks: Sequence[Task]) -> int:
 def count_bytes(tasks: Sequence[Task]) -> int:
     """Sum the bytes that tasks move between devices."""
     return sum(task.bytes for task in tasks)
+
+
+EXPERIMENT = Experiment(
+    name="batch-norm",
+    chapter=CHAPTER,
+    position=7,
+    question="By which rows' statistics does batch normalisation go, when the batch is divided?",
+    exercise="the remark on batch normalization",
+    run=run,
+    case="synchronised statistics, 64 rows",
+    metric="synchronising_cost",
+    queued_case="synchronised statistics, 64 rows",
+    curves=Curves(
+        over="rows",
+        quantity="difference",
+        x_title="rows per device",
+        y_title="difference of a step",
+        log_y=True,
+        in_place_of_times=False,
+        caption="How far a step with statistics of each device's rows is from the step of one device, as a "
+        "share of the largest change.",
+    ),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "rows": 64}},
+)

@@ -21,11 +21,14 @@ fewer steps for the same images, and what that does to accuracy is what `learnin
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
 from backends import Array, Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds, Seed
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.batch_scaling.verdict import (
     Timed,
     about_efficiency,
@@ -41,12 +44,13 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing, interleave
 from parallel_core.system.machine import describe_machine
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import Settings, get_params, train
 
-__all__ = ["run"]
+__all__ = ["EXPERIMENT", "run"]
 
 CHECKED_SCALE = 8.0
 CHECKED_STEPS = 2
@@ -54,7 +58,12 @@ CHECKED_STEPS = 2
 
 
 def run(
-    backend: Backend, data: Dataset, batch_size: int = 256, steps: int = 10, seed: int = 0, rounds: int = 5
+    backend: Backend,
+    data: Dataset,
+    batch_size: Annotated[int, Parameter("Of one device.")] = 256,
+    steps: Annotated[int, Parameter("Steps in one timing.")] = 10,
+    seed: Seed = 0,
+    rounds: Rounds = 5,
 ) -> Result:
     """Time the same steps on 1, 2, 4, … devices, with batches of `batch_size` and of as many times that.
 
@@ -154,3 +163,28 @@ def most_efficient(backend: Backend) -> float:
     if any(device.kind == "gpu" for device in backend.devices):
         return 1.0
     return min(1.0, describe_machine()["cores"] / (len(backend.devices) * backend.threads_per_device))
+
+
+EXPERIMENT = Experiment(
+    name="batch-scaling",
+    chapter=CHAPTER,
+    position=4,
+    question="Is a device worth more when the batch grows with the number of devices?",
+    exercise="exercise 1",
+    run=run,
+    case="all devices, scaled batch",
+    metric="scaled_batch_speedup",
+    queued_case="all devices, scaled batch",
+    curves=Curves(
+        over="devices",
+        quantity="images_per_second",
+        x_title="devices",
+        y_title="images a second",
+        log_x=False,
+        dotted=("k times one device",),
+        in_place_of_times=False,
+        caption="Images a second with the batch of one device, and with as many times that as there are "
+        "devices. The dotted curve is what one device does, times their number.",
+    ),
+    options={"full": {"rounds": 5, "steps": 8}, "quick": {"rounds": 3, "steps": 4}},
+)

@@ -25,6 +25,8 @@ from humanize import metric
 
 from backends import Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Rounds
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonstrations import (
     DEMONSTRATIONS,
     matrix,
@@ -36,10 +38,10 @@ from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 from parallel_core.training.loop import get_params
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "explain", "run"]
 
 
-def run(backend: Backend, rounds: int = 5) -> Result:
+def run(backend: Backend, rounds: Rounds = 5) -> Result:
     """Run the chapter's examples, and time each verb in them `rounds` times.
 
     Raises RequestError for a backend with a single device.
@@ -90,3 +92,17 @@ def explain(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
         return f"All {count} examples gave the values that must come out. Until all was done, the verbs took: {taken}."
     failed = listed([f"{name!r}" for name in wrong])
     return f"{len(wrong)} of {count} examples gave wrong values: {failed}. Until all was done, the verbs took: {taken}."
+
+
+EXPERIMENT = Experiment(
+    name="building-blocks",
+    chapter=CHAPTER,
+    position=3,
+    question="What do the chapter's small functions do to a few numbers, and what goes wrong in them?",
+    exercise="small examples",
+    run=run,
+    case="allreduce",
+    metric="allreduce_seconds",
+    queued_case="get_params",
+    options={"full": {"rounds": 50}, "quick": {"rounds": 20}},
+)

@@ -26,9 +26,12 @@ large. Training is short, a few hundred steps at most, and a longer one moves th
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Parameter
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import (
     Trained,
     case_of,
@@ -47,14 +50,26 @@ from parallel_core.experiments.training_on_multiple_gpus.learning_rates.verdict 
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, in_words, plans
 from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.sweep import Curves
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import Settings, ignore
 
-__all__ = ["DEFAULTS", "INITIAL_SCALE", "RATES", "run", "trainings_in"]
+__all__ = ["EXPERIMENT", "run"]
 
-RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
+DEFAULT_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
+RATES = Parameter(
+    "Learning rates. The rule is tried where one is as many times another one as there are devices.", metavar="RATES"
+)
 DEFAULTS = Settings(epochs=1, batch_size=32, limit=200)
-INITIAL_SCALE = 8.0
+SETTINGS = Parameter(
+    fields={
+        "batch_size": Parameter("Of one device."),
+        "epochs": Parameter("Of each training."),
+        "limit": Parameter("One device's batches an epoch."),
+        "seed": Parameter(minimum=0),
+    }
+)
+
 TEST_IMAGES = 2000
 
 Trainings = dict[tuple[str, int], list[Trained]]
@@ -64,10 +79,10 @@ Trainings = dict[tuple[str, int], list[Trained]]
 def run(
     backend: Backend,
     data: Dataset,
-    rates: Sequence[float] = RATES,
-    settings: Settings = DEFAULTS,
-    initial_scale: float = INITIAL_SCALE,
-    rounds: int = 2,
+    rates: Annotated[Sequence[float], RATES] = DEFAULT_RATES,
+    settings: Annotated[Settings, SETTINGS] = DEFAULTS,
+    initial_scale: Annotated[float, Parameter("Times the book's initial weights.")] = 8.0,
+    rounds: Annotated[int, Parameter("Trainings at each point, seed by seed.")] = 2,
     on_batch: Callable[[int, int], object] = ignore,
 ) -> Result:
     """Train with every rate on 1, 2, 4, … devices, with batches of `settings.batch_size` and of as many times that.
@@ -167,11 +182,43 @@ def counted_through(on_batch: Callable[[int, int], object], before: int, epoch: 
     on_batch(before + epoch, images)
 
 
-def trainings_in(devices: int, rates: Sequence[float], rounds: int) -> int:
-    """Count the trainings of a run."""
-    return len(plans(1, devices)) * len(rates) * rounds
+def extent(
+    backend: Backend, data: Dataset, rates: Sequence[float], settings: Settings, rounds: int, **_: object
+) -> tuple[int, int]:
+    """Return the epochs of all trainings, and the images of each."""
+    trainings = len(plans(1, len(backend.devices))) * len(rates) * rounds
+    images = len(data.train_labels)
+    return trainings * settings.epochs, min(images, settings.batch_size * (settings.limit or images))
 
 
 def label(kind: str, count: int) -> str:
     """Name a curve."""
     return in_words(count) if count == 1 else f"{in_words(count)}, {kind}"
+
+
+EXPERIMENT = Experiment(
+    name="learning-rates",
+    chapter=CHAPTER,
+    position=5,
+    question="Which learning rate is best, and does it change with the number of devices?",
+    exercise="exercise 2",
+    run=run,
+    extent=extent,
+    case="1 device",
+    metric="best_rate_ratio",
+    queued_case="all devices, scaled batch",
+    devices=4,
+    curves=Curves(
+        over="rate",
+        quantity="test_accuracy",
+        x_title="learning rate",
+        y_title="test accuracy",
+        in_place_of_times=False,
+        caption="Accuracy after short training on the same images. With the fixed batch the number of "
+        "devices should change nothing; with the scaled one there are fewer, larger steps.",
+    ),
+    options={
+        "full": {"rounds": 2, "rates": "0.025,0.1,0.4"},
+        "quick": {"rounds": 2, "rates": "0.025,0.05,0.1", "limit": 60},
+    },
+)

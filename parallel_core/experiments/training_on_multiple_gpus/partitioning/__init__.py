@@ -26,9 +26,12 @@ fast link; what is seen there is mostly what it costs to launch and to wait.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.data_parallelism import DATA_PARALLELISM
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import (
@@ -53,9 +56,10 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.whole_netw
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import crossings
 
-__all__ = ["run"]
+__all__ = ["EXPERIMENT", "run"]
 
 UNDIVIDED, WHOLE, CUT = "one device", "network partitioning", "network partitioning in micro-batches"
 DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"
@@ -73,7 +77,12 @@ def strategies(micro_batches: int) -> dict[str, Strategy]:
 
 
 def run(
-    backend: Backend, narrow: int = 1, wide: int = 4, batch: int = 64, micro_batches: int = 4, rounds: int = 5
+    backend: Backend,
+    narrow: Annotated[int, Parameter("Width of the first network.")] = 1,
+    wide: Annotated[int, Parameter("Width up to which it is doubled.")] = 4,
+    batch: Annotated[int, Parameter("Images, over all devices.")] = 64,
+    micro_batches: Annotated[int, Parameter("Pieces of a batch.")] = 4,
+    rounds: Rounds = 5,
 ) -> Result:
     """Time a step of every strategy for networks of 8 channels and 32 units × width, from narrow to wide in doublings.
 
@@ -165,3 +174,26 @@ def series_of(
     for name in next(iter(moved.values())):
         series[f"bytes {name}"] = tuple(float(of_width[name]) for of_width in moved.values())
     return series
+
+
+EXPERIMENT = Experiment(
+    name="partitioning",
+    chapter=CHAPTER,
+    position=6,
+    question="Which way of dividing a network over devices is best, and when?",
+    exercise="the figure of three ways to divide a network",
+    run=run,
+    case="data parallelism, width 4",
+    metric="data_parallel_advantage",
+    queued_case="data parallelism, width 4",
+    curves=Curves(
+        over="width",
+        quantity="seconds",
+        x_title="width of the network",
+        y_title="seconds a step",
+        log_y=True,
+        dotted=("one device",),
+        caption="A network of width 1 has 8 channels and 32 units. The dotted curve is of one device.",
+    ),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3}},
+)

@@ -107,7 +107,7 @@ def has_fewer_images(_: int) -> None:
 
 def load_made_up(images: int) -> None:
     """Have as many made-up training images, which need not be read, unpacked and checked by every rank."""
-    command = importlib.import_module("parallel_core.command_line.training_commands")
+    command = importlib.import_module("parallel_core.command_line.resources")
     command.load_fashion_mnist = lambda _: synthetic("a test needs no more", images, test=50)  # type: ignore[attr-defined]
 
 

@@ -13,8 +13,8 @@ import backends
 from backends import Array, Backend
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous
 from parallel_core import RequestError, Result
-from parallel_core.experiments import run_allreduce_between
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import run_between_processes
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import other_end, stream_between
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import explain_between
 from parallel_core.measurement.result import Case
@@ -30,7 +30,7 @@ def on_ranks(
     def program(group: Group) -> Result:
         local = backends.load("numpy", counts[group.rank], threads_per_device=1)
         backend = GroupedBackend(local, group, counts, lambda _: None)
-        return run_allreduce_between(backend, WHERE, algorithms, sizes, rounds=2)
+        return run_between_processes(backend, WHERE, algorithms, sizes, rounds=2)
 
     return together(len(counts), program)
 
