@@ -22,21 +22,20 @@ meanwhile: `compare` sets them side by side in rounds.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, get_args
 
 import backends
 from backends import Backend, Engine
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments.asynchronous_computation import CHAPTER
-from parallel_core.experiments.asynchronous_computation.ten_products import draw, largest_error, multiply
+from parallel_core.experiments.asynchronous_computation.ten_products import draw, error_of_products, multiply
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import result_of, time_in_turn
 from parallel_core.formatting import listed
 from parallel_core.measurement.fresh_process import measure_elsewhere
-from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import interleave, measure
+from parallel_core.measurement.result import Case, Result
 
-__all__ = ["EXPERIMENT", "OTHERS", "contrasts", "explain", "run"]
+__all__ = ["EXPERIMENT", "OTHERS", "contrasts", "run", "verdict"]
 
 AGAINST = Parameter(
     "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none.", metavar="NAMES"
@@ -61,8 +60,7 @@ def run(
     others = contrasts(against, (backend.name, backend.engine))
     drawn = draw(size)
     loaded = [backend.asarray(a, backend.devices[0]) for a in drawn]
-    (mine,) = interleave({CASE: partial(measure, backend, partial(multiply, backend, loaded))}, rounds)
-    error = largest_error(backend, loaded, drawn)
+    mine = time_in_turn(backend, {CASE: lambda: multiply(backend, loaded)}, rounds)[CASE]
     shared = {
         "devices": len(backend.devices),
         "device-kind": backend.devices[0].kind,
@@ -79,24 +77,25 @@ def run(
             cases[side] = case_elsewhere({"backend": name, "engine": engine, **shared})
         except (RequestError, MeasurementError) as reason:
             failures.append(f"No contrast with {side}: {reason}")
-    return Result(
-        experiment="eager-cpu",
-        backend=describe_backend(backend),
+    fractions = {side: fraction(case) for side, case in cases.items()}
+    return result_of(
+        "eager-cpu",
+        backend,
         parameters={"size": size, "against": against, "rounds": rounds},
         cases=(mine, *(replace(case, name=f"{CASE}, {side}") for side, case in cases.items())),
         metrics={
             "dispatch_fraction": fraction(mine),
-            **{f"{side.replace(' ', '_')}_dispatch_fraction": fraction(case) for side, case in cases.items()},
+            **{f"{side.replace(' ', '_')}_dispatch_fraction": share for side, share in fractions.items()},
         },
-        checks={"max_relative_error": error},
-        explanation=explain(fraction(mine)),
+        explanation=verdict(fraction(mine)),
         notes=(
             f"Scheduler: {backend.scheduler}.",
-            *about_contrasts({side: fraction(case) for side, case in cases.items()}),
+            *about_contrasts(fractions),
             *about_variants(backend.variants, tuple(cases)),
             *failures,
         ),
-        problems=() if error < 1e-4 else (f"products differ from NumPy's by {error:.1e} of the largest element",),
+        error=error_of_products(backend, loaded, drawn),
+        compared="products",
     )
 
 
@@ -130,7 +129,7 @@ def fraction(case: Case) -> float:
     return case.dispatch_median / case.median
 
 
-def explain(dispatch_fraction: float) -> str:
+def verdict(dispatch_fraction: float) -> str:
     """Say whether asynchrony was observed."""
     if dispatch_fraction > 0.8:
         return f"No asynchrony: control returned when the products were done ({dispatch_fraction:.0%} of their time)."

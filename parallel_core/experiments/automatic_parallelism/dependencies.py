@@ -35,13 +35,14 @@ from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     launch_graph,
     random_graph,
 )
-from parallel_core.experiments.automatic_parallelism.scheduling import Program, Scheduled, time_programs, verdict
+from parallel_core.experiments.automatic_parallelism.scheduling import Program, Scheduled, about_schedule, time_programs
 from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
+from parallel_core.experiments.measuring import largest_error, result_of
 from parallel_core.experiments.products import size_for
-from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.checks import largest_of
+from parallel_core.measurement.result import Result
 
-__all__ = ["EXPERIMENT", "explain", "run"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 DIAMOND = "diamonds"
 SEEDS = (1, 2, 3)
@@ -58,19 +59,17 @@ def run(backend: Backend, size: ChosenSize = None, rounds: Rounds = 5) -> Result
     count = len(backend.devices)
     graphs = {DIAMOND: diamond(count), **{f"random {seed}": random_graph(seed, count) for seed in SEEDS}}
     programs = {name: program(nodes, size) for name, nodes in graphs.items()}
-    found = time_programs(backend, programs, rounds)
-    error = largest_of([error_of(backend, nodes, size) for nodes in graphs.values()])
-    problems = [] if error < 1e-4 else [f"results differ from NumPy's by {error:.1e} of the largest element"]
-    return Result(
-        experiment="dependencies",
-        backend=describe_backend(backend),
+    scheduled = time_programs(backend, programs, rounds)
+    return result_of(
+        "dependencies",
+        backend,
         parameters={"size": size, "rounds": rounds},
-        cases=tuple(case for each in found.values() for case in (each.alone, each.free)),
-        metrics=metrics_of(found),
-        checks={"max_relative_error": error},
-        explanation=explain(found),
-        notes=tuple(verdict(f"The graph {name!r}", each) for name, each in found.items() if name != DIAMOND),
-        problems=tuple(problems),
+        cases=[case for each in scheduled.values() for case in (each.alone, each.free)],
+        metrics=metrics_of(scheduled),
+        explanation=verdict(scheduled),
+        notes=tuple(about_schedule(f"The graph {name!r}", each) for name, each in scheduled.items() if name != DIAMOND),
+        error=largest_of([error_of(backend, nodes, size) for nodes in graphs.values()]),
+        compared="results",
     )
 
 
@@ -88,16 +87,15 @@ def error_of(backend: Backend, nodes: tuple[Node, ...], size: int) -> float:
     """Compute a graph once more and return the largest relative difference of any node from NumPy's."""
     planned = program(nodes, size)
     values = planned.run(backend, planned.inputs(backend))
-    wanted = expected(nodes, device_matrices(size, len(backend.devices)))
-    return largest_of(list(map(relative_error, map(backend.to_numpy, values), wanted)))
+    return largest_error(map(backend.to_numpy, values), expected(nodes, device_matrices(size, len(backend.devices))))
 
 
-def metrics_of(found: dict[str, Scheduled]) -> dict[str, float]:
+def metrics_of(scheduled: dict[str, Scheduled]) -> dict[str, float]:
     """Return the figures of the diamonds, and the median fraction of the random graphs."""
-    fixed = found[DIAMOND]
+    fixed = scheduled[DIAMOND]
     return {
         "bound_fraction": fixed.bound_fraction,
-        "random_bound_fraction": median(each.bound_fraction for name, each in found.items() if name != DIAMOND),
+        "random_bound_fraction": median(each.bound_fraction for name, each in scheduled.items() if name != DIAMOND),
         "critical_path_seconds": fixed.bounds.critical_path,
         "work_per_device_seconds": fixed.bounds.work_per_device,
         "busiest_device_seconds": fixed.bounds.busiest_device,
@@ -105,9 +103,9 @@ def metrics_of(found: dict[str, Scheduled]) -> dict[str, float]:
     }
 
 
-def explain(found: dict[str, Scheduled]) -> str:
+def verdict(scheduled: dict[str, Scheduled]) -> str:
     """Say how near the diamonds came to what is possible."""
-    return verdict("The graph of two diamonds", found[DIAMOND])
+    return about_schedule("The graph of two diamonds", scheduled[DIAMOND])
 
 
 EXPERIMENT = Experiment(

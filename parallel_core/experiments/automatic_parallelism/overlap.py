@@ -18,22 +18,17 @@ Read: 0 is none, 1 is all, negative is worse than one after the other. It says m
 the same time.
 """
 
-from dataclasses import replace
-from functools import partial
-
 import numpy as np
 
 from backends import HOST, Array, Backend, Device
-from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
 from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
+from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, time_in_turn, with_parts
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
-from parallel_core.measurement.checks import impossible, largest_of, relative_error
-from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import interleave, measure
+from parallel_core.measurement.result import Case, Result
 
-__all__ = ["EXPERIMENT", "explain", "run"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 
 def run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
@@ -74,45 +69,36 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
         copy_the_book_s_way(backend, made, copies)
         return made
 
-    run_alone, copy_alone, together, book_copy_alone, book_together = interleave(
+    run_alone, copy_alone, together, book_copy_alone, book_together = time_in_turn(
+        backend,
         {
-            "run": partial(measure, backend, partial(products, backend, x)),
-            "copy": partial(measure, backend, partial(copy_each, backend, results, destination, buffers, copies)),
-            "run and copy together": partial(
-                measure, backend, partial(run_and_copy, backend, x, destination, buffers, copies)
-            ),
-            "copy the book's way": partial(measure, backend, partial(copy_the_book_s_way, backend, results, copies)),
-            "together the book's way": partial(measure, backend, both_the_book_s_way),
+            "run": lambda: products(backend, x),
+            "copy": lambda: copy_each(backend, results, destination, buffers, copies),
+            "run and copy together": lambda: run_and_copy(backend, x, destination, buffers, copies),
+            "copy the book's way": lambda: copy_the_book_s_way(backend, results, copies),
+            "together the book's way": both_the_book_s_way,
         },
         rounds,
-    )
-    together = replace(together, parts=(run_alone.name, copy_alone.name))
-    book_together = replace(book_together, parts=(run_alone.name, book_copy_alone.name))
+    ).values()
+    together = with_parts(together, (run_alone, copy_alone))
+    book_together = with_parts(book_together, (run_alone, book_copy_alone))
 
     # The timed buffers held the right values before any timed copy, so the check fills fresh ones.
     checked = [backend.asarray(np.zeros((size, size), dtype=np.float32), destination) for _ in results]
     run_and_copy(backend, x, destination, checked, copies=1)
-    expected = np.matmul(backend.to_numpy(x), backend.to_numpy(x))
-    error = largest_of([relative_error(backend.to_numpy(buffer), expected) for buffer in checked])
+    source = backend.to_numpy(x)
     efficiency = overlap_efficiency(run_alone, copy_alone, together)
     book_efficiency = overlap_efficiency(run_alone, book_copy_alone, book_together)
-    checks = (
-        impossible(together, (run_alone, copy_alone)),
-        impossible(book_together, (run_alone, book_copy_alone)),
-    )
-    problems = [problem for problem in checks if problem]
-    if not error < 1e-4:
-        problems.append(f"copies differ from NumPy's products by {error:.1e} of the largest element")
-    return Result(
-        experiment="overlap",
-        backend=describe_backend(backend),
+    return result_of(
+        "overlap",
+        backend,
         parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds},
         cases=(run_alone, copy_alone, together, book_copy_alone, book_together),
         metrics={"overlap_efficiency": efficiency, "book_overlap_efficiency": book_efficiency},
-        checks={"max_relative_error": error},
-        explanation=explain(efficiency, run_alone, copy_alone),
-        notes=(f"With copies the book's way, {in_words(book_efficiency)}.",),
-        problems=tuple(problems),
+        explanation=verdict(efficiency, run_alone, copy_alone),
+        notes=(f"With copies the book's way, {hidden_part(book_efficiency)}.",),
+        error=largest_error(map(backend.to_numpy, checked), [source @ source] * PRODUCTS),
+        compared="copied products",
     )
 
 
@@ -121,8 +107,7 @@ def ends(backend: Backend) -> tuple[Device, Device]:
     source, *others = backend.devices
     if source.kind == "gpu":
         return source, HOST
-    if not others:
-        raise RequestError("the experiment 'overlap' copies to another device: it needs at least 2 (--devices 2)")
+    refuse_single_device(backend, "overlap", "copies to another device")
     return source, others[0]
 
 
@@ -132,7 +117,7 @@ def overlap_efficiency(run_alone: Case, copy_alone: Case, together: Case) -> flo
     return (run_alone.median + copy_alone.median - together.median) / shorter
 
 
-def explain(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
+def verdict(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
     """Say how much of the shorter part was hidden under the longer one."""
     shares = sorted((run_alone.median, copy_alone.median))
     unequal = "" if shares[1] < 2 * shares[0] else " The parts take unequal times here, so little could be saved."
@@ -141,11 +126,11 @@ def explain(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
     if efficiency < 0.2:
         return f"Nothing overlapped: each copy kept the computation waiting, or was kept waiting by it.{unequal}"
     if efficiency < 0.8:
-        return f"{in_words(efficiency).capitalize()}.{unequal}"
-    return f"The overlap is real: {in_words(efficiency)}.{unequal}"
+        return f"{hidden_part(efficiency).capitalize()}.{unequal}"
+    return f"The overlap is real: {hidden_part(efficiency)}.{unequal}"
 
 
-def in_words(efficiency: float) -> str:
+def hidden_part(efficiency: float) -> str:
     """Say how much of the shorter part was hidden."""
     if efficiency < -0.1:
         return "together took longer than one after the other"

@@ -16,7 +16,7 @@ from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "case_name", "record", "time_programs", "verdict"]
+__all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "about_schedule", "case_name", "record", "time_programs"]
 
 ONE_BY_ONE = "one by one"
 FREE = "freely scheduled"
@@ -108,7 +108,7 @@ def places(backend: Backend) -> int:
     return len(backend.devices) - on_cpus + workers
 
 
-def verdict(name: str, found: Scheduled) -> str:
+def about_schedule(name: str, found: Scheduled) -> str:
     """Say how near a program, `name` in a sentence, came to its bound, and whether anything ran at the same time."""
     alone, free, bounds = found.alone, found.free, found.bounds
     noise = max(alone.spread, free.spread, MIN_NOISE)

@@ -24,11 +24,12 @@ from typing import Annotated
 from backends import Array, Backend
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.experiment import Experiment, Parameter
+from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import error_against_numpy
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import repeated_steps
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, checkpoint_of
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.gradient_exchange import Bucket, buckets_of, count_reduced_early
@@ -36,7 +37,7 @@ from parallel_core.training.lenet import initial_parameters, shapes
 from parallel_core.training.loop import Epoch, Position, Settings, batches, ignore, launch_gradients, positions
 from parallel_core.training.replicas import count_replicas, largest_replica_difference
 
-__all__ = ["EXPERIMENT", "explain", "run"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 DEFAULTS = Settings()
 SETTINGS = Parameter(
@@ -102,15 +103,9 @@ def run(
         "buckets": len(buckets),
         "buckets_reduced_early": early,
     }
-    checks = {"max_relative_error": error, "max_replica_difference": difference}
-    problems = []
-    if not error < 1e-4:
-        problems.append(f"the first losses differ from NumPy's by {error:.1e} of their size")
-    if difference != 0:
-        problems.append(f"the devices' parameters differ after training, by {difference:.1e} of the largest")
-    return Result(
-        experiment="data-parallel",
-        backend=describe_backend(backend),
+    return result_of(
+        "data-parallel",
+        backend,
         parameters=asdict(settings),
         cases=(
             Case(
@@ -122,10 +117,15 @@ def run(
             ),
         ),
         metrics=metrics,
-        checks=checks,
-        explanation=explain(epochs, timed, count_replicas(backend, params))
+        explanation=verdict(epochs, timed, count_replicas(backend, params))
         + (went_on_from(resumed) if resumed else ""),
-        problems=tuple(problems),
+        error=error,
+        compared="the first losses",
+        of="their size",
+        checks={"max_replica_difference": difference},
+        problems=()
+        if difference == 0
+        else (f"the devices' parameters differ after training, by {difference:.1e} of the largest",),
         data=data.source,
         series={
             "test_accuracy": accuracies,
@@ -165,7 +165,7 @@ def reduced_early(
     )
 
 
-def explain(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> str:
+def verdict(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> str:
     """Say what training reached, how fast in the epochs that were timed, and how even the progress was."""
     last, best = epochs[-1].accuracy, max(epochs, key=lambda epoch: epoch.accuracy)
     speed = median(epoch.images / epoch.seconds for epoch in timed)

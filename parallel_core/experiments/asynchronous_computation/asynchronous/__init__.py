@@ -24,14 +24,15 @@ import backends
 from backends import Backend
 from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import measure_queue_memory
-from parallel_core.experiments.asynchronous_computation.asynchronous.verdict import answer_questions, explain
+from parallel_core.experiments.asynchronous_computation.asynchronous.verdicts import answer_questions, verdict
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, row_of_ones, time_increments
 from parallel_core.experiments.asynchronous_computation.ten_products import compare_with_numpy
 from parallel_core.experiments.asynchronous_computation.waiting import compare_barriers, time_blockers
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.experiments.measuring import result_of
+from parallel_core.measurement.result import Result
 
-__all__ = ["EXPERIMENT", "explain", "run"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 
 def run(
@@ -66,19 +67,18 @@ def run(
         "launch_cost_seconds": (once.median - single.median) / steps,
         **measure_queue_memory(backend),
     }
-    errors = {"max_relative_error": error, "max_increment_error": increment_error}
-    return Result(
-        experiment="async",
-        backend=describe_backend(backend),
+    return result_of(
+        "async",
+        backend,
         parameters={"size": size, "steps": steps, "rounds": rounds},
         cases=(in_numpy, in_backend, one, everything, *blockers, each, once, single),
         metrics=metrics,
-        checks=errors,
-        explanation=explain(metrics["dispatch_fraction"], metrics["async_speedup"]),
+        explanation=verdict(metrics["dispatch_fraction"], metrics["async_speedup"]),
         notes=answer_questions(metrics, steps, backend.scheduler),
-        problems=tuple(
-            f"{name} is {value:.1e}: results differ from NumPy's" for name, value in errors.items() if not value < 1e-4
-        ),
+        error=error,
+        compared="products",
+        checks={"max_increment_error": increment_error},
+        problems=() if increment_error < 1e-4 else (f"increments differ from NumPy's by {increment_error:.1e}",),
     )
 
 

@@ -24,7 +24,6 @@ does not reach 0. Where devices share cores, work on another device slows the aw
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Annotated
@@ -33,12 +32,13 @@ import numpy as np
 
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation import CHAPTER
-from parallel_core.experiments.asynchronous_computation.barriers.verdict import Added, about_deepest, explain
+from parallel_core.experiments.asynchronous_computation.barriers.verdicts import Added, about_deepest, verdict
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import largest_error, result_of, with_parts
 from parallel_core.experiments.products import normal_matrix, size_for
-from parallel_core.measurement.checks import impossible, largest_of, relative_error
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.checks import largest_of
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import interleave
 
@@ -84,34 +84,24 @@ def run(
         for wait, do_wait in waits.items()
     }
     cases = {case.name: case for case in interleave(timings, rounds)}
-    found = {place: added(cases, queued, place) for place in places}
+    slopes = {place: added(cases, queued, place) for place in places}
 
     one, everything = (cases[label(wait, deepest, SAME)] for wait in waits)
     dispatch_fraction = everything.dispatch_median / everything.median
-    error = largest_of([largest_error(backend, x, other, deepest) for other in places.values()])
-    problems = [] if error < 1e-4 else [f"products differ from NumPy's by {error:.1e} of the largest element"]
-    # Where nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
+    # If nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
     if dispatch_fraction < 0.8:
-        everything = cases[everything.name] = replace(everything, parts=(one.name,))
-        problems += [problem for problem in (impossible(everything, (one,)),) if problem]
-    metrics = {
-        "added_wait_fraction": found[SAME].fraction,
-        "added_to_wait_seconds": median(found[SAME].to_wait),
-        "added_to_waitall_seconds": median(found[SAME].to_waitall),
-        "dispatch_fraction": dispatch_fraction,
-        **({"other_device_added_wait_fraction": found[OTHER].fraction} if OTHER in found else {}),
-    }
-    explanation, *notes = (explain(found[place], place, dispatch_fraction) for place in places)
-    return Result(
-        experiment="barriers",
-        backend=describe_backend(backend),
+        cases[everything.name] = with_parts(everything, (one,))
+    explanation, *notes = (verdict(slopes[place], place, dispatch_fraction) for place in places)
+    return result_of(
+        "barriers",
+        backend,
         parameters={"size": size, "deepest": deepest, "rounds": rounds},
-        cases=tuple(cases.values()),
-        metrics=metrics,
-        checks={"max_relative_error": error},
+        cases=list(cases.values()),
+        metrics=metrics_of(slopes, dispatch_fraction),
         explanation=explanation,
         notes=(*notes, about_deepest(one, everything, deepest, SAME)),
-        problems=tuple(problems),
+        error=largest_of([error_of(backend, x, other, deepest) for other in places.values()]),
+        compared="products",
         series={
             "queued": tuple(float(count) for count in queued),
             **{
@@ -121,6 +111,18 @@ def run(
             },
         },
     )
+
+
+def metrics_of(slopes: Mapping[str, Added], dispatch_fraction: float) -> dict[str, float]:
+    """Return the figures of both waits, by the slopes in each place."""
+    same, other = slopes[SAME], slopes.get(OTHER)
+    return {
+        "added_wait_fraction": same.fraction,
+        "added_to_wait_seconds": median(same.to_wait),
+        "added_to_waitall_seconds": median(same.to_waitall),
+        "dispatch_fraction": dispatch_fraction,
+        **({"other_device_added_wait_fraction": other.fraction} if other else {}),
+    }
 
 
 def depths(deepest: int) -> tuple[int, ...]:
@@ -143,11 +145,12 @@ def added(cases: Mapping[str, Case], queued: Sequence[int], place: str) -> Added
     return Added(slopes(WAIT), slopes(WAITALL))
 
 
-def largest_error(backend: Backend, x: Array, other: Array, count: int) -> float:
+def error_of(backend: Backend, x: Array, other: Array, count: int) -> float:
     """Return the relative error of an awaited product with others queued behind it, and of the last of those."""
     awaited, others = launch(backend, x, other, count)
-    made, sources = ([backend.to_numpy(value) for value in values] for values in ((awaited, others[-1]), (x, other)))
-    return largest_of([relative_error(a, b @ b) for a, b in zip(made, sources, strict=True)])
+    return largest_error(
+        map(backend.to_numpy, (awaited, others[-1])), [a @ a for a in map(backend.to_numpy, (x, other))]
+    )
 
 
 EXPERIMENT = Experiment(

@@ -25,8 +25,7 @@ core that they share, and too much where issuing into the deep queue behind the 
 one. The two notes on the floor and on the predictions say by how much.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -34,21 +33,21 @@ import numpy as np
 
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation import CHAPTER
-from parallel_core.experiments.asynchronous_computation.cost_model.verdict import (
+from parallel_core.experiments.asynchronous_computation.cost_model.verdicts import (
     Point,
     about_floor,
     about_overlap,
     about_predictions,
     crossing,
-    explain,
     floor_left,
+    verdict,
 )
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, increment, row_of_ones
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
+from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.measurement.timing import measure
 
 __all__ = ["EXPERIMENT", "run", "sizes_up_to"]
 
@@ -71,30 +70,36 @@ def run(
     vectors = {size: row_of_ones(backend, size) for size in sizes_up_to(largest)}
     steps = {size: enough_steps(backend, x) for size, x in vectors.items()}
     models = {size: fit_cost_model(backend, x, steps[size], rounds) for size, x in vectors.items()}
-    timed = interleave(
-        {f"increment of {size} elements": partial(time_one_of, backend, x, steps[size]) for size, x in vectors.items()},
+    cases = time_in_turn(
+        backend,
+        {named(size): partial(increment, backend, x, steps[size]) for size, x in vectors.items()},
         rounds,
+        repeats={named(size): count for size, count in steps.items()},
     )
-    cases = tuple(replace(case, repeats=count) for case, count in zip(timed, steps.values(), strict=True))
-    points = [Point(size, steps[size], models[size], case) for size, case in zip(vectors, cases, strict=True)]
-    error = largest_error(backend, vectors)
-    found = {"crossing_elements": crossing(points), "floor_left_elements": floor_left(points)}
-    return Result(
-        experiment="cost-model",
-        backend=describe_backend(backend),
+    points = [Point(size, steps[size], models[size], cases[named(size)]) for size in vectors]
+    sizes = {"crossing_elements": crossing(points), "floor_left_elements": floor_left(points)}
+    once = [backend.to_numpy(increment(backend, x, 1)) for x in vectors.values()]
+    return result_of(
+        "cost-model",
+        backend,
         parameters={"largest": largest, "rounds": rounds},
-        cases=cases,
+        cases=list(cases.values()),
         metrics={
             "smallest_t2_over_t1": points[0].t2_over_t1,
             "largest_prediction_error_fraction": max(abs(point.prediction_error) for point in points),
-            **{name: size for name, size in found.items() if size is not None},
+            **{name: size for name, size in sizes.items() if size is not None},
         },
-        checks={"max_relative_error": error},
-        explanation=explain(points),
+        explanation=verdict(points),
         notes=(about_floor(points), about_predictions(points), *about_overlap(points)),
-        problems=() if error < 1e-4 else (f"increments differ from NumPy's by {error:.1e} of the largest element",),
+        error=largest_error(once, [np.full((1, size), 2.0) for size in vectors]),
+        compared="increments",
         series=curves(points),
     )
+
+
+def named(size: int) -> str:
+    """Name the case of a vector's increment."""
+    return f"increment of {size} elements"
 
 
 def enough_steps(backend: Backend, x: Array) -> int:
@@ -102,24 +107,9 @@ def enough_steps(backend: Backend, x: Array) -> int:
     steps = FEWEST
     # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a second and a third.
     for _ in range(3):
-        seconds = min(time_one_of(backend, x, steps)[1] for _ in range(3))
+        seconds = min(measure(backend, partial(increment, backend, x, steps))[1] for _ in range(3)) / steps
         steps = min(MOST, max(FEWEST, round(TARGET_SECONDS / seconds)))
     return steps
-
-
-def time_one_of(backend: Backend, x: Array, steps: int) -> Timing:
-    """Launch many increments on an idle device and wait once; return the mean timing of one."""
-    dispatch, done = measure(backend, partial(increment, backend, x, steps))
-    return dispatch / steps, done / steps
-
-
-def largest_error(backend: Backend, vectors: Mapping[int, Array]) -> float:
-    """Return the largest relative error of an increment at any size."""
-    errors = [
-        relative_error(backend.to_numpy(increment(backend, x, 1)), np.full((1, size), 2.0))
-        for size, x in vectors.items()
-    ]
-    return largest_of(errors)
 
 
 def curves(points: Sequence[Point]) -> dict[str, tuple[float, ...]]:

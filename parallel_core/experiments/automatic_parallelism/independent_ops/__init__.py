@@ -37,21 +37,20 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.timing impo
     time_here,
     with_threads,
 )
-from parallel_core.experiments.automatic_parallelism.independent_ops.verdict import (
+from parallel_core.experiments.automatic_parallelism.independent_ops.verdicts import (
     about_chain,
     about_cores,
     about_threads,
     about_workers,
-    explain,
+    verdict,
 )
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.experiments.products import PRODUCTS, size_for
+from parallel_core.experiments.measuring import result_of
+from parallel_core.experiments.products import PRODUCTS, size_for_run
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.result import Result
 
-__all__ = ["EXPERIMENT", "explain", "run"]
-
-TARGET_SECONDS = 0.2
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 
 def run(
@@ -68,7 +67,7 @@ def run(
     `size` is the matrices' side; None chooses one with which a device takes about 0.2 s.
     """
     own, threads, device = backend.workers_per_device, backend.threads_per_device, backend.devices[0]
-    size = size or size_for(backend, TARGET_SECONDS, PRODUCTS, device)
+    size = size or size_for_run(backend)
     wanted = sorted({own, *workers_compared})
     counts = wanted if backend.engine == "async" and device.kind == "cpu" else [own]
     others = [(workers, threads) for workers in counts if workers != own]
@@ -94,21 +93,21 @@ def run(
     }
     notes = [about_workers(backend.engine, device.kind, by_few, by_many, (counts[0], counts[-1]))]
     if len(counts) > 1:
-        notes = [explain(by_many, chain_by_many, counts[-1]), *notes, about_chain(chain_by_few, chain_by_many)]
+        notes = [verdict(by_many, chain_by_many, counts[-1]), *notes, about_chain(chain_by_few, chain_by_many)]
     if threaded := cases.get(with_threads(by_few, 2 * threads).name):
         metrics["threads_speedup"] = by_few.median / threaded.median
         notes.append(about_threads(by_few, threaded))
     notes.append(about_cores(max(workers * each for workers, each in [(own, threads), *others]), available_cores()))
-    return Result(
-        experiment="independent-ops",
-        backend=describe_backend(backend),
+    return result_of(
+        "independent-ops",
+        backend,
         parameters={"size": size, "products": PRODUCTS, "workers": ",".join(map(str, counts)), "rounds": rounds},
-        cases=tuple(cases.values()),
+        cases=list(cases.values()),
         metrics=metrics,
-        checks={"max_relative_error": error},
-        explanation=explain(by_few, chain_by_few, counts[0]),
+        explanation=verdict(by_few, chain_by_few, counts[0]),
         notes=tuple(filter(None, notes)),
-        problems=() if error < 1e-4 else (f"products differ from NumPy's by {error:.1e} of the largest element",),
+        error=error,
+        compared="products",
     )
 
 

@@ -28,21 +28,21 @@ from typing import Annotated
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism import CHAPTER
-from parallel_core.experiments.automatic_parallelism.small_ops.verdict import (
+from parallel_core.experiments.automatic_parallelism.small_ops.verdicts import (
     about_launching,
     about_threads,
     crossing_size,
-    explain,
+    verdict,
 )
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
 from parallel_core.experiments.products import normal_matrix, product_seconds
-from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.fresh_process import measure_elsewhere
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["EXPERIMENT", "SIZES", "explain", "run"]
+__all__ = ["EXPERIMENT", "SIZES", "run", "verdict"]
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 TARGET_SECONDS = 0.01
@@ -71,7 +71,7 @@ def run(
     if not sizes:
         raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
     sizes = tuple(sorted(set(sizes)))
-    timed, error = time_here(backend, sizes, rounds), largest_error(backend, sizes)
+    timed, error = time_here(backend, sizes, rounds), error_of(backend, sizes)
     if len(backend.devices) > 1 and all(device.kind == "cpu" for device in backend.devices):
         result = time_elsewhere(backend, sizes, rounds)
         # A case is called after its way and its size.
@@ -80,16 +80,16 @@ def run(
 
     alone, spread, threaded = (timed[way] for way in (ONE, ALL, THREADS))
     speedups = {way: ratios(alone, timed[way]) for way in (ALL, THREADS) if timed[way]}
-    return Result(
-        experiment="small-ops",
-        backend=describe_backend(backend),
+    return result_of(
+        "small-ops",
+        backend,
         parameters={"sizes": ",".join(map(str, sizes)), "rounds": rounds},
         cases=(*alone, *spread, *threaded),
         metrics=figures(sizes, alone, spread),
-        checks={"max_relative_error": error},
-        explanation=explain(sizes, alone, spread, len(backend.devices)),
+        explanation=verdict(sizes, alone, spread, len(backend.devices)),
         notes=(*about_launching(sizes, alone, backend.engine), *about_threads(sizes, spread, threaded)),
-        problems=() if error < 1e-4 else (f"products differ from NumPy's by {error:.1e} of the largest element",),
+        error=error,
+        compared="products",
         series={
             "size": tuple(map(float, sizes)),
             "product_seconds": tuple(case.median for case in alone),
@@ -100,24 +100,17 @@ def run(
 
 def time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
     """Time products of each size on the first device and, where there are several, spread over all."""
-    timings: dict[str, Callable[[], Timing]] = {}
-    made = {}
+    work: dict[str, Callable[[], object]] = {}
+    repeats = {}
     for size in sizes:
         matrices = [normal_matrix(backend, size, device) for device in backend.devices]
         count = count_for(backend, size)
         places = {ONE: matrices[:1] * len(matrices)} | ({ALL: matrices} if len(matrices) > 1 else {})
         for way, spread in places.items():
-            timings[name := f"{way}, size {size}"] = partial(time_each, backend, spread, count)
-            made[name] = count * len(matrices)
-    cases = [replace(case, repeats=made[case.name]) for case in interleave(timings, rounds)]
+            work[name := f"{way}, size {size}"] = partial(products, backend, spread, count)
+            repeats[name] = count * len(matrices)
+    cases = time_in_turn(backend, work, rounds, repeats).values()
     return {way: [case for case in cases if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
-
-
-def time_each(backend: Backend, matrices: Sequence[Array], count: int) -> Timing:
-    """Time many products, and divide by their number."""
-    dispatched, done = measure(backend, partial(products, backend, matrices, count))
-    made = count * len(matrices)
-    return dispatched / made, done / made
 
 
 def time_elsewhere(backend: Backend, sizes: Sequence[int], rounds: int) -> Result:
@@ -142,13 +135,11 @@ def count_for(backend: Backend, size: int) -> int:
     return min(MOST, max(LEAST, round(TARGET_SECONDS / product_seconds(backend, size, backend.devices[0]))))
 
 
-def largest_error(backend: Backend, sizes: Sequence[int]) -> float:
+def error_of(backend: Backend, sizes: Sequence[int]) -> float:
     """Compare a product of each size on each device with NumPy's."""
     loaded = [normal_matrix(backend, size, device) for size in sizes for device in backend.devices]
-    pairs = (
-        (backend.to_numpy(x), backend.to_numpy(y)) for x, y in zip(loaded, products(backend, loaded, 1), strict=True)
-    )
-    return largest_of([relative_error(product, x @ x) for x, product in pairs])
+    made = products(backend, loaded, 1)
+    return largest_error(map(backend.to_numpy, made), [x @ x for x in map(backend.to_numpy, loaded)])
 
 
 def ratios(slow: Sequence[Case], fast: Sequence[Case]) -> tuple[float, ...]:

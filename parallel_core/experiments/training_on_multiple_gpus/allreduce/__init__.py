@@ -24,6 +24,7 @@ from typing import Annotated
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
@@ -31,15 +32,16 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_proce
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ITEM,
     LARGEST_ERROR,
-    largest_error,
+    error_of_sums,
+    parameters_with,
     refuse_more_than_memory,
     whole_elements,
 )
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import PLAIN_COPY, time_size
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import about_sharding, explain
-from parallel_core.formatting import parse_sizes, write_size
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdicts import about_sharding, verdict
+from parallel_core.formatting import parse_sizes
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 
 __all__ = ["EXPERIMENT", "SIZES", "run"]
@@ -71,38 +73,32 @@ def run(
     `native`, or of the last algorithm where it is not asked for, at the largest size. Raises RequestError for a backend
     with a single device, an algorithm that is not known, and sizes for which the memory does not suffice.
     """
-    if len(backend.devices) < 2:
-        raise RequestError("the experiment 'allreduce' sums over devices: it needs at least 2 (--devices 2)")
+    refuse_single_device(backend, "allreduce", "sums over devices")
     names = known(tuple(ALGORITHMS) if algorithms is None else algorithms)
     whole = whole_elements(sizes)
     refuse_more_than_memory(whole[-1], len(backend.devices))
     timed: dict[int, dict[str, Case]] = {}
     errors = []
     for size in whole:
-        errors.append(largest_error(backend, names, size // ITEM))
+        errors.append(error_of_sums(backend, names, size // ITEM))
         timed[size] = time_size(backend, names, size, rounds)
     count = len(backend.devices)
-    errors += [largest_error(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
+    errors += [error_of_sums(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
 
-    error = largest_of(errors)
     judged = "native" if "native" in names else names[-1]
     series = series_of(timed, count)
     figures = ("algbw_gb_per_s", "busbw_gb_per_s", "share_of_copy_bound")
-    problems = () if error < LARGEST_ERROR else (f"sums differ from NumPy's by {error:.1e} of the largest element",)
-    return Result(
-        experiment="allreduce",
-        backend=describe_backend(backend),
-        parameters={
-            "algorithms": ",".join(names),
-            "sizes": ",".join(write_size(size).replace(" ", "") for size in whole),
-            "rounds": rounds,
-        },
-        cases=tuple(case for cases in timed.values() for case in cases.values()),
+    return result_of(
+        "allreduce",
+        backend,
+        parameters=parameters_with(names, whole, rounds),
+        cases=[case for cases in timed.values() for case in cases.values()],
         metrics={figure: series[f"{figure} {judged}"][-1] for figure in figures},
-        checks={"max_relative_error": error},
-        explanation=explain(timed, judged),
+        explanation=verdict(timed, judged),
         notes=about_sharding(timed),
-        problems=problems,
+        error=largest_of(errors),
+        compared="sums",
+        limit=LARGEST_ERROR,
         series=series,
     )
 

@@ -15,12 +15,14 @@ from backends import Array
 from backends.process_groups import Group, GroupedBackend, Rendezvous, barrier, gather
 from backends.process_groups.agreement import COMPARED_EXCHANGES
 from parallel_core.errors import RequestError
+from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ITEM,
     LARGEST_ERROR,
     error_of_sum,
+    parameters_with,
     refuse_more_than_memory,
     whole_elements,
 )
@@ -31,10 +33,10 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import
     enough_repeats,
     measure_each,
 )
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import explain_between
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdicts import verdict_between
 from parallel_core.formatting import write_size
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave
 
 __all__ = ["run_between_processes"]
@@ -79,23 +81,18 @@ def run_between_processes(
             errors.append(error_between(backend, size // ITEM))
             timed[size] = time_size(backend, stream, size, rounds)
 
-    error = largest_of(errors)
     series = series_between(timed, count)
-    problems = () if error < LARGEST_ERROR else (f"sums differ from NumPy's by {error:.1e} of the largest element",)
     figures = ("algbw_gb_per_s", "busbw_gb_per_s", "share_of_stream_bound")
-    return Result(
-        experiment="allreduce",
-        backend=describe_backend(backend),
-        parameters={
-            "algorithms": NATIVE,
-            "sizes": ",".join(write_size(size).replace(" ", "") for size in whole),
-            "rounds": rounds,
-        },
-        cases=tuple(case for cases in timed.values() for case in cases.values()),
+    return result_of(
+        "allreduce",
+        backend,
+        parameters=parameters_with((NATIVE,), whole, rounds),
+        cases=[case for cases in timed.values() for case in cases.values()],
         metrics={figure: series[f"{figure} {NATIVE}"][-1] for figure in figures},
-        checks={"max_relative_error": error},
-        explanation=explain_between(timed, group.hosts, stream.other, group.transport),
-        problems=problems,
+        explanation=verdict_between(timed, group.hosts, stream.other, group.transport),
+        error=largest_of(errors),
+        compared="sums",
+        limit=LARGEST_ERROR,
         series=series,
     )
 

@@ -12,14 +12,22 @@ from parallel_core.formatting import write_size
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.system.machine import describe_machine
 
-__all__ = ["ITEM", "LARGEST_ERROR", "error_of_sum", "largest_error", "refuse_more_than_memory", "whole_elements"]
+__all__ = [
+    "ITEM",
+    "LARGEST_ERROR",
+    "error_of_sum",
+    "error_of_sums",
+    "parameters_with",
+    "refuse_more_than_memory",
+    "whole_elements",
+]
 
 
 BLOCK = 2**18
 """Elements that are compared at once: few enough to stay in the cache, and to need little memory."""
 
 
-def largest_error(backend: Backend, algorithms: Sequence[str], length: int) -> float:
+def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> float:
     """Sum uniform float32 vectors by each algorithm; return the largest relative error on any device, NaN for NaN."""
     generator = np.random.default_rng(length)
     terms = [generator.random(length, dtype=np.float32) for _ in backend.devices]
@@ -73,3 +81,9 @@ def refuse_more_than_memory(largest: int, devices: int) -> None:
             f"vectors of {write_size(largest)} on {devices} devices take about {needed / 1e9:.3g} GB of memory, "
             f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
         )
+
+
+def parameters_with(names: Sequence[str], sizes: Sequence[int], rounds: int) -> dict[str, str | int]:
+    """Return the parameters that stand in a result."""
+    written = ",".join(write_size(size).replace(" ", "") for size in sizes)
+    return {"algorithms": ",".join(names), "sizes": written, "rounds": rounds}

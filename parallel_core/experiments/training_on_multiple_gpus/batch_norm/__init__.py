@@ -33,6 +33,7 @@ from typing import Annotated
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import (
     PER_DEVICE,
@@ -42,15 +43,15 @@ from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import
     error_per_device,
 )
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.timing import record_step, time_steps
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.verdict import (
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.verdicts import (
     about_cost,
     about_exchange,
     about_growth,
-    explain,
+    verdict,
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import Task
 
@@ -70,8 +71,7 @@ def run(
     Raises RequestError for a backend with a single device, and for fewer than 8 rows.
     """
     count = len(backend.devices)
-    if count < 2:
-        raise RequestError("the experiment 'batch-norm' divides a batch: it needs at least 2 devices (--devices 2)")
+    refuse_single_device(backend, "batch-norm", "divides a batch")
     if rows < MIN_ROWS:
         raise RequestError(f"a variance over {rows} rows says little: choose at least {MIN_ROWS} (--rows)")
     swept = tuple(doublings(MIN_ROWS, rows))
@@ -87,11 +87,11 @@ def run(
     uneven = difference(backend, WAYS[SYNCHRONISED], count * MIN_ROWS + count - 1)
     error = largest_of([uneven, *differences[SYNCHRONISED], error_per_device(backend, count * MIN_ROWS)])
     per_device, synchronised = (timed[most][name] for name in (PER_DEVICE, SYNCHRONISED))
-    return Result(
-        experiment="batch-norm",
-        backend=describe_backend(backend),
+    return result_of(
+        "batch-norm",
+        backend,
         parameters={"rows": rows, "rounds": rounds},
-        cases=tuple(replace(case, name=f"{name}, {some} rows") for some in timed for name, case in timed[some].items()),
+        cases=[replace(case, name=f"{name}, {some} rows") for some in timed for name, case in timed[some].items()],
         metrics={
             "synchronising_cost": synchronised.median / per_device.median,
             "per_device_difference_fraction": differences[PER_DEVICE][-1],
@@ -99,14 +99,15 @@ def run(
             "synchronising_allreduces": float(extra_allreduces),
             "synchronising_bytes": float(extra_bytes),
         },
-        checks={"max_relative_error": error},
-        explanation=explain(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
+        explanation=verdict(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
         notes=(
             about_growth(swept, differences[PER_DEVICE]),
             about_cost(per_device, synchronised, most),
             about_exchange(extra_allreduces, extra_bytes),
         ),
-        problems=() if error < 1e-4 else (f"steps differ from NumPy's by {error:.1e} of the largest change",),
+        error=error,
+        compared="steps",
+        of="the largest change",
         series={
             "rows": tuple(map(float, swept)),
             "difference": tuple(differences[PER_DEVICE]),

@@ -9,13 +9,13 @@ import numpy as np
 
 import backends
 from backends import Array, Backend
+from parallel_core.experiments.measuring import largest_error
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import network
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import (
     Parameters,
     initial_parameters,
     made_up_batch,
 )
-from parallel_core.measurement.checks import largest_of, relative_error
 
 __all__ = [
     "PER_DEVICE",
@@ -109,7 +109,7 @@ def difference(backend: Backend, gradients: Gradients, rows: int) -> float:
     initial = initial_parameters()
     batches = [made_up_batch(rows, seed) for seed in range(1, DRAWS + 1)]
     return mean(
-        apart(change(backend, gradients, initial, *batch), change(one, per_device, initial, *batch))
+        largest_error(change(backend, gradients, initial, *batch), change(one, per_device, initial, *batch))
         for batch in batches
     )
 
@@ -120,9 +120,4 @@ def error_per_device(backend: Backend, rows: int) -> float:
     found, expected = (
         change(on, per_device, initial_parameters(), *made_up_batch(rows)) for on in (backend, reference)
     )
-    return apart(found, expected)
-
-
-def apart(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
-    """Return the largest relative error of several arrays; NaN where one holds it."""
-    return largest_of([relative_error(*pair) for pair in zip(found, expected, strict=True)])
+    return largest_error(found, expected)

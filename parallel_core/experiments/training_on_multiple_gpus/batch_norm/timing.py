@@ -1,18 +1,17 @@
 """Take steps in float32: timed, or recorded."""
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from backends import Array, Backend
+from parallel_core.experiments.measuring import time_in_turn
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import steps
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import initial_parameters, made_up_batch
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import WAYS, Gradients
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Task
-from parallel_core.measurement.timing import Timing, interleave, measure
 
 __all__ = ["record_step", "time_steps"]
 
@@ -26,19 +25,16 @@ def time_steps(backend: Backend, rows: int, rounds: int) -> dict[str, Case]:
     batch = len(backend.devices) * rows
     placed = {name: load_in_single_precision(backend, batch) for name in WAYS}
 
-    def take(name: str) -> Timing:
-        def go() -> Array:
-            replicas, shards = placed[name]
-            for _ in range(STEPS):
-                replicas = steps.step(backend, WAYS[name], replicas, shards, batch, RATE)
-            placed[name] = replicas, shards
-            return replicas
+    def take_steps(name: str) -> Array:
+        replicas, shards = placed[name]
+        for _ in range(STEPS):
+            replicas = steps.step(backend, WAYS[name], replicas, shards, batch, RATE)
+        placed[name] = replicas, shards
+        return replicas
 
-        dispatched, done = measure(backend, go)
-        return dispatched / STEPS, done / STEPS
-
-    cases = interleave({name: partial(take, name) for name in WAYS}, rounds)
-    return {case.name: replace(case, repeats=STEPS) for case in cases}
+    return time_in_turn(
+        backend, {name: partial(take_steps, name) for name in WAYS}, rounds, repeats=dict.fromkeys(WAYS, STEPS)
+    )
 
 
 def record_step(backend: Backend, gradients: Gradients, batch: int) -> tuple[Task, ...]:

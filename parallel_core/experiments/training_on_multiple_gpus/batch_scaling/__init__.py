@@ -28,12 +28,13 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds, Seed
+from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
-from parallel_core.experiments.training_on_multiple_gpus.batch_scaling.verdict import (
+from parallel_core.experiments.training_on_multiple_gpus.batch_scaling.verdicts import (
     Timed,
     about_efficiency,
     divided,
-    explain,
+    verdict,
 )
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     enlarged_start,
@@ -42,8 +43,7 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     without_test,
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
-from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing, interleave
 from parallel_core.system.machine import describe_machine
@@ -70,8 +70,7 @@ def run(
     Raises RequestError for a backend with a single device, and where the data do not suffice for the steps.
     """
     total = len(backend.devices)
-    if total < 2:
-        raise RequestError("the experiment 'batch-scaling' compares devices: it needs at least 2 (--devices 2)")
+    refuse_single_device(backend, "batch-scaling", "compares devices")
     if steps * total * batch_size > len(data.train_labels):
         raise RequestError(
             f"{steps} steps of {total} × {batch_size} images are more than the {len(data.train_labels)} there are: "
@@ -82,12 +81,11 @@ def run(
         {case_name(*plan, total): take_steps(backend, plan[1], data, wanted) for plan, wanted in settings.items()},
         rounds,
     )
-    error = largest_error(backend, data, settings)
     timed = by_image(dict(zip(settings, cases, strict=True)), settings)
     series = series_of(timed, batch_size)
-    return Result(
-        experiment="batch-scaling",
-        backend=describe_backend(backend),
+    return result_of(
+        "batch-scaling",
+        backend,
         parameters={"batch_size": batch_size, "steps": steps, "seed": seed, "rounds": rounds},
         cases=cases,
         metrics={
@@ -98,10 +96,11 @@ def run(
                 for kind in timed
             },
         },
-        checks={"max_relative_error": error},
-        explanation=explain(timed, batch_size),
+        explanation=verdict(timed, batch_size),
         notes=(about_efficiency(timed, most_efficient(backend)),),
-        problems=() if error < 1e-4 else (f"the first losses differ from NumPy's by {error:.1e} of their size",),
+        error=error_of_losses(backend, data, settings),
+        compared="the first losses",
+        of="their size",
         data=data.source,
         series=series,
     )
@@ -119,17 +118,14 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
     return epoch.dispatch_seconds, epoch.seconds
 
 
-def largest_error(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
+def error_of_losses(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
     """Return the largest relative difference of the first losses from NumPy's, over all that is going to be timed."""
     start = enlarged_start(next(iter(settings.values())).seed, CHECKED_SCALE)
     expected = {wanted: numpy_losses(data, wanted, start, CHECKED_STEPS) for wanted in set(settings.values())}
-    errors = [
-        relative_error(
-            np.array(first_losses(backend, count, data, wanted, start, CHECKED_STEPS)), np.array(expected[wanted])
-        )
-        for (_, count), wanted in settings.items()
+    losses = [
+        first_losses(backend, count, data, wanted, start, CHECKED_STEPS) for (_, count), wanted in settings.items()
     ]
-    return largest_of(errors)
+    return largest_error(map(np.array, losses), [np.array(expected[wanted]) for wanted in settings.values()])
 
 
 def by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> Timed:

@@ -24,8 +24,8 @@ from functools import partial
 from humanize import metric
 
 from backends import Backend
-from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Rounds
+from parallel_core.experiments.measuring import refuse_single_device
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonstrations import (
     DEMONSTRATIONS,
@@ -38,7 +38,7 @@ from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 from parallel_core.training.loop import get_params
 
-__all__ = ["EXPERIMENT", "explain", "run"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 
 def run(backend: Backend, rounds: Rounds = 5) -> Result:
@@ -46,8 +46,7 @@ def run(backend: Backend, rounds: Rounds = 5) -> Result:
 
     Raises RequestError for a backend with a single device.
     """
-    if len(backend.devices) < 2:
-        raise RequestError("the experiment 'building-blocks' shows two devices: it needs at least 2 (--devices 2)")
+    refuse_single_device(backend, "building-blocks", "shows two devices")
     shown = {name: demonstrate(backend) for name, demonstrate in DEMONSTRATIONS.items()}
     wrong = [name for name, demonstration in shown.items() if not demonstration.error < 1e-4]
     cases = time_verbs(backend, rounds)
@@ -58,7 +57,7 @@ def run(backend: Backend, rounds: Rounds = 5) -> Result:
         cases=cases,
         metrics={f"{case.name}_seconds": case.median for case in cases},
         checks={"max_relative_error": largest_of([demonstration.error for demonstration in shown.values()])},
-        explanation=explain(wrong, len(shown), cases),
+        explanation=verdict(wrong, len(shown), cases),
         notes=tuple(demonstration.sentence for demonstration in shown.values()),
         problems=tuple(f"{name}: the values differ from those that must come out" for name in wrong),
     )
@@ -85,7 +84,7 @@ def time_allreduce(backend: Backend) -> Timing:
     return measure(backend, lambda: backend.allreduce(values))
 
 
-def explain(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
+def verdict(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
     """Say which of `count` examples failed, and what the verbs took."""
     taken = listed([f"{case.name} {metric(case.median, 's')}" for case in cases])
     if not wrong:

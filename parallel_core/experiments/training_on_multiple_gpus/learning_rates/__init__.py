@@ -29,8 +29,8 @@ from functools import partial
 from typing import Annotated
 
 from backends import Backend
-from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter
+from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import (
     Trained,
@@ -41,15 +41,21 @@ from parallel_core.experiments.training_on_multiple_gpus.learning_rates.training
     train_once,
     with_batch,
 )
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates.verdict import (
+from parallel_core.experiments.training_on_multiple_gpus.learning_rates.verdicts import (
     about_fixed,
     about_rule,
     best_rate,
-    explain,
     noise_of,
+    verdict,
 )
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, in_words, plans
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
+    FIXED,
+    SCALED,
+    case_name,
+    counted_devices,
+    plans,
+)
+from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import Settings, ignore
@@ -93,8 +99,7 @@ def run(
     stays finite.
     """
     total = len(backend.devices)
-    if total < 2:
-        raise RequestError("the experiment 'learning-rates' compares devices: it needs at least 2 (--devices 2)")
+    refuse_single_device(backend, "learning-rates", "compares devices")
     rates = tuple(sorted(rates))
     data = replace(data, test_images=data.test_images[:TEST_IMAGES], test_labels=data.test_labels[:TEST_IMAGES])
     trained = train_all(backend, data, rates, settings, initial_scale, rounds, on_batch)
@@ -113,17 +118,11 @@ def run(
         case_of(case_name(*plan, total), trainings, backend, plan[1], data, initial_scale)
         for plan, trainings in trained.items()
     )
-    error, difference = error_of_first(data, trained, initial_scale), device_difference(trained)
-    problems = []
-    if not error < 1e-4:
-        problems.append(f"the first losses differ from NumPy's by {error:.1e} of their size")
-    if not difference < 1e-4:
-        problems.append(
-            f"with the same batch the first losses differ from one device's by {difference:.1e} of their size"
-        )
-    return Result(
-        experiment="learning-rates",
-        backend=describe_backend(backend),
+    difference = device_difference(trained)
+    unlike = f"with the same batch the first losses differ from one device's by {difference:.1e} of their size"
+    return result_of(
+        "learning-rates",
+        backend,
         parameters={
             "rates": ",".join(f"{rate:g}" for rate in rates),
             "batch_size": settings.batch_size,
@@ -142,13 +141,16 @@ def run(
             "best_test_accuracy_scaled_batch": max(scaled[total].values()),
             "accuracy_noise": noise,
         },
-        checks={"max_relative_error": error, "max_device_difference": difference},
-        explanation=explain(one, scaled, noise),
+        explanation=verdict(one, scaled, noise),
         notes=(
             about_fixed(one, fixed, difference, noise),
             *(about_rule(one, curve, count, noise) for count, curve in scaled.items()),
         ),
-        problems=tuple(problems),
+        error=error_of_first(data, trained, initial_scale),
+        compared="the first losses",
+        of="their size",
+        checks={"max_device_difference": difference},
+        problems=() if difference < 1e-4 else (unlike,),
         data=data.source,
         series={"rate": rates}
         | {f"test_accuracy {label(*plan)}": tuple(curve.values()) for plan, curve in curves.items()},
@@ -193,7 +195,7 @@ def extent(
 
 def label(kind: str, count: int) -> str:
     """Name a curve."""
-    return in_words(count) if count == 1 else f"{in_words(count)}, {kind}"
+    return counted_devices(count) if count == 1 else f"{counted_devices(count)}, {kind}"
 
 
 EXPERIMENT = Experiment(

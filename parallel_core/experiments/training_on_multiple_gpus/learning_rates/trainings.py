@@ -128,11 +128,7 @@ def error_of_first(data: Dataset, trained: Mapping[Plan, Sequence[Trained]], sca
         for kind_and_count, trainings in trained.items()
         if kind_and_count[0] != FIXED or kind_and_count[1] == 1
     }
-    return float(
-        np.max(
-            [
-                error_against_numpy(data, one.settings, one.first_losses, enlarged_start(one.settings.seed, scale))
-                for one in whole.values()
-            ]
-        )
+    return largest_of(
+        error_against_numpy(data, one.settings, one.first_losses, enlarged_start(one.settings.seed, scale))
+        for one in whole.values()
     )

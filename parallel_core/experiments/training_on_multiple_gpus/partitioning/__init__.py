@@ -31,6 +31,7 @@ from typing import Annotated
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.data_parallelism import DATA_PARALLELISM
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
@@ -46,16 +47,16 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps impo
     time_steps,
 )
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.verdict import (
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.verdicts import (
     about_bytes,
     about_crossings,
     about_micro_batches,
-    explain,
+    verdict,
 )
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.whole_network import ONE_DEVICE
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import crossings
 
@@ -89,6 +90,7 @@ def run(
     `batch` is the rows over all devices, which are cut into `micro_batches`. Raises RequestError for a single
     device, for more devices than channels, and for a batch that leaves a device or micro-batch without rows.
     """
+    refuse_single_device(backend, "partitioning", "divides a network")
     devices = len(backend.devices)
     refuse_what_cannot_be_divided(devices, narrow, wide, batch, micro_batches)
     ways = strategies(micro_batches)
@@ -104,12 +106,10 @@ def run(
         timed[width] = time_steps(backend, ways, initial, rows, rounds)
     waits = {name: crossings(tasks) for name, tasks in recorded.items()}
 
-    error = largest_of(errors)
     largest = timed[width]
-    problems = () if error < 1e-4 else (f"the parameters' changes differ from NumPy's by {error:.1e} of the largest",)
-    return Result(
-        experiment="partitioning",
-        backend=describe_backend(backend),
+    return result_of(
+        "partitioning",
+        backend,
         parameters={
             "narrow": narrow,
             "wide": wide,
@@ -117,26 +117,23 @@ def run(
             "micro_batches": micro_batches,
             "rounds": rounds,
         },
-        cases=tuple(
-            replace(case, name=f"{name}, width {width}") for width in timed for name, case in timed[width].items()
-        ),
+        cases=[replace(case, name=f"{name}, width {width}") for width in timed for name, case in timed[width].items()],
         metrics=metrics_of(largest, moved[width], waits),
-        checks={"max_relative_error": error},
-        explanation=explain(timed, UNDIVIDED),
+        explanation=verdict(timed, UNDIVIDED),
         notes=(
             about_bytes(moved, (WHOLE, DIVIDED_LAYERS, DIVIDED_BATCH)),
             about_crossings(waits),
             about_micro_batches(largest[WHOLE], largest[CUT], width, micro_batches),
         ),
-        problems=problems,
+        error=largest_of(errors),
+        compared="the parameters' changes",
+        of="the largest",
         series=series_of(timed, moved),
     )
 
 
 def refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: int, micro_batches: int) -> None:
     """Raise RequestError where a device or a micro-batch would have nothing to do."""
-    if devices < 2:
-        raise RequestError("the experiment 'partitioning' divides a network: it needs at least 2 devices (--devices 2)")
     if devices > CHANNELS * narrow:
         raise RequestError(
             f"the narrowest network has {CHANNELS * narrow} channels for {devices} devices: choose a larger --narrow"

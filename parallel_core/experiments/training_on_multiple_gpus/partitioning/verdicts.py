@@ -6,10 +6,10 @@ from parallel_core.formatting import figure, listed
 from parallel_core.measurement.checks import differ
 from parallel_core.measurement.result import Case
 
-__all__ = ["about_bytes", "about_crossings", "about_micro_batches", "about_width", "explain"]
+__all__ = ["about_bytes", "about_crossings", "about_micro_batches", "about_width", "verdict"]
 
 
-def explain(timed: Mapping[int, Mapping[str, Case]], undivided: str) -> str:
+def verdict(timed: Mapping[int, Mapping[str, Case]], undivided: str) -> str:
     """Say which division was the fastest for the widest network, and for the narrowest; `undivided` is none of them."""
     widths = sorted({min(timed), max(timed)}, reverse=True)
     return " ".join(about_width(width, timed[width], undivided) for width in widths)

@@ -7,13 +7,13 @@ from parallel_core.formatting import figure
 from parallel_core.measurement.checks import differ
 from parallel_core.measurement.result import Case
 
-__all__ = ["about_cost", "about_exchange", "about_growth", "compared", "explain"]
+__all__ = ["about_cost", "about_exchange", "about_growth", "compared", "verdict"]
 
 ROUNDING = 1e-5
 """A difference below it is called rounding; the frameworks compare float64, but may round a rate to float32."""
 
 
-def explain(synchronised: float, per_device: float, rows: int) -> str:
+def verdict(synchronised: float, per_device: float, rows: int) -> str:
     """Say which statistics give the step of one device, by the changes' relative differences at so many rows each."""
     return (
         f"With {rows} rows a device, a step with statistics of the global batch {compared(synchronised)}; "

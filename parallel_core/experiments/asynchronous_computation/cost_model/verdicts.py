@@ -11,7 +11,7 @@ from parallel_core.formatting import figure, percent
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case
 
-__all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "explain", "floor_left"]
+__all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "floor_left", "verdict"]
 
 INSIDE = 0.02
 """A share of t1: where t2 is less at every size, the computing is done when control returns."""
@@ -85,7 +85,7 @@ def is_inside(points: Sequence[Point]) -> bool:
     return all(point.t2_over_t1 < INSIDE for point in points)
 
 
-def explain(points: Sequence[Point]) -> str:
+def verdict(points: Sequence[Point]) -> str:
     """Say where the book's assumption holds."""
     first, last = points[0], points[-1]
     if is_inside(points):
@@ -155,13 +155,13 @@ def about_overlap(points: Sequence[Point]) -> tuple[str, ...]:
     hidden = (shorter + longer - alike.case.median) / shorter
     uncertain = alike.noise * alike.case.median / shorter
     if hidden + uncertain < 0.5:
-        verdict = "the two sides took turns, or hindered each other"
+        meaning = "the two sides took turns, or hindered each other"
     elif hidden - uncertain > 0.5:
-        verdict = "the two sides worked at the same time"
+        meaning = "the two sides worked at the same time"
     else:
-        verdict = "the noise leaves open whether the two sides worked at the same time"
+        meaning = "the noise leaves open whether the two sides worked at the same time"
     told = (
         f"Issuing and computing are most alike at {alike.elements:,} elements: the longer takes {metric(longer, 's')}, "
-        f"both in turn {metric(shorter + longer, 's')}, and {metric(alike.case.median, 's')} were measured: {verdict}."
+        f"both in turn {metric(shorter + longer, 's')}, and {metric(alike.case.median, 's')} were measured: {meaning}."
     )
     return (told,)
