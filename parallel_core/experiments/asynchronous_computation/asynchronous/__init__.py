@@ -23,8 +23,8 @@ from typing import Annotated
 import backends
 from backends import Backend
 from parallel_core.experiments.asynchronous_computation import CHAPTER
+from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import measure_queue_memory
-from parallel_core.experiments.asynchronous_computation.asynchronous.verdicts import answer_questions, verdict
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, row_of_ones, time_increments
 from parallel_core.experiments.asynchronous_computation.ten_products import compare_with_numpy
 from parallel_core.experiments.asynchronous_computation.waiting import compare_barriers, time_blockers
@@ -32,7 +32,7 @@ from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of
 from parallel_core.measurement.result import Result
 
-__all__ = ["EXPERIMENT", "run", "verdict"]
+__all__ = ["EXPERIMENT", "run"]
 
 
 def run(
@@ -73,8 +73,8 @@ def run(
         parameters={"size": size, "steps": steps, "rounds": rounds},
         cases=(in_numpy, in_backend, one, everything, *blockers, each, once, single),
         metrics=metrics,
-        explanation=verdict(metrics["dispatch_fraction"], metrics["async_speedup"]),
-        notes=answer_questions(metrics, steps, backend.scheduler),
+        explanation=verdicts.verdict(metrics["dispatch_fraction"], metrics["async_speedup"]),
+        notes=verdicts.answer_questions(metrics, steps, backend.scheduler),
         error=error,
         compared="products",
         checks={"max_increment_error": increment_error},

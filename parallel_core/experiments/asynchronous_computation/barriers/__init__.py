@@ -32,7 +32,7 @@ import numpy as np
 
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation import CHAPTER
-from parallel_core.experiments.asynchronous_computation.barriers.verdicts import Added, about_deepest, verdict
+from parallel_core.experiments.asynchronous_computation.barriers import verdicts
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of, with_parts
@@ -91,7 +91,7 @@ def run(
     # If nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
     if dispatch_fraction < 0.8:
         cases[everything.name] = with_parts(everything, (one,))
-    explanation, *notes = (verdict(slopes[place], place, dispatch_fraction) for place in places)
+    explanation, *notes = (verdicts.verdict(slopes[place], place, dispatch_fraction) for place in places)
     return result_of(
         "barriers",
         backend,
@@ -99,7 +99,7 @@ def run(
         cases=list(cases.values()),
         metrics=metrics_of(slopes, dispatch_fraction),
         explanation=explanation,
-        notes=(*notes, about_deepest(one, everything, deepest, SAME)),
+        notes=(*notes, verdicts.about_deepest(one, everything, deepest, SAME)),
         error=largest_of([error_of(backend, x, other, deepest) for other in places.values()]),
         compared="products",
         series={
@@ -113,7 +113,7 @@ def run(
     )
 
 
-def metrics_of(slopes: Mapping[str, Added], dispatch_fraction: float) -> dict[str, float]:
+def metrics_of(slopes: Mapping[str, verdicts.Added], dispatch_fraction: float) -> dict[str, float]:
     """Return the figures of both waits, by the slopes in each place."""
     same, other = slopes[SAME], slopes.get(OTHER)
     return {
@@ -135,14 +135,14 @@ def label(wait: str, count: int, place: str) -> str:
     return f"{wait}, {count} behind {place}"
 
 
-def added(cases: Mapping[str, Case], queued: Sequence[int], place: str) -> Added:
+def added(cases: Mapping[str, Case], queued: Sequence[int], place: str) -> verdicts.Added:
     """Lay straight lines through both waits' seconds over the number of queued products, and return their slopes."""
 
     def slopes(wait: str) -> tuple[float, ...]:
         seconds = [cases[label(wait, count, place)].seconds for count in queued]
         return tuple(float(slope) for slope in np.polyfit(queued, seconds, 1)[0])
 
-    return Added(slopes(WAIT), slopes(WAITALL))
+    return verdicts.Added(slopes(WAIT), slopes(WAITALL))
 
 
 def error_of(backend: Backend, x: Array, other: Array, count: int) -> float:

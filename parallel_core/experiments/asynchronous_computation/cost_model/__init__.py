@@ -33,15 +33,7 @@ import numpy as np
 
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation import CHAPTER
-from parallel_core.experiments.asynchronous_computation.cost_model.verdicts import (
-    Point,
-    about_floor,
-    about_overlap,
-    about_predictions,
-    crossing,
-    floor_left,
-    verdict,
-)
+from parallel_core.experiments.asynchronous_computation.cost_model import verdicts
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, increment, row_of_ones
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
@@ -76,8 +68,8 @@ def run(
         rounds,
         repeats={named(size): count for size, count in steps.items()},
     )
-    points = [Point(size, steps[size], models[size], cases[named(size)]) for size in vectors]
-    sizes = {"crossing_elements": crossing(points), "floor_left_elements": floor_left(points)}
+    points = [verdicts.Point(size, steps[size], models[size], cases[named(size)]) for size in vectors]
+    sizes = {"crossing_elements": verdicts.crossing(points), "floor_left_elements": verdicts.floor_left(points)}
     once = [backend.to_numpy(increment(backend, x, 1)) for x in vectors.values()]
     return result_of(
         "cost-model",
@@ -89,8 +81,8 @@ def run(
             "largest_prediction_error_fraction": max(abs(point.prediction_error) for point in points),
             **{name: size for name, size in sizes.items() if size is not None},
         },
-        explanation=verdict(points),
-        notes=(about_floor(points), about_predictions(points), *about_overlap(points)),
+        explanation=verdicts.verdict(points),
+        notes=(verdicts.about_floor(points), verdicts.about_predictions(points), *verdicts.about_overlap(points)),
         error=largest_error(once, [np.full((1, size), 2.0) for size in vectors]),
         compared="increments",
         series=curves(points),
@@ -112,7 +104,7 @@ def enough_steps(backend: Backend, x: Array) -> int:
     return steps
 
 
-def curves(points: Sequence[Point]) -> dict[str, tuple[float, ...]]:
+def curves(points: Sequence[verdicts.Point]) -> dict[str, tuple[float, ...]]:
     """Return the series over the number of elements, in seconds per increment."""
     return {
         "elements": tuple(float(point.elements) for point in points),

@@ -30,6 +30,7 @@ from typing import Annotated
 from backends import Backend
 from backends.host import available_cores
 from parallel_core.experiments.automatic_parallelism import CHAPTER
+from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts
 from parallel_core.experiments.automatic_parallelism.independent_ops.timing import (
     joined,
     named,
@@ -37,20 +38,13 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.timing impo
     time_here,
     with_threads,
 )
-from parallel_core.experiments.automatic_parallelism.independent_ops.verdicts import (
-    about_chain,
-    about_cores,
-    about_threads,
-    about_workers,
-    verdict,
-)
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.products import PRODUCTS, size_for_run
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Result
 
-__all__ = ["EXPERIMENT", "run", "verdict"]
+__all__ = ["EXPERIMENT", "run"]
 
 
 def run(
@@ -91,20 +85,26 @@ def run(
         "parallel_speedup": by_few.median / by_many.median,
         "chain_speedup": chain_by_few.median / chain_by_many.median,
     }
-    notes = [about_workers(backend.engine, device.kind, by_few, by_many, (counts[0], counts[-1]))]
+    notes = [verdicts.about_workers(backend.engine, device.kind, by_few, by_many, (counts[0], counts[-1]))]
     if len(counts) > 1:
-        notes = [verdict(by_many, chain_by_many, counts[-1]), *notes, about_chain(chain_by_few, chain_by_many)]
+        notes = [
+            verdicts.verdict(by_many, chain_by_many, counts[-1]),
+            *notes,
+            verdicts.about_chain(chain_by_few, chain_by_many),
+        ]
     if threaded := cases.get(with_threads(by_few, 2 * threads).name):
         metrics["threads_speedup"] = by_few.median / threaded.median
-        notes.append(about_threads(by_few, threaded))
-    notes.append(about_cores(max(workers * each for workers, each in [(own, threads), *others]), available_cores()))
+        notes.append(verdicts.about_threads(by_few, threaded))
+    notes.append(
+        verdicts.about_cores(max(workers * each for workers, each in [(own, threads), *others]), available_cores())
+    )
     return result_of(
         "independent-ops",
         backend,
         parameters={"size": size, "products": PRODUCTS, "workers": ",".join(map(str, counts)), "rounds": rounds},
         cases=list(cases.values()),
         metrics=metrics,
-        explanation=verdict(by_few, chain_by_few, counts[0]),
+        explanation=verdicts.verdict(by_few, chain_by_few, counts[0]),
         notes=tuple(filter(None, notes)),
         error=error,
         compared="products",

@@ -28,12 +28,7 @@ from typing import Annotated
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism import CHAPTER
-from parallel_core.experiments.automatic_parallelism.small_ops.verdicts import (
-    about_launching,
-    about_threads,
-    crossing_size,
-    verdict,
-)
+from parallel_core.experiments.automatic_parallelism.small_ops import verdicts
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
 from parallel_core.experiments.products import normal_matrix, product_seconds
@@ -42,7 +37,7 @@ from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 
-__all__ = ["EXPERIMENT", "SIZES", "run", "verdict"]
+__all__ = ["EXPERIMENT", "SIZES", "run"]
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 TARGET_SECONDS = 0.01
@@ -86,8 +81,11 @@ def run(
         parameters={"sizes": ",".join(map(str, sizes)), "rounds": rounds},
         cases=(*alone, *spread, *threaded),
         metrics=figures(sizes, alone, spread),
-        explanation=verdict(sizes, alone, spread, len(backend.devices)),
-        notes=(*about_launching(sizes, alone, backend.engine), *about_threads(sizes, spread, threaded)),
+        explanation=verdicts.verdict(sizes, alone, spread, len(backend.devices)),
+        notes=(
+            *verdicts.about_launching(sizes, alone, backend.engine),
+            *verdicts.about_threads(sizes, spread, threaded),
+        ),
         error=error,
         compared="products",
         series={
@@ -152,7 +150,7 @@ def figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case])
     if not spread:
         return {"largest_speedup": 1.0}
     largest, size = max(zip(ratios(alone, spread), sizes, strict=True))
-    crossing = crossing_size(sizes, alone, spread)
+    crossing = verdicts.crossing_size(sizes, alone, spread)
     found = {"largest_speedup": largest, "largest_speedup_size": float(size)}
     return found if crossing is None else {**found, "crossing_size": crossing}
 

@@ -18,29 +18,26 @@ Read: Left of the knee latency decides: the algorithm with the fewest steps wins
 a CPU share one memory, so a sum in place can exceed the plain copies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import refuse_single_device, result_of
+from parallel_core.experiments.measuring import refuse_single_device
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import run_between_processes
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ITEM,
-    LARGEST_ERROR,
     error_of_sums,
-    parameters_with,
     refuse_more_than_memory,
     whole_elements,
 )
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import PLAIN_COPY, time_size
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdicts import about_sharding, verdict
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import result_with
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import time_size
 from parallel_core.formatting import parse_sizes
-from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 
@@ -86,21 +83,8 @@ def run(
     errors += [error_of_sums(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
 
     judged = "native" if "native" in names else names[-1]
-    series = series_of(timed, count)
-    figures = ("algbw_gb_per_s", "busbw_gb_per_s", "share_of_copy_bound")
-    return result_of(
-        "allreduce",
-        backend,
-        parameters=parameters_with(names, whole, rounds),
-        cases=[case for cases in timed.values() for case in cases.values()],
-        metrics={figure: series[f"{figure} {judged}"][-1] for figure in figures},
-        explanation=verdict(timed, judged),
-        notes=about_sharding(timed),
-        error=largest_of(errors),
-        compared="sums",
-        limit=LARGEST_ERROR,
-        series=series,
-    )
+    told = {"explanation": verdicts.verdict(timed, judged), "notes": verdicts.about_sharding(timed)}
+    return result_with(backend, timed, errors, count, judged, rounds, **told)
 
 
 def known(algorithms: Sequence[str]) -> tuple[str, ...]:
@@ -111,21 +95,6 @@ def known(algorithms: Sequence[str]) -> tuple[str, ...]:
     if not algorithms:
         raise RequestError(f"no algorithm is given (known: {', '.join(ALGORITHMS)})")
     return tuple(dict.fromkeys(algorithms))
-
-
-def series_of(timed: Mapping[int, Mapping[str, Case]], devices: int) -> dict[str, tuple[float, ...]]:
-    """Return the figures over sizes, `FIGURE ALGORITHM` each, and the sizes themselves as `bytes`."""
-    names = next(iter(timed.values()))
-    series: dict[str, tuple[float, ...]] = {"bytes": tuple(map(float, timed))}
-    for name in names:
-        bandwidths = tuple(algorithm_bandwidth(size, cases[name].median) for size, cases in timed.items())
-        series[f"algbw_gb_per_s {name}"] = bandwidths
-        if name != PLAIN_COPY:
-            series[f"busbw_gb_per_s {name}"] = tuple(bus_bandwidth(found, devices) for found in bandwidths)
-            series[f"share_of_copy_bound {name}"] = tuple(
-                cases[PLAIN_COPY].median / cases[name].median for cases in timed.values()
-            )
-    return series
 
 
 EXPERIMENT = Experiment(

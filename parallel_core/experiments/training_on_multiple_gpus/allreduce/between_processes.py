@@ -5,7 +5,7 @@ is measured is told to all ranks, and whatever is decided by times is decided al
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,17 +15,14 @@ from backends import Array
 from backends.process_groups import Group, GroupedBackend, Rendezvous, barrier, gather
 from backends.process_groups.agreement import COMPARED_EXCHANGES
 from parallel_core.errors import RequestError
-from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ITEM,
-    LARGEST_ERROR,
     error_of_sum,
-    parameters_with,
     refuse_more_than_memory,
     whole_elements,
 )
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import result_with
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import Stream, stream_between
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import (
     NATIVE,
@@ -81,20 +78,8 @@ def run_between_processes(
             errors.append(error_between(backend, size // ITEM))
             timed[size] = time_size(backend, stream, size, rounds)
 
-    series = series_between(timed, count)
-    figures = ("algbw_gb_per_s", "busbw_gb_per_s", "share_of_stream_bound")
-    return result_of(
-        "allreduce",
-        backend,
-        parameters=parameters_with((NATIVE,), whole, rounds),
-        cases=[case for cases in timed.values() for case in cases.values()],
-        metrics={figure: series[f"{figure} {NATIVE}"][-1] for figure in figures},
-        explanation=verdict_between(timed, group.hosts, stream.other, group.transport),
-        error=largest_of(errors),
-        compared="sums",
-        limit=LARGEST_ERROR,
-        series=series,
-    )
+    told = verdict_between(timed, group.hosts, stream.other, group.transport)
+    return result_with(backend, timed, errors, count, NATIVE, rounds, explanation=told)
 
 
 def own(group: Group) -> str:
@@ -170,19 +155,3 @@ def told_to_all(group: Group, numbers: tuple[float, float]) -> list[tuple[float,
     """Give every rank the two numbers of each."""
     pairs = (TIMING.unpack(said) for said in gather(group, TIMING.pack(*numbers)))
     return [(first, second) for first, second in pairs]
-
-
-def series_between(timed: Mapping[int, Mapping[str, Case]], devices: int) -> dict[str, tuple[float, ...]]:
-    """Return the figures over sizes, and the sizes themselves as `bytes`."""
-    bandwidths = {
-        name: tuple(algorithm_bandwidth(size, cases[name].median) for size, cases in timed.items())
-        for name in (ONE_STREAM, NATIVE)
-    }
-    return {
-        "bytes": tuple(map(float, timed)),
-        **{f"algbw_gb_per_s {name}": found for name, found in bandwidths.items()},
-        f"busbw_gb_per_s {NATIVE}": tuple(bus_bandwidth(found, devices) for found in bandwidths[NATIVE]),
-        f"share_of_stream_bound {NATIVE}": tuple(
-            cases[ONE_STREAM].median / cases[NATIVE].median for cases in timed.values()
-        ),
-    }

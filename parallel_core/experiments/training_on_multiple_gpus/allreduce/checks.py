@@ -17,7 +17,6 @@ __all__ = [
     "LARGEST_ERROR",
     "error_of_sum",
     "error_of_sums",
-    "parameters_with",
     "refuse_more_than_memory",
     "whole_elements",
 ]
@@ -81,9 +80,3 @@ def refuse_more_than_memory(largest: int, devices: int) -> None:
             f"vectors of {write_size(largest)} on {devices} devices take about {needed / 1e9:.3g} GB of memory, "
             f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
         )
-
-
-def parameters_with(names: Sequence[str], sizes: Sequence[int], rounds: int) -> dict[str, str | int]:
-    """Return the parameters that stand in a result."""
-    written = ",".join(write_size(size).replace(" ", "") for size in sizes)
-    return {"algorithms": ",".join(names), "sizes": written, "rounds": rounds}

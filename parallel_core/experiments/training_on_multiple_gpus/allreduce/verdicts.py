@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import Timed
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import NATIVE, ONE_STREAM, PLAIN_COPY
 from parallel_core.formatting import figure, listed, write_size
 from parallel_core.measurement.checks import differ
 from parallel_core.measurement.result import Case
 
 __all__ = ["about_sharding", "verdict", "verdict_between"]
-
-Timed = Mapping[int, Mapping[str, Case]]
-"""The cases by the vectors' size in bytes, and by algorithm."""
 
 
 def verdict(timed: Timed, judged: str) -> str:

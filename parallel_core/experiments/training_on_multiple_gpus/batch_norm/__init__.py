@@ -35,19 +35,15 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import (
     PER_DEVICE,
     SYNCHRONISED,
     WAYS,
     difference,
     error_per_device,
-)
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.timing import record_step, time_steps
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.verdicts import (
-    about_cost,
-    about_exchange,
-    about_growth,
-    verdict,
+    record_step,
+    time_steps,
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.measurement.checks import largest_of
@@ -99,11 +95,11 @@ def run(
             "synchronising_allreduces": float(extra_allreduces),
             "synchronising_bytes": float(extra_bytes),
         },
-        explanation=verdict(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
+        explanation=verdicts.verdict(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
         notes=(
-            about_growth(swept, differences[PER_DEVICE]),
-            about_cost(per_device, synchronised, most),
-            about_exchange(extra_allreduces, extra_bytes),
+            verdicts.about_growth(swept, differences[PER_DEVICE]),
+            verdicts.about_cost(per_device, synchronised, most),
+            verdicts.about_exchange(extra_allreduces, extra_bytes),
         ),
         error=error,
         compared="steps",

@@ -1,6 +1,7 @@
 """A data-parallel step with batch normalisation, by the statistics of each device's rows or of the global batch."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import mean
 from types import MappingProxyType
 from typing import TypeAlias
@@ -9,13 +10,16 @@ import numpy as np
 
 import backends
 from backends import Array, Backend
-from parallel_core.experiments.measuring import largest_error
+from parallel_core.experiments.measuring import largest_error, time_in_turn
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import network
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import (
     Parameters,
     initial_parameters,
     made_up_batch,
 )
+from parallel_core.measurement.recording import Recording
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.task_graph import Task
 
 __all__ = [
     "PER_DEVICE",
@@ -27,8 +31,10 @@ __all__ = [
     "error_per_device",
     "load",
     "per_device",
+    "record_step",
     "step",
     "synchronised",
+    "time_steps",
 ]
 
 
@@ -121,3 +127,39 @@ def error_per_device(backend: Backend, rows: int) -> float:
         change(on, per_device, initial_parameters(), *made_up_batch(rows)) for on in (backend, reference)
     )
     return largest_error(found, expected)
+
+
+STEPS = 10
+"""So many steps are taken in one timing."""
+RATE = 0.1
+
+
+def time_steps(backend: Backend, rows: int, rounds: int) -> dict[str, Case]:
+    """Time a step with so many rows per device either way, several in a row; return the cases, of one step each."""
+    batch = len(backend.devices) * rows
+    placed = {name: load_in_single_precision(backend, batch) for name in WAYS}
+
+    def take_steps(name: str) -> Array:
+        replicas, shards = placed[name]
+        for _ in range(STEPS):
+            replicas = step(backend, WAYS[name], replicas, shards, batch, RATE)
+        placed[name] = replicas, shards
+        return replicas
+
+    return time_in_turn(
+        backend, {name: partial(take_steps, name) for name in WAYS}, rounds, repeats=dict.fromkeys(WAYS, STEPS)
+    )
+
+
+def record_step(backend: Backend, gradients: Gradients, batch: int) -> tuple[Task, ...]:
+    """Take a step in float32 and return its tasks."""
+    recording = Recording(backend)
+    step(recording, gradients, *load_in_single_precision(recording, batch), batch, RATE)
+    return recording.tasks
+
+
+def load_in_single_precision(backend: Backend, batch: int) -> tuple[list[Array], Array]:
+    """Load parameters and a batch of so many rows: (replicas, shards)."""
+    x, labels = made_up_batch(batch)
+    single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())
+    return load(backend, single, x.astype(np.float32), labels)

@@ -30,12 +30,7 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds, Seed
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
-from parallel_core.experiments.training_on_multiple_gpus.batch_scaling.verdicts import (
-    Timed,
-    about_efficiency,
-    divided,
-    verdict,
-)
+from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     enlarged_start,
     first_losses,
@@ -96,8 +91,8 @@ def run(
                 for kind in timed
             },
         },
-        explanation=verdict(timed, batch_size),
-        notes=(about_efficiency(timed, most_efficient(backend)),),
+        explanation=verdicts.verdict(timed, batch_size),
+        notes=(verdicts.about_efficiency(timed, most_efficient(backend)),),
         error=error_of_losses(backend, data, settings),
         compared="the first losses",
         of="their size",
@@ -128,17 +123,17 @@ def error_of_losses(backend: Backend, data: Dataset, settings: Mapping[tuple[str
     return largest_error(map(np.array, losses), [np.array(expected[wanted]) for wanted in settings.values()])
 
 
-def by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> Timed:
+def by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> verdicts.Timed:
     """Return the times of an image, by kind and number of devices; one device stands in both kinds."""
     images = {plan: wanted.batch_size * (wanted.limit or 1) for plan, wanted in settings.items()}
-    an_image = {plan: divided(case, images[plan]) for plan, case in cases.items()}
+    an_image = {plan: verdicts.divided(case, images[plan]) for plan, case in cases.items()}
     counts = sorted({count for _, count in cases})
     return {
         kind: {count: an_image[kind if count > 1 else FIXED, count] for count in counts} for kind in (FIXED, SCALED)
     }
 
 
-def series_of(timed: Timed, batch_size: int) -> dict[str, tuple[float, ...]]:
+def series_of(timed: verdicts.Timed, batch_size: int) -> dict[str, tuple[float, ...]]:
     """Return speed, time of a step and efficiency over the number of devices, `QUANTITY KIND` each."""
     counts = tuple(timed[FIXED])
     one = 1 / timed[FIXED][1].median

@@ -32,6 +32,7 @@ from backends import Backend
 from parallel_core.experiments.experiment import Experiment, Parameter
 from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
+from parallel_core.experiments.training_on_multiple_gpus.learning_rates import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import (
     Trained,
     case_of,
@@ -40,13 +41,6 @@ from parallel_core.experiments.training_on_multiple_gpus.learning_rates.training
     mean_accuracy,
     train_once,
     with_batch,
-)
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates.verdicts import (
-    about_fixed,
-    about_rule,
-    best_rate,
-    noise_of,
-    verdict,
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
     FIXED,
@@ -109,7 +103,7 @@ def run(
         for plan, trainings in trained.items()
     }
     curves = {plan: {rate: mean_accuracy(point) for rate, point in row.items()} for plan, row in points.items()}
-    noise = noise_of(
+    noise = verdicts.noise_of(
         [[one.accuracy for one in point] for row in points.values() for point in row.values()], len(data.test_labels)
     )
     one, scaled = curves[FIXED, 1], {count: curve for (kind, count), curve in curves.items() if kind == SCALED}
@@ -134,17 +128,17 @@ def run(
         },
         cases=cases,
         metrics={
-            "best_rate_ratio": best_rate(scaled[total]) / best_rate(one),
-            "best_rate_one_device": best_rate(one),
-            "best_rate_scaled_batch": best_rate(scaled[total]),
+            "best_rate_ratio": verdicts.best_rate(scaled[total]) / verdicts.best_rate(one),
+            "best_rate_one_device": verdicts.best_rate(one),
+            "best_rate_scaled_batch": verdicts.best_rate(scaled[total]),
             "best_test_accuracy_one_device": max(one.values()),
             "best_test_accuracy_scaled_batch": max(scaled[total].values()),
             "accuracy_noise": noise,
         },
-        explanation=verdict(one, scaled, noise),
+        explanation=verdicts.verdict(one, scaled, noise),
         notes=(
-            about_fixed(one, fixed, difference, noise),
-            *(about_rule(one, curve, count, noise) for count, curve in scaled.items()),
+            verdicts.about_fixed(one, fixed, difference, noise),
+            *(verdicts.about_rule(one, curve, count, noise) for count, curve in scaled.items()),
         ),
         error=error_of_first(data, trained, initial_scale),
         compared="the first losses",

@@ -33,6 +33,7 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.data_parallelism import DATA_PARALLELISM
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import (
@@ -46,14 +47,7 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps impo
     record_step,
     time_steps,
 )
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.verdicts import (
-    about_bytes,
-    about_crossings,
-    about_micro_batches,
-    verdict,
-)
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.whole_network import ONE_DEVICE
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import ONE_DEVICE, Strategy
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
@@ -119,11 +113,11 @@ def run(
         },
         cases=[replace(case, name=f"{name}, width {width}") for width in timed for name, case in timed[width].items()],
         metrics=metrics_of(largest, moved[width], waits),
-        explanation=verdict(timed, UNDIVIDED),
+        explanation=verdicts.verdict(timed, UNDIVIDED),
         notes=(
-            about_bytes(moved, (WHOLE, DIVIDED_LAYERS, DIVIDED_BATCH)),
-            about_crossings(waits),
-            about_micro_batches(largest[WHOLE], largest[CUT], width, micro_batches),
+            verdicts.about_bytes(moved, (WHOLE, DIVIDED_LAYERS, DIVIDED_BATCH)),
+            verdicts.about_crossings(waits),
+            verdicts.about_micro_batches(largest[WHOLE], largest[CUT], width, micro_batches),
         ),
         error=largest_of(errors),
         compared="the parameters' changes",

@@ -9,8 +9,7 @@ import backends
 from backends import Array, Backend
 from parallel_core.experiments.measuring import largest_error, time_in_turn
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import Batch, Parameters
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.whole_network import ONE_DEVICE
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import ONE_DEVICE, Strategy
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case

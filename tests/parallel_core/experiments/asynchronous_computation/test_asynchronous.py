@@ -1,11 +1,10 @@
 """`async` answers all its questions, and its sentences follow from the numbers."""
 
-import parallel_core
-
 from typing import Any
 
 import pytest
 
+import parallel_core
 from backends import Backend
 from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts as answers
 

@@ -12,11 +12,11 @@ import backends
 import parallel_core
 from backends import Backend
 from parallel_core import RequestError
+from parallel_core.experiments.measuring import largest_error
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import network, steps
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts as answers
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import initial_parameters, made_up_batch
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import difference
-from parallel_core.experiments.measuring import largest_error
 from parallel_core.measurement.result import Case
 
 SMALL: dict[str, Any] = {"rows": 16, "rounds": 2}

@@ -1,7 +1,5 @@
 """The same numbers on every framework and number of devices, and training that stops where it must."""
 
-import parallel_core
-
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 
 import backends
+import parallel_core
 from backends import Array, Backend, Device, Ops
 from backends.arrays import tree_map
 from parallel_core.experiments.training_on_multiple_gpus.data_parallel import verdict
