@@ -37,7 +37,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Number(click.ParamType[float]):
-    """A positive number, neither NaN nor infinite; zero where it is allowed."""
+    """A positive number, neither NaN nor infinite; zero if it is allowed."""
 
     name = "number"
 
@@ -143,13 +143,13 @@ def devices(default: int = 2) -> Callable[[Command], Command]:
 
 
 def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
-    """Make the option for a process's devices, None where nobody says it; `alone` is their number, for the help."""
+    """Make the option for a process's devices, None unless given; `alone` is the default of a single process."""
     return click.option(
         "--devices",
         type=Devices(),
         metavar="N|NAMES",
         help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a GPU)."
-        f"  [default: {alone}; 1 where there are several processes]",
+        f"  [default: {alone}; 1 for each of several processes]",
     )
 
 

@@ -52,7 +52,7 @@ class Experiment:
     """Its place in the chapter's list."""
     question: str
     run: Callable[..., Result]
-    """A function of a backend, data where it trains, and the parameters: those that are annotated with `Parameter`."""
+    """A function of a backend and the parameters, which are annotated with `Parameter`; and of data, if it trains."""
     case: str
     """The case whose times a comparison sets side by side first."""
     metric: str

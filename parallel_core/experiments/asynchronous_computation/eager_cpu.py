@@ -117,7 +117,7 @@ def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str],
 
 
 def case_elsewhere(options: Mapping[str, str | int]) -> Case:
-    """Measure the same in a fresh process; return its case. Raises MeasurementError where its result is invalid too."""
+    """Measure the same in a fresh process; return its case. Raises MeasurementError if its result is invalid."""
     result = measure_elsewhere("eager-cpu", options)
     if result.problems:
         raise MeasurementError(f"its result is invalid: {result.problems[0]}")
@@ -138,7 +138,7 @@ def verdict(dispatch_fraction: float) -> str:
 
 
 def about_contrasts(fractions: Mapping[str, float]) -> tuple[str, ...]:
-    """Say which of the others queued the products and which did not; nothing where there are none."""
+    """Say which of the others queued the products and which did not; nothing if there are none."""
     kinds = {
         "queued them": [side for side, found in fractions.items() if found < 0.2],
         "queued them in part": [side for side, found in fractions.items() if 0.2 <= found <= 0.8],
@@ -149,7 +149,7 @@ def about_contrasts(fractions: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def about_variants(variants: Sequence[str], sides: Sequence[str]) -> tuple[str, ...]:
-    """Say that contrasts have no variants, where the backend itself has some."""
+    """Say that contrasts have no variants, if the backend itself has some."""
     return (f"{listed(sides)} ran without {listed(variants)}.",) if variants and sides else ()
 
 

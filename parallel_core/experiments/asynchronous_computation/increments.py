@@ -44,7 +44,7 @@ class CostModel:
 
 
 def row_of_ones(backend: Backend, elements: int = 2) -> Array:
-    """Load the array that is incremented: 1 × 2, as in the book, where overheads are what is to be seen."""
+    """Load the array that is incremented: 1 × 2, as in the book, to show overheads."""
     return backend.asarray(np.ones((1, elements), dtype=np.float32), backend.devices[0])
 
 

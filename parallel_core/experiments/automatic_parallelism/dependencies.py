@@ -18,7 +18,7 @@ Read: 1 is as fast as any schedule could be. An engine that runs everything in t
 of all operations. Slightly more than 1 may be seen: an operation that is timed alone is also called and waited for.
 
 Where a device takes its tasks in the order of the program, as a thread or a CUDA stream does, a task that has to wait
-holds up those behind it, even where they could start. An engine that queues a task once it is ready has no such rule,
+holds up those behind it, even if they could start. An engine that queues a task once it is ready has no such rule,
 but may start one that nobody is waiting for before one on the critical path. Random graphs show both.
 """
 

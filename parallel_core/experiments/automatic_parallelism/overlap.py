@@ -14,7 +14,7 @@ beside ours. On GPUs both copy to the host.
 
 Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
 
-Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only where both parts take about
+Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about
 the same time.
 """
 
@@ -103,7 +103,7 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
 
 
 def ends(backend: Backend) -> tuple[Device, Device]:
-    """Return the devices to copy from and to; raises RequestError where there is nowhere to copy to."""
+    """Return the devices to copy from and to; raises RequestError if there is nowhere to copy to."""
     source, *others = backend.devices
     if source.kind == "gpu":
         return source, HOST

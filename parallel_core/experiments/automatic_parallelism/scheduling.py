@@ -59,7 +59,7 @@ def record(backend: Backend, program: Program, one_by_one: bool = False) -> tupl
 def time_programs(backend: Backend, programs: Mapping[str, Program], rounds: int) -> dict[str, Scheduled]:
     """Time programs both ways, interleaved; a task's seconds are the median of its own over the rounds.
 
-    A case's name begins with its program's, where that has one.
+    A case's name begins with its program's, if that has one.
     """
     recorded: dict[str, list[tuple[Task, ...]]] = {name: [] for name in programs}
 

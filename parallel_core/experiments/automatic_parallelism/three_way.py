@@ -13,7 +13,7 @@ computing. Launches alternate between the parts, so that no queue gets its work 
 worked on each part alone, added up and divided by the cores, is the least that all at once can take.
 
 Look at: `saved_fraction`, the share of the parts' added times that doing all at once saves; `possible_fraction`, what
-would be saved if all took as long as the longest part; `possible_on_cores_fraction`, the same where the cores' work
+would be saved if all took as long as the longest part; `possible_on_cores_fraction`, the same if the cores' work
 takes longer than that.
 
 Read: 0 is one after the other, negative is worse. Near the smaller bound the schedule could not be better, and more

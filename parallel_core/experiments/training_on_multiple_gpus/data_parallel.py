@@ -66,8 +66,8 @@ def run(
     """Train LeNet from the same start as every other backend and return speed, accuracy and losses.
 
     `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done; in the check against NumPy, which trains
-    nothing, with no images. Speed is of the epochs that were trained here from beginning to end, where there are any;
-    accuracy and losses are of all. Raises NotFiniteError where training diverges, and RequestError where it cannot go
+    nothing, with no images. Speed is of the epochs that were trained here from beginning to end, if there are any;
+    accuracy and losses are of all. Raises NotFiniteError if training diverges, and RequestError if it cannot go
     on from a checkpoint with these settings.
     """
     resumed = checkpoints.resumed if checkpoints else None
@@ -90,7 +90,7 @@ def run(
     timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
 
     difference = largest_replica_difference(backend, params)
-    # No images are done meanwhile, but something is: who watches over this process hears of it.
+    # The check trains nothing, but tells the watchdog of this process that work goes on.
     error = error_against_numpy(data, settings, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     again, share = repeated_steps(backend, lambda: params, data, settings, epochs[0])

@@ -40,7 +40,7 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
 
     `scaling_efficiency` is the speed of all n ranks over n times that of one, on the same global batches.
     `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` what a step takes longer
-    than one without exchange: where exchange hides under computation it is the smaller one. `exchanged_bytes` is what
+    than one without exchange: if exchange hides under computation it is the smaller one. `exchanged_bytes` is what
     each rank handed to the engine in the `trained` steps. All ranks must call this, and time it together. The
     result of a job of one process is returned as it is.
     """
@@ -83,7 +83,7 @@ def in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -
         for name, take in ways.items():
             barrier(backend.group)
             timed[name].append(take())
-            # A way without exchanges is progress too.
+            # A way without exchanges counts as progress too.
             backend.on_exchange(backend.exchanges)
     return {name: median(taken[WARMUPS:]) for name, taken in timed.items()}
 
@@ -100,7 +100,7 @@ def time_alone(backend: GroupedBackend, data: Dataset, settings: Settings) -> fl
     if backend.group.rank > 0:
         return 0.0
     one = time_step(backend.local, data, replace(settings, limit=1))
-    # Nobody waits for so long that he takes the others for dead.
+    # The other ranks must not wait so long that they take this one for dead.
     return one if one > LONG_STEP else time_step(backend.local, data, settings)
 
 

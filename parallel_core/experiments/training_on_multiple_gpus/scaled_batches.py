@@ -39,7 +39,7 @@ def case_name(kind: str, count: int, loaded: int) -> str:
 
 
 def doublings(first: int, last: int) -> Iterator[int]:
-    """Count from first to last by doubling; `last` is left out where it is not reached exactly."""
+    """Count from first to last by doubling; `last` is left out if it is not reached exactly."""
     while first <= last:
         yield first
         first *= 2

@@ -14,7 +14,7 @@ Look at: `dispatch_fraction`, the share of the products' time after which contro
 each time over waiting once; `wait_fraction`, waiting for one result over waiting for all.
 
 Read: A `dispatch_fraction` near 0 is an engine that queues, near 1 one that does not. Tiny operations show what a call
-costs and not what a framework can compute. The predictions of the cost model miss by a fifth where Python and the
+costs and not what a framework can compute. The predictions of the cost model miss by a fifth if Python and the
 device get in each other's way, and the notes say by how much.
 """
 

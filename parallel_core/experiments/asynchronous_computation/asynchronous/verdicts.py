@@ -69,7 +69,7 @@ def about_launch(cost: float) -> str:
 
 
 def about_memory(metrics: Mapping[str, float]) -> str:
-    """Say whether results that nobody keeps pile up in a deep queue; empty where memory was not measured."""
+    """Say whether results that nobody keeps pile up in a deep queue; empty if memory was not measured."""
     deepest = WAIT_EVERY[-1]
     kept, dropped = (metrics.get(f"peak_bytes_{what}_waiting_every_{deepest}") for what in ("kept", "dropped"))
     if kept is None or dropped is None:

@@ -4,8 +4,8 @@ Book: Dive into Deep Learning, "Asynchronous Computation", exercise 2 of the MXN
 between waiting for everything and waiting for one result.
 
 Prediction: Waiting for everything takes longer by a product's time for each product that is queued. Waiting for one
-result takes as long however many are queued behind it, where the engine knows values apart: on the same device, since
-its queue gets to them later, and on another device, which works meanwhile. Where a wait is for a device's whole queue,
+result takes as long however many are queued behind it, if the engine knows values apart: on the same device, since
+its queue gets to them later, and on another device, which works meanwhile. If a wait is for a device's whole queue,
 only another device's work is not waited for. A synchronous engine has done everything before it can be waited for, so
 both waits end at the same time.
 
@@ -47,7 +47,7 @@ __all__ = ["EXPERIMENT", "added", "depths", "run"]
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
 TARGET_SECONDS, AT_ONCE = 0.04, 20
-"""So many products take about so long: a product far longer than launching it, and 64 of them not long."""
+"""Seconds, and the number of products that take them: each far longer than launching it, 64 of them not long."""
 
 
 def launch(backend: Backend, x: Array, other: Array, count: int) -> Launched:

@@ -1,13 +1,13 @@
 """Cost model: how large must an operation be for computing it, and not issuing it, to set the pace?
 
-Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the MXNet edition: where issuing an increment
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the MXNet edition: if issuing an increment
 takes t1, computing it t2 and reporting the result t3, ten thousand that are waited for once take t1 + 10 000 · t2 + t3.
 Why must 10 000 · t2 > 9 999 · t1 be assumed?
 
 Prediction: Issuing and computing go on at the same time, so the slower of the two is what is repeated: an operation
 takes the longer of t1 and t2. t1 does not depend on the vector's size and t2 does. For small vectors the time per
 operation is flat at t1, Python is the slower side, the assumption does not hold and the book's formula says too little.
-For large ones the time grows with the size and the formula is right. The two regimes meet where t2 = t1. Where nothing
+For large ones the time grows with the size and the formula is right. The two regimes meet where t2 = t1. If nothing
 is queued, t1 contains the computing and there is no second regime.
 
 Method: For vectors of 2, 8, 32, … elements many increments are launched and waited for once, more of them for small
@@ -20,8 +20,8 @@ where the measured time leaves its floor, by a quarter.
 
 Read: A `smallest_t2_over_t1` below 1 is Python as the slower side: the assumption fails for tiny operations. Above 1
 it holds at every size, because handing over a tiny operation already costs the device more than issuing it costs
-Python. The longer of t1 and t2 says too little where the two sides hinder each other, over an interpreter lock or a
-core that they share, and too much where issuing into the deep queue behind the products costs more than into a short
+Python. The longer of t1 and t2 says too little if the two sides hinder each other, over an interpreter lock or a
+core that they share, and too much if issuing into the deep queue behind the products costs more than into a short
 one. The two notes on the floor and on the predictions say by how much.
 """
 
@@ -44,7 +44,7 @@ from parallel_core.measurement.timing import measure
 __all__ = ["EXPERIMENT", "run", "sizes_up_to"]
 
 TARGET_SECONDS = 0.01
-"""The increments of one timing take about so long, within these numbers of steps."""
+"""About how long the increments of one timing take, within these numbers of steps."""
 FEWEST, MOST = 20, 1000
 
 

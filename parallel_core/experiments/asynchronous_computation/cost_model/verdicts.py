@@ -14,7 +14,7 @@ from parallel_core.measurement.result import Case
 __all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "floor_left", "verdict"]
 
 INSIDE = 0.02
-"""A share of t1: where t2 is less at every size, the computing is done when control returns."""
+"""A share of t1: if t2 is less at every size, the computing is done when control returns."""
 ABOVE_FLOOR = 1.25
 
 
@@ -44,7 +44,7 @@ class Point:
 
     @property
     def prediction_error(self) -> float:
-        """By what share the prediction is more than the measured time; negative where it is less."""
+        """By what share the prediction is more than the measured time; negative if it is less."""
         return self.predicted / self.case.median - 1
 
     @property
@@ -56,7 +56,7 @@ class Point:
 def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
     """Return the size from which on all ratios are above 1, interpolated between logarithms.
 
-    None where the first is above 1 with all others, and where the last is not.
+    None if all are above 1, or the last is not.
     """
     below = [index for index, ratio in enumerate(ratios) if ratio <= 1]
     if not below or below[-1] == len(ratios) - 1:
@@ -132,7 +132,7 @@ def about_floor(points: Sequence[Point]) -> str:
 
 
 def about_predictions(points: Sequence[Point]) -> str:
-    """Say how far the longer of t1 and t2 is from what was measured, where it is furthest beyond the noise."""
+    """Say how far the longer of t1 and t2 is from what was measured, at the size that is furthest beyond the noise."""
     worst = max(points, key=lambda point: abs(point.prediction_error) - point.noise)
     told = f"{metric(worst.predicted, 's')} for the {metric(worst.case.median, 's')} measured"
     if abs(worst.prediction_error) <= worst.noise:
@@ -147,7 +147,7 @@ def about_predictions(points: Sequence[Point]) -> str:
 
 
 def about_overlap(points: Sequence[Point]) -> tuple[str, ...]:
-    """Say whether issuing and computing went on at the same time, where they are alike; nothing where they are not."""
+    """Say whether issuing and computing went on at the same time, if they take equally long; nothing if they do not."""
     alike = min(points, key=lambda point: abs(log(max(point.t2_over_t1, 1e-9))))
     shorter, longer = sorted((alike.model.t1, alike.model.t2))
     if shorter < longer / 2:

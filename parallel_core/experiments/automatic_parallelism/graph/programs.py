@@ -41,7 +41,7 @@ def mlp(batch: int) -> Program:
 
     def inputs(backend: Backend) -> Any:
         keeper, *workers = backend.devices
-        images, labels = made_up_batch(batch)
+        images, labels = synthetic_batch(batch)
         layers = [[backend.asarray(layer, device) for layer in initial_layers()] for device in backend.devices]
         # The batch is where the parameters are, and is sent to the others as a part of the step.
         shards = [backend.split_and_load(rows, [keeper] * len(workers)) for rows in (images, labels)]
@@ -142,7 +142,7 @@ def initial_layers() -> list[Layer]:
     ]
 
 
-def made_up_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
+def synthetic_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw images and labels."""
     generator = np.random.default_rng(1)
     return generator.standard_normal((batch, PIXELS), dtype=np.float32), generator.integers(
@@ -153,7 +153,7 @@ def made_up_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
 def expected_step(reference: Backend, batch: int) -> list[Layer]:
     """Take the same step on one device, the gradients of the whole network at once, with NumPy as `reference`."""
     ops = reference.ops
-    images, labels = made_up_batch(batch)
+    images, labels = synthetic_batch(batch)
 
     def loss(parameters: Array, images: Array, labels: Array) -> Array:
         w1, b1, w2, b2 = parameters

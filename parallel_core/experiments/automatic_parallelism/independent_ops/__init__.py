@@ -3,7 +3,7 @@
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 1 (the operations of the book's `run` do not depend on
 each other).
 
-Prediction: A device's queue is served in order by one worker where nobody says otherwise, so independent operations run
+Prediction: A device's queue is served in order by one worker unless told otherwise, so independent operations run
 one after the other, as a chain does: the framework uses what it knows of dependencies between devices only. Two workers
 start an operation that does not depend on the one that runs: independent products then take half the time, and a chain
 takes as long as before. Two threads within each product are another way to use the same two cores.
@@ -20,7 +20,7 @@ time by the fewest workers over that with twice the threads.
 
 Read: 1 is one after the other, and the number of workers is the most that can be reached. Where nothing is queued
 (synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are 1
-then because nothing is compared. Chain and independent products are timed in turn, processes are not: where the machine
+then because nothing is compared. Chain and independent products are timed in turn, processes are not: if the machine
 drifts between them, the first two ratios can be believed and the other three cannot.
 """
 

@@ -76,7 +76,7 @@ def about_threads(few: Case, threaded: Case) -> str:
 
 
 def about_cores(needed: int, cores: int) -> str:
-    """Say that workers or threads had no core of their own; empty where they had."""
+    """Say that workers or threads had no core of their own; empty if they had."""
     if needed <= cores:
         return ""
     return (

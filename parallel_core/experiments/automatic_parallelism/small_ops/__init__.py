@@ -46,7 +46,7 @@ LEAST, MOST = 4, 2000
 ONE, ALL, THREADS = "one device", "all devices", "all threads"
 
 Timed = Mapping[str, Sequence[Case]]
-"""For each way of launching, a case for each size; without cases where it was not timed."""
+"""For each way of launching, a case for each size; without cases if it was not timed."""
 
 
 def products(backend: Backend, matrices: Sequence[Array], count: int) -> list[Array]:
@@ -97,7 +97,7 @@ def run(
 
 
 def time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
-    """Time products of each size on the first device and, where there are several, spread over all."""
+    """Time products of each size on the first device and, if there are several, spread over all."""
     work: dict[str, Callable[[], object]] = {}
     repeats = {}
     for size in sizes:
@@ -146,7 +146,7 @@ def ratios(slow: Sequence[Case], fast: Sequence[Case]) -> tuple[float, ...]:
 
 
 def figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> dict[str, float]:
-    """Return the largest speed-up and its size, and where there is one the crossing; without several devices, 1."""
+    """Return the largest speed-up and its size, and the crossing if there is one; without several devices, 1."""
     if not spread:
         return {"largest_speedup": 1.0}
     largest, size = max(zip(ratios(alone, spread), sizes, strict=True))

@@ -19,7 +19,7 @@ LAUNCHING = 0.8
 
 
 def verdict(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case], devices: int) -> str:
-    """Say from which size on several devices are faster than one, how much at most, and where they are not."""
+    """Say from which size on several devices are faster than one, how much at most, and at which sizes they are not."""
     if not spread:
         return "With one device there is nothing to spread operations over: use --devices 2."
     largest, at = max((one.median / other.median, size) for one, other, size in zip(alone, spread, sizes, strict=True))
@@ -40,7 +40,7 @@ def verdict(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case],
 def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
     """Return the size from which several devices are faster at every size, at half of them or more beyond the noise.
 
-    It is interpolated linearly between the logarithms of the last size where they are not and the next one. None where
+    It is interpolated linearly between the logarithms of the last size at which they are not and the next one. None if
     there is none.
     """
     speedups = [one.median / other.median for one, other in zip(alone, spread, strict=True)]

@@ -67,7 +67,7 @@ def run(
     """Time algorithms, by their names in `ALGORITHMS`, on one float32 vector per device, for vectors of each size.
 
     `sizes` are in bytes, and rounded down to whole elements, of which there is at least one. The metrics are those of
-    `native`, or of the last algorithm where it is not asked for, at the largest size. Raises RequestError for a backend
+    `native`, or of the last algorithm if it is not asked for, at the largest size. Raises RequestError for a backend
     with a single device, an algorithm that is not known, and sizes for which the memory does not suffice.
     """
     refuse_single_device(backend, "allreduce", "sums over devices")
@@ -88,7 +88,7 @@ def run(
 
 
 def known(algorithms: Sequence[str]) -> tuple[str, ...]:
-    """Return the algorithms' names, once each; raises RequestError where one is not known, or none is given."""
+    """Return the algorithms' names, once each; raises RequestError if one is not known, or none is given."""
     for name in algorithms:
         if name not in ALGORITHMS:
             raise RequestError(f"unknown algorithm {name!r} (known: {', '.join(ALGORITHMS)})")

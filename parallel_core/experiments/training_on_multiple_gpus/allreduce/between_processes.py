@@ -55,8 +55,8 @@ def run_between_processes(
 
     `share_of_stream_bound` is the stream's time for one vector over the sum's. How large it can be depends on the
     engine: in a ring of n ranks each sends 2(n − 1)/n vectors and receives as much at the same time, so it reaches
-    n / (2(n − 1)) where both directions are as fast as one, which is 1 for two ranks; a parameter server receives n
-    vectors and sends n, so it reaches 1/n where all ranks are on other hosts. Processes on one host share its cores
+    n / (2(n − 1)) if both directions are as fast as one, which is 1 for two ranks; a parameter server receives n
+    vectors and sends n, so it reaches 1/n if all ranks are on other hosts. Processes on one host share its cores
     and need not obey either.
 
     Raises RequestError for a single process, for other algorithms than `native`, which are written over the devices of
@@ -108,7 +108,7 @@ def error_between(backend: GroupedBackend, length: int) -> float:
         for place in range(devices):
             expected += drawn(length, other, place)
     error = largest_of([error_of_sum(found, expected) for found in sums])
-    return largest_of([one for one, _ in told_to_all(backend.group, (error, 0.0))])
+    return largest_of([one for one, _ in gathered_pairs(backend.group, (error, 0.0))])
 
 
 def drawn(length: int, rank: int, place: int) -> np.ndarray:
@@ -147,11 +147,11 @@ def time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int) -
 def time_together(group: Group, take: Callable[[int], Timing], repeats: int) -> Timing:
     """Let all ranks begin at once; return the times of the slowest, the same on all of them."""
     barrier(group)
-    timings = told_to_all(group, take(repeats))
+    timings = gathered_pairs(group, take(repeats))
     return max(sent for sent, _ in timings), max(done for _, done in timings)
 
 
-def told_to_all(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
-    """Give every rank the two numbers of each."""
+def gathered_pairs(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
+    """Return every rank's two numbers, on all ranks."""
     pairs = (TIMING.unpack(said) for said in gather(group, TIMING.pack(*numbers)))
     return [(first, second) for first, second in pairs]

@@ -59,7 +59,7 @@ ITEM = 4
 
 
 HELD_AT_ONCE = 6
-"""So many vectors per device exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
+"""Vectors per device that exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
 
 
 LARGEST_ERROR = 1e-5

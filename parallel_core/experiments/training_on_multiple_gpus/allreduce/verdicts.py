@@ -50,7 +50,7 @@ def about_bound(cases: Mapping[str, Case], judged: str) -> str:
 
 
 def about_sharding(timed: Timed) -> tuple[str, ...]:
-    """Answer the book's question by the largest vectors; nothing where it was not asked."""
+    """Answer the book's question by the largest vectors; nothing if it was not asked."""
     largest = max(timed)
     cases = timed[largest]
     if not {"star", "sharded"} <= set(cases):

@@ -15,7 +15,7 @@ from parallel_core.experiments.training_on_multiple_gpus.batch_norm import netwo
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import (
     Parameters,
     initial_parameters,
-    made_up_batch,
+    synthetic_batch,
 )
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
@@ -113,7 +113,7 @@ def difference(backend: Backend, gradients: Gradients, rows: int) -> float:
     """
     one = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
     initial = initial_parameters()
-    batches = [made_up_batch(rows, seed) for seed in range(1, DRAWS + 1)]
+    batches = [synthetic_batch(rows, seed) for seed in range(1, DRAWS + 1)]
     return mean(
         largest_error(change(backend, gradients, initial, *batch), change(one, per_device, initial, *batch))
         for batch in batches
@@ -124,13 +124,13 @@ def error_per_device(backend: Backend, rows: int) -> float:
     """Return by how much a step with statistics per device differs from NumPy's on as many devices."""
     reference = backends.load("numpy", devices=len(backend.devices), threads_per_device=backend.threads_per_device)
     found, expected = (
-        change(on, per_device, initial_parameters(), *made_up_batch(rows)) for on in (backend, reference)
+        change(on, per_device, initial_parameters(), *synthetic_batch(rows)) for on in (backend, reference)
     )
     return largest_error(found, expected)
 
 
 STEPS = 10
-"""So many steps are taken in one timing."""
+"""Steps in one timing."""
 RATE = 0.1
 
 
@@ -160,6 +160,6 @@ def record_step(backend: Backend, gradients: Gradients, batch: int) -> tuple[Tas
 
 def load_in_single_precision(backend: Backend, batch: int) -> tuple[list[Array], Array]:
     """Load parameters and a batch of so many rows: (replicas, shards)."""
-    x, labels = made_up_batch(batch)
+    x, labels = synthetic_batch(batch)
     single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())
     return load(backend, single, x.astype(np.float32), labels)

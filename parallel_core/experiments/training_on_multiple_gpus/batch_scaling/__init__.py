@@ -62,7 +62,7 @@ def run(
 ) -> Result:
     """Time the same steps on 1, 2, 4, … devices, with batches of `batch_size` and of as many times that.
 
-    Raises RequestError for a backend with a single device, and where the data do not suffice for the steps.
+    Raises RequestError for a backend with a single device, and if there are fewer images than the steps take.
     """
     total = len(backend.devices)
     refuse_single_device(backend, "batch-scaling", "compares devices")
@@ -114,7 +114,7 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
 
 
 def error_of_losses(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
-    """Return the largest relative difference of the first losses from NumPy's, over all that is going to be timed."""
+    """Return the largest relative difference of the first losses from NumPy's, over all that is timed."""
     start = enlarged_start(next(iter(settings.values())).seed, CHECKED_SCALE)
     expected = {wanted: numpy_losses(data, wanted, start, CHECKED_STEPS) for wanted in set(settings.values())}
     losses = [
@@ -150,7 +150,7 @@ def series_of(timed: verdicts.Timed, batch_size: int) -> dict[str, tuple[float, 
 
 
 def most_efficient(backend: Backend) -> float:
-    """Return the efficiency that all devices together cannot exceed: below 1 where CPU devices share cores."""
+    """Return the efficiency that all devices together cannot exceed: below 1 if CPU devices share cores."""
     if any(device.kind == "gpu" for device in backend.devices):
         return 1.0
     return min(1.0, describe_machine()["cores"] / (len(backend.devices) * backend.threads_per_device))

@@ -51,7 +51,7 @@ def about_efficiency(timed: Timed, most: float) -> str:
 
 
 def about_kind(kind: str, one: Case, case: Case, count: int) -> str:
-    """Write one kind's efficiency, and say where it is that of turns or of full value, within the noise."""
+    """Write one kind's efficiency, and say if it is that of turns or of full value, within the noise."""
     efficiency = one.median / case.median / count
     as_one, in_full = not differ(one, case), not differ(divided(one, count), case)
     if as_one and in_full:

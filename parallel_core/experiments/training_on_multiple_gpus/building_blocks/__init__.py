@@ -1,7 +1,7 @@
 """Building blocks: what do the chapter's small functions do to a few numbers, and what goes wrong in them?
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs", small examples; the traps are those of the
-PyTorch edition, which rebinds list items in `allreduce`, and whose copies to another device are none where
+PyTorch edition, which rebinds list items in `allreduce`, and whose copies to another device are none if
 both are one CPU.
 
 Prediction: 1s and 2s become 3s on every device; 4 rows are shared out as 2 and 2, 5 as 3 and 2, and of 1 row over 3

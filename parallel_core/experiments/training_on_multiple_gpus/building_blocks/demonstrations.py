@@ -83,7 +83,7 @@ def an_even_split(backend: Backend) -> Demonstration:
 
 
 def uneven_splits(backend: Backend) -> Demonstration:
-    """Divide 5 rows by 2 and 1 row by 3; a device may be named twice where there are only two."""
+    """Divide 5 rows by 2 and 1 row by 3; a device may be named twice if there are only two."""
     five = backend.split_and_load(matrix(5), backend.devices[:2])
     one = backend.split_and_load(matrix(1), [*backend.devices[:2], backend.devices[-1]])
     shards = [backend.to_numpy(shard) for shard in (*five, *one)]

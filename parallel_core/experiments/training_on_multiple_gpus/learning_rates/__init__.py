@@ -6,7 +6,7 @@ its exercise 4 asks (`parallel_core.training.loop.evaluate`).
 Prediction: With the same batch, k devices add up the same gradient as one, so neither losses nor accuracy nor the best
 rate depend on k. With a batch of k·b there are k times fewer steps for the same images, and the linear scaling rule
 says what makes up for it: a rate k times as large (Goyal and others 2017, "Accurate, Large Minibatch SGD"). It holds
-while k small steps go nearly the way of a large one, and must fail where the network does not bear the larger rate.
+while k small steps go nearly the way of a large one, and must fail if the network does not bear the larger rate.
 
 Method: LeNet is trained on the same images with each rate on 1, 2, 4, … of the loaded devices up to all of them, with
 the batch of b and with k·b, in several rounds; each round has a start and an order of images of its own, the same for
@@ -58,7 +58,7 @@ __all__ = ["EXPERIMENT", "run"]
 
 DEFAULT_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
 RATES = Parameter(
-    "Learning rates. The rule is tried where one is as many times another one as there are devices.", metavar="RATES"
+    "Learning rates. The rule is tried if one is as many times another one as there are devices.", metavar="RATES"
 )
 DEFAULTS = Settings(epochs=1, batch_size=32, limit=200)
 SETTINGS = Parameter(
@@ -89,7 +89,7 @@ def run(
 
     `settings.limit` is in batches of that size, and all see as many images; its learning rate is not used. Round `n`,
     from 0, has the seed `settings.seed + n`. `on_batch(epoch, images)` is called as work is done, with all trainings'
-    epochs counted through. Raises RequestError for a backend with a single device, and MeasurementError where no loss
+    epochs counted through. Raises RequestError for a backend with a single device, and MeasurementError if no loss
     stays finite.
     """
     total = len(backend.devices)

@@ -37,7 +37,7 @@ Plan = tuple[str, int]
 
 @dataclass(frozen=True)
 class Trained:
-    """What one training gave; without epochs where the loss did not stay finite."""
+    """What one training gave; without epochs if the loss did not stay finite."""
 
     settings: Settings
     accuracy: float
@@ -87,7 +87,7 @@ def mean_accuracy(rounds: Iterable[Trained]) -> float:
 def case_of(
     name: str, trainings: Sequence[Trained], backend: Backend, devices: int, data: Dataset, scale: float
 ) -> Case:
-    """Make the case of all whole epochs; raises MeasurementError where there is none."""
+    """Make the case of all whole epochs; raises MeasurementError if there is none."""
     epochs = [epoch for trained in trainings for epoch in trained.epochs]
     if not epochs:
         raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")

@@ -120,5 +120,5 @@ def rates(found: Sequence[float]) -> str:
 
 
 def nearest(rate: float, curve: Curve) -> float | None:
-    """Return the rate of the curve that is this one, up to rounding; None where there is none."""
+    """Return the rate of the curve that is this one, up to rounding; None if there is none."""
     return next((tried for tried in curve if abs(tried - rate) < 1e-6 * rate), None)

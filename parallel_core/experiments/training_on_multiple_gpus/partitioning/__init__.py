@@ -5,7 +5,7 @@ partitioning, layer-wise partitioning and data parallelism.
 
 Prediction: Layers and channels exchange activations, which grow with the batch and with the width; data parallelism
 exchanges gradients, which grow with the square of the width and not with the batch. So data parallelism moves least on
-a narrow network and most on a wide one, and its devices meet once a step, where those that divide every layer meet at
+a narrow network and most on a wide one, and its devices meet once a step, while those that divide every layer meet at
 every layer. Network partitioning without micro-batches keeps one device busy at a time: it cannot beat one device.
 
 Method: The same step of gradient descent, of a convolution and two dense layers, is taken in five ways: on one device,
@@ -39,7 +39,7 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import (
     CHANNELS,
     initial_parameters,
-    made_up_batch,
+    synthetic_batch,
 )
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.pipeline import network_partitioning
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps import (
@@ -91,10 +91,10 @@ def run(
     timed: dict[int, dict[str, Case]] = {}
     moved: dict[int, dict[str, int]] = {}
     errors = []
-    rows = made_up_batch(batch)
+    rows = synthetic_batch(batch)
     for width in doublings(narrow, wide):
         initial = initial_parameters(width)
-        errors.append(error_of_steps(backend, ways, initial, made_up_batch(2 * max(devices, micro_batches) + 1)))
+        errors.append(error_of_steps(backend, ways, initial, synthetic_batch(2 * max(devices, micro_batches) + 1)))
         recorded = {name: record_step(backend, ways[name], initial, rows) for name in ways if name != UNDIVIDED}
         moved[width] = {name: sum(task.bytes for task in tasks) for name, tasks in recorded.items()}
         timed[width] = time_steps(backend, ways, initial, rows, rounds)
@@ -127,7 +127,7 @@ def run(
 
 
 def refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: int, micro_batches: int) -> None:
-    """Raise RequestError where a device or a micro-batch would have nothing to do."""
+    """Raise RequestError if a device or a micro-batch would have nothing to do."""
     if devices > CHANNELS * narrow:
         raise RequestError(
             f"the narrowest network has {CHANNELS * narrow} channels for {devices} devices: choose a larger --narrow"

@@ -18,7 +18,7 @@ from parallel_core.measurement.task_graph import Task, without_loads
 __all__ = ["error_of_steps", "record_step", "time_steps"]
 
 STEPS = 3
-"""So many steps are taken in one timing, so that an engine may begin the next one before the last one has ended."""
+"""Steps in one timing: several, so that an engine may begin the next one before the last one has ended."""
 CHECKED_STEPS = 2
 RATE = 0.01
 """For the average over the rows."""

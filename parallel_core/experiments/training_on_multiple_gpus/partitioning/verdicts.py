@@ -16,7 +16,7 @@ def verdict(timed: Mapping[int, Mapping[str, Case]], undivided: str) -> str:
 
 
 def about_width(width: int, cases: Mapping[str, Case], undivided: str) -> str:
-    """Say which ways to divide a network of this width were the fastest, where any was faster than not dividing it."""
+    """Say which ways to divide a network of this width were the fastest, if any was faster than not dividing it."""
     whole = cases[undivided]
     divided = sorted((name for name in cases if name != undivided), key=lambda name: cases[name].median)
     best = cases[divided[0]]

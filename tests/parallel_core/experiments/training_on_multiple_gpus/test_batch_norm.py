@@ -15,7 +15,7 @@ from parallel_core import RequestError
 from parallel_core.experiments.measuring import largest_error
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import network, steps
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts as answers
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import initial_parameters, made_up_batch
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import initial_parameters, synthetic_batch
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import difference
 from parallel_core.measurement.result import Case
 
@@ -32,7 +32,7 @@ def step_of_one_device(x: np.ndarray, labels: np.ndarray, seed: int = 0) -> list
 def test_the_loss_is_that_of_the_textbook_s_formula() -> None:
     w1, scale, shift, w2, b2 = initial_parameters()
     scale, shift = scale + 0.5, shift - 0.25
-    x, labels = made_up_batch(9)
+    x, labels = synthetic_batch(9)
     z = x @ w1
     units = np.maximum((z - z.mean(axis=0)) / np.sqrt(z.var(axis=0) + 1e-5) * scale + shift, 0)
     scores = units @ w2 + b2
@@ -45,7 +45,7 @@ def test_the_loss_is_that_of_the_textbook_s_formula() -> None:
 @settings(max_examples=10)
 @given(rows=draw.integers(4, 20), seed=draw.integers(0, 99))
 def test_synchronised_statistics_give_the_step_of_one_device(backend: Backend, rows: int, seed: int) -> None:
-    batch = made_up_batch(rows, seed)
+    batch = synthetic_batch(rows, seed)
     found = steps.change(backend, steps.synchronised, initial_parameters(seed), *batch)
     assert largest_error(found, step_of_one_device(*batch, seed)) < 1e-6
 
@@ -56,7 +56,7 @@ def test_it_holds_for_any_number_of_devices(load: Callable[[int], Backend], devi
 
 
 def test_statistics_per_device_are_of_the_device_s_rows(backend: Backend) -> None:
-    x, labels = made_up_batch(4)
+    x, labels = synthetic_batch(4)
     found = steps.change(backend, steps.per_device, initial_parameters(), np.tile(x, (3, 1)), np.tile(labels, 3))
     # Every device has the same rows, so its statistics are those of all of them.
     assert largest_error(found, step_of_one_device(x, labels)) < 1e-6

@@ -21,7 +21,7 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     strategies,
 )
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts as answers
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import initial_parameters, made_up_batch
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import initial_parameters, synthetic_batch
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps import error_of_steps, record_step
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Task, crossings
@@ -36,14 +36,14 @@ FEATURES, UNITS, CLASSES, ITEM = 8 * 144, 32, 10, 4
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_is_that_of_one_device(load: Callable[[int], Backend], name: str, devices: int) -> None:
     ways = {name: strategies(3)[name]}
-    assert error_of_steps(load(devices), ways, initial_parameters(1), made_up_batch(7)) < 1e-6
+    assert error_of_steps(load(devices), ways, initial_parameters(1), synthetic_batch(7)) < 1e-6
 
 
 @settings(max_examples=8)
 @given(rows=draw.integers(4, 9), micro_batches=draw.integers(1, 4), seed=draw.integers(0, 99))
 def test_a_step_is_that_of_one_device_for_any_batch(backend: Backend, rows: int, micro_batches: int, seed: int) -> None:
     ways = strategies(micro_batches)
-    assert error_of_steps(backend, ways, initial_parameters(1, seed), made_up_batch(rows, seed)) < 1e-6
+    assert error_of_steps(backend, ways, initial_parameters(1, seed), synthetic_batch(rows, seed)) < 1e-6
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -78,7 +78,7 @@ def test_layers_are_shared_out_and_the_last_devices_take_more(
 
 
 def recorded(backend: Backend, name: str, rows: int, micro_batches: int) -> tuple[Task, ...]:
-    return record_step(backend, strategies(micro_batches)[name], initial_parameters(1), made_up_batch(rows))
+    return record_step(backend, strategies(micro_batches)[name], initial_parameters(1), synthetic_batch(rows))
 
 
 def test_bytes_are_those_of_activations_or_of_gradients(backend: Backend) -> None:
