@@ -12,7 +12,6 @@ from parallel_core.comparison.storage import reason_path
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
-from parallel_core.plots.timeline import write_picture_file
 from parallel_core.system import files
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import agreements, overhead
@@ -46,6 +45,9 @@ def profile_and_show(
     if trace_path is not None:
         write_trace_file(found.timeline, trace_path)
     if picture_path is not None:
+        # Matplotlib takes half a second to import, which a run without a picture need not wait for.
+        from parallel_core.plots.timeline import write_picture_file
+
         write_picture_file(found.timeline, picture_path)
     seen = figures(found.timeline)
     described = EXPERIMENTS[result.experiment]

@@ -34,8 +34,10 @@ class Catalogue(Mapping[str, Experiment]):
         for chapter in CHAPTERS:
             modules = iter_modules(import_module(f"{__name__}.{chapter}").__path__)
             declared = (declared_in(chapter, module.name) for module in modules)
-            found = [experiment for experiment in declared if experiment is not None]
-            yield from (experiment.name for experiment in sorted(found, key=lambda experiment: experiment.position))
+            experiments = [experiment for experiment in declared if experiment is not None]
+            yield from (
+                experiment.name for experiment in sorted(experiments, key=lambda experiment: experiment.position)
+            )
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -26,8 +26,8 @@ class Explanation:
 
     def _repr_markdown_(self) -> str:
         # Notebooks ask for this method.
-        told = [f"**{heading}.** " + "\n\n".join(paragraphs) for heading, paragraphs in self.parts]
-        return "\n\n".join((f"**{self.question}**", *told))
+        parts = [f"**{heading}.** " + "\n\n".join(paragraphs) for heading, paragraphs in self.parts]
+        return "\n\n".join((f"**{self.question}**", *parts))
 
 
 def explain(name: str) -> Explanation:

@@ -140,12 +140,12 @@ def verdict(dispatch_fraction: float) -> str:
 def about_contrasts(fractions: Mapping[str, float]) -> tuple[str, ...]:
     """Say which of the others queued the products and which did not; nothing if there are none."""
     kinds = {
-        "queued them": [side for side, found in fractions.items() if found < 0.2],
-        "queued them in part": [side for side, found in fractions.items() if 0.2 <= found <= 0.8],
-        "had them done when control returned": [side for side, found in fractions.items() if found > 0.8],
+        "queued them": [side for side, share in fractions.items() if share < 0.2],
+        "queued them in part": [side for side, share in fractions.items() if 0.2 <= share <= 0.8],
+        "had them done when control returned": [side for side, share in fractions.items() if share > 0.8],
     }
-    told = [f"{listed(sides)} {did}" for did, sides in kinds.items() if sides]
-    return (f"The same products elsewhere: {'; '.join(told)}.",) if told else ()
+    clauses = [f"{listed(sides)} {did}" for did, sides in kinds.items() if sides]
+    return (f"The same products elsewhere: {'; '.join(clauses)}.",) if clauses else ()
 
 
 def about_variants(variants: Sequence[str], sides: Sequence[str]) -> tuple[str, ...]:

@@ -108,9 +108,9 @@ def places(backend: Backend) -> int:
     return len(backend.devices) - on_cpus + workers
 
 
-def about_schedule(name: str, found: Scheduled) -> str:
+def about_schedule(name: str, program: Scheduled) -> str:
     """Say how near a program, `name` in a sentence, came to its bound, and whether anything ran at the same time."""
-    alone, free, bounds = found.alone, found.free, found.bounds
+    alone, free, bounds = program.alone, program.free, program.bounds
     noise = max(alone.spread, free.spread, MIN_NOISE)
     of_bound, of_alone = free.median / bounds.seconds, free.median / alone.median
     bound = f"{of_bound:.2f} × as long as {bounds.name} ({figure(bounds.seconds * 1e3)} ms)"

@@ -123,25 +123,25 @@ def about_floor(points: Sequence[Point]) -> str:
     left, met = floor_left(points), crossing(points)
     if left is None:
         return f"The measured time does not leave its floor of {floor} for good up to {points[-1].elements:,} elements."
-    told = f"The measured time is a quarter above its floor of {floor} from {left:,.0f} elements on"
+    sentence = f"The measured time is a quarter above its floor of {floor} from {left:,.0f} elements on"
     if len({point.t2_over_t1 > 1 for point in points}) > 1 and met is None:
-        return f"{told}; t1 and t2 cross more than once."
+        return f"{sentence}; t1 and t2 cross more than once."
     if met is None:
-        return f"{told}; t1 and t2 do not cross in this range, so it is a call's own cost that makes the floor."
-    return f"{told}, which is {figure(left / met)} × as many as where t2 = t1 by the fit ({met:,.0f})."
+        return f"{sentence}; t1 and t2 do not cross in this range, so it is a call's own cost that makes the floor."
+    return f"{sentence}, which is {figure(left / met)} × as many as where t2 = t1 by the fit ({met:,.0f})."
 
 
 def about_predictions(points: Sequence[Point]) -> str:
     """Say how far the longer of t1 and t2 is from what was measured, at the size that is furthest beyond the noise."""
     worst = max(points, key=lambda point: abs(point.prediction_error) - point.noise)
-    told = f"{metric(worst.predicted, 's')} for the {metric(worst.case.median, 's')} measured"
+    sentence = f"{metric(worst.predicted, 's')} for the {metric(worst.case.median, 's')} measured"
     if abs(worst.prediction_error) <= worst.noise:
-        return f"The longer of t1 and t2 predicts every size within the noise; at the worst {told}."
+        return f"The longer of t1 and t2 predicts every size within the noise; at the worst {sentence}."
     in_turn = worst.model.t1 + worst.model.t2
     hindered = worst.case.median * (1 - worst.noise) > in_turn and not is_inside(points)
     return (
         f"The longer of t1 and t2 is furthest off, beyond the noise, at {worst.elements:,} elements: it predicts "
-        f"{told} ({percent(worst.prediction_error, '+')})"
+        f"{sentence} ({percent(worst.prediction_error, '+')})"
         + (f". Both in turn would take {metric(in_turn, 's')}: the two sides hinder each other." if hindered else ".")
     )
 
@@ -160,8 +160,8 @@ def about_overlap(points: Sequence[Point]) -> tuple[str, ...]:
         meaning = "the two sides worked at the same time"
     else:
         meaning = "the noise leaves open whether the two sides worked at the same time"
-    told = (
+    sentence = (
         f"Issuing and computing are most alike at {alike.elements:,} elements: the longer takes {metric(longer, 's')}, "
         f"both in turn {metric(shorter + longer, 's')}, and {metric(alike.case.median, 's')} were measured: {meaning}."
     )
-    return (told,)
+    return (sentence,)

@@ -97,13 +97,13 @@ def run(
 
 def error_of(backend: Backend, of: Of, program: Program, batch: int) -> float:
     """Run the program once more and return the largest relative difference of its result from NumPy's."""
-    found = backend.to_numpy(program.run(backend, program.inputs(backend)))
+    results = backend.to_numpy(program.run(backend, program.inputs(backend)))
     if of == "xy":
-        return relative_error(found, np.full((XY_SIZE, XY_SIZE), 3.0))
+        return relative_error(results, np.full((XY_SIZE, XY_SIZE), 3.0))
     # Each array of each layer, on every device.
-    arrays = [array for layers in found for layer in layers for array in layer]
+    arrays = [array for layers in results for layer in layers for array in layer]
     layers = expected_step(backends.load("numpy", devices=1), batch)
-    return largest_error(arrays, [array for layer in layers for array in layer] * len(found))
+    return largest_error(arrays, [array for layer in layers for array in layer] * len(results))
 
 
 def about_parallelism(parallelism: float, operations: int) -> str:

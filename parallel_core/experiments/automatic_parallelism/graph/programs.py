@@ -89,12 +89,12 @@ def backward(backend: Backend, passed: dict[str, Array], place: int) -> Array:
     if place == 1:
         back = ops.value_and_grad(partial(second_layer_backward, ops))
         by = (layers[1][0], layers[1][1], passed["hidden"])
-        found = labelled("layer 2 back", backend.launch(back, by, passed["by scores"]))
-        passed["by hidden"] = found[1][2]
+        computed = labelled("layer 2 back", backend.launch(back, by, passed["by scores"]))
+        passed["by hidden"] = computed[1][2]
     else:
         back = ops.value_and_grad(partial(first_layer_backward, ops))
-        found = labelled("layer 1 back", backend.launch(back, layers[0], passed["images"], passed["by hidden"]))
-    return (found[1][0], found[1][1])
+        computed = labelled("layer 1 back", backend.launch(back, layers[0], passed["images"], passed["by hidden"]))
+    return (computed[1][0], computed[1][1])
 
 
 def first_layer(ops: Ops, parameters: Array, images: Array) -> Array:

@@ -67,12 +67,12 @@ def about_chain(few: Case, many: Case) -> str:
 def about_threads(few: Case, threaded: Case) -> str:
     """Say what twice the threads made of the products instead."""
     ratio = few.median / threaded.median
-    told = "With twice the threads within each, independent products"
+    products = "With twice the threads within each, independent products"
     if not differ(few, threaded):
-        return f"{told} took as long ({ratio:.2f} ×)."
+        return f"{products} took as long ({ratio:.2f} ×)."
     if ratio < 1:
-        return f"{told} took longer ({ratio:.2f} × as fast)."
-    return f"{told} were {ratio:.2f} × as fast."
+        return f"{products} took longer ({ratio:.2f} × as fast)."
+    return f"{products} were {ratio:.2f} × as fast."
 
 
 def about_cores(needed: int, cores: int) -> str:

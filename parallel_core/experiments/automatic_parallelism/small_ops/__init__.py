@@ -151,8 +151,8 @@ def figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case])
         return {"largest_speedup": 1.0}
     largest, size = max(zip(ratios(alone, spread), sizes, strict=True))
     crossing = verdicts.crossing_size(sizes, alone, spread)
-    found = {"largest_speedup": largest, "largest_speedup_size": float(size)}
-    return found if crossing is None else {**found, "crossing_size": crossing}
+    metrics = {"largest_speedup": largest, "largest_speedup_size": float(size)}
+    return metrics if crossing is None else {**metrics, "crossing_size": crossing}
 
 
 EXPERIMENT = Experiment(

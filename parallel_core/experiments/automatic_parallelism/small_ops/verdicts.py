@@ -66,11 +66,11 @@ def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) ->
         most = max(case.dispatch_median / case.median for case in alone)
         return [f"Launching alone was nowhere the limit: it took {most:.0%} of one device's time at most."]
     seconds = metric(limited[0][1].dispatch_median, "s")
-    told = (
+    sentence = (
         f"At {listed_sizes([size for size, _ in limited])} launching is the limit: one device was done almost as soon "
         f"as the last product was launched, which took {seconds} for each at size {limited[0][0]}."
     )
-    return [told]
+    return [sentence]
 
 
 def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequence[Case]) -> list[str]:
@@ -78,20 +78,20 @@ def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequen
     if not threaded:
         return []
     better, worse = faster_at(sizes, spread, threaded), faster_at(sizes, threaded, spread)
-    told = []
+    sentences = []
     if better:
         largest, at = max(
             (other.median / one.median, size)
             for one, other, size in zip(spread, threaded, sizes, strict=True)
             if size in better
         )
-        told.append(
+        sentences.append(
             f"Parallel launches beat parallel operators at {listed_sizes(better)}: there all devices were faster than "
             f"one with the threads of all, most at size {at} ({largest:.2f} ×)."
         )
     if worse:
-        told.append(f"Parallel operators beat parallel launches at {listed_sizes(worse)}.")
-    return told or ["At no size did parallel launches and parallel operators differ by more than the noise."]
+        sentences.append(f"Parallel operators beat parallel launches at {listed_sizes(worse)}.")
+    return sentences or ["At no size did parallel launches and parallel operators differ by more than the noise."]
 
 
 def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case]) -> list[int]:

@@ -83,8 +83,8 @@ def run(
     errors += [error_of_sums(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
 
     judged = "native" if "native" in names else names[-1]
-    told = {"explanation": verdicts.verdict(timed, judged), "notes": verdicts.about_sharding(timed)}
-    return result_with(backend, timed, errors, count, judged, rounds, **told)
+    sentences = {"explanation": verdicts.verdict(timed, judged), "notes": verdicts.about_sharding(timed)}
+    return result_with(backend, timed, errors, count, judged, rounds, **sentences)
 
 
 def known(algorithms: Sequence[str]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Allreduce between processes: how fast does a framework's own engine sum, and how near is it to the network's speed?
 
 Every rank runs this, and each must make the same exchanges in the same order, or all wait for ever. So every time that
-is measured is told to all ranks, and whatever is decided by times is decided alike.
+is measured is sent to all ranks, and whatever depends on times is decided alike.
 """
 
 import struct
@@ -78,8 +78,8 @@ def run_between_processes(
             errors.append(error_between(backend, size // ITEM))
             timed[size] = time_size(backend, stream, size, rounds)
 
-    told = verdict_between(timed, group.hosts, stream.other, group.transport)
-    return result_with(backend, timed, errors, count, NATIVE, rounds, explanation=told)
+    explanation = verdict_between(timed, group.hosts, stream.other, group.transport)
+    return result_with(backend, timed, errors, count, NATIVE, rounds, explanation=explanation)
 
 
 def own(group: Group) -> str:
@@ -153,5 +153,5 @@ def time_together(group: Group, take: Callable[[int], Timing], repeats: int) -> 
 
 def gathered_pairs(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
     """Return every rank's two numbers, on all ranks."""
-    pairs = (TIMING.unpack(said) for said in gather(group, TIMING.pack(*numbers)))
+    pairs = (TIMING.unpack(sent) for sent in gather(group, TIMING.pack(*numbers)))
     return [(first, second) for first, second in pairs]

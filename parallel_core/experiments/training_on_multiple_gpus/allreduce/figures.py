@@ -20,7 +20,7 @@ SHARES = {PLAIN_COPY: "share_of_copy_bound", ONE_STREAM: "share_of_stream_bound"
 
 
 def result_with(
-    backend: Backend, timed: Timed, errors: Sequence[float], devices: int, judged: str, rounds: int, **told: Any
+    backend: Backend, timed: Timed, errors: Sequence[float], devices: int, judged: str, rounds: int, **described: Any
 ) -> Result:
     """Return the result of sums over so many devices; the metrics are those of `judged` at the largest size."""
     series = series_of(timed, devices)
@@ -39,7 +39,7 @@ def result_with(
         compared="sums",
         limit=LARGEST_ERROR,
         series=series,
-        **told,
+        **described,
     )
 
 

@@ -31,24 +31,24 @@ def compared(difference: float) -> str:
 def about_growth(rows: Sequence[int], differences: Sequence[float]) -> str:
     """Say how the difference of the statistics per device depends on the rows per device."""
     first, last = differences[0], differences[-1]
-    told = f"{percent(first)} at {rows[0]} rows a device and {percent(last)} at {rows[-1]}"
+    sentence = f"{percent(first)} at {rows[0]} rows a device and {percent(last)} at {rows[-1]}"
     if len(rows) < 2 or not min(first, last) > ROUNDING:
         return f"Statistics of each device's rows make a step differ by {percent(last)} at {rows[-1]} rows a device."
     power = math.log(last / first) / math.log(rows[-1] / rows[0])
     law = f"it changes as rows to the power {figure(power)}, where means over independent rows vary with the power −0.5"
-    return f"Statistics of each device's rows make a step differ by {told}: {law}."
+    return f"Statistics of each device's rows make a step differ by {sentence}: {law}."
 
 
 def about_cost(per_device: Case, synchronised: Case, rows: int) -> str:
     """Say what synchronising costs."""
     ratio = synchronised.median / per_device.median
-    told = f"With {rows} rows a device, a step with synchronised statistics took {ratio:.2f} × as long as without"
+    sentence = f"With {rows} rows a device, a step with synchronised statistics took {ratio:.2f} × as long as without"
     if not differ(per_device, synchronised):
-        return f"{told}: no difference beyond the noise."
+        return f"{sentence}: no difference beyond the noise."
     extra = synchronised.median - per_device.median
     if extra > 0:
-        return f"{told}, {figure(1e3 * extra)} ms more."
-    return f"{told}, although it does more."
+        return f"{sentence}, {figure(1e3 * extra)} ms more."
+    return f"{sentence}, although it does more."
 
 
 def about_exchange(allreduces: int, moved: int) -> str:

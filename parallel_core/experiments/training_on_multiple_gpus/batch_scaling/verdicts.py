@@ -43,8 +43,8 @@ def about_efficiency(timed: Timed, most: float) -> str:
     """Say how much of k devices' worth was reached with either batch; `most` is what shared cores leave of it."""
     count = max(timed[FIXED])
     one = timed[FIXED][1]
-    told = [about_kind(kind, one, cases[count], count) for kind, cases in timed.items()]
-    sentence = f"The efficiency of {counted_devices(count)} was {' and '.join(told)}"
+    efficiencies = [about_kind(kind, one, cases[count], count) for kind, cases in timed.items()]
+    sentence = f"The efficiency of {counted_devices(count)} was {' and '.join(efficiencies)}"
     if most < 1:
         sentence += f"; they share cores, which leaves {most:.2f} at most if one device keeps its core busy"
     return f"{sentence}."

@@ -51,11 +51,11 @@ def parameters_on_a_device(backend: Backend) -> Demonstration:
         return backend.to_numpy(made[1])
 
     weights, before, after = backend.to_numpy(params), gradients_of(0), gradients_of(1)
-    told = "is not zero" if np.any(after[BIAS]) else "is still zero"
+    gradient = "is not zero" if np.any(after[BIAS]) else "is still zero"
     start = initial_parameters()
     return Demonstration(
         f"On {device} b1 is {written(weights[BIAS][:3])} and its gradient {written(before[BIAS][:3])} before any image "
-        f"was seen (the first 3 of {len(weights[BIAS])}); after one image its gradient {told}.",
+        f"was seen (the first 3 of {len(weights[BIAS])}); after one image its gradient {gradient}.",
         error_of([*weights, *before, np.any(after[BIAS])], [*start, *map(np.zeros_like, start), np.bool_(True)]),
     )
 
@@ -75,9 +75,9 @@ def an_even_split(backend: Backend) -> Demonstration:
     """Divide a 4 × 5 matrix over two devices."""
     devices = backend.devices[:2]
     shards = [backend.to_numpy(shard) for shard in backend.split_and_load(matrix(), devices)]
-    told = "; ".join(f"{device} gets {written(shard)}" for device, shard in zip(devices, shards, strict=True))
+    shares = "; ".join(f"{device} gets {written(shard)}" for device, shard in zip(devices, shards, strict=True))
     return Demonstration(
-        f"A 4 × 5 matrix that counts from 0, split over 2 devices: {told}.",
+        f"A 4 × 5 matrix that counts from 0, split over 2 devices: {shares}.",
         error_of(shards, [matrix()[:2], matrix()[2:]]),
     )
 

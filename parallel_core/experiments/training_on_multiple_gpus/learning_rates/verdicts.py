@@ -22,7 +22,7 @@ def best_rate(curve: Curve) -> float:
 
 
 def noise_of(accuracies: Sequence[Sequence[float]], images: int) -> float:
-    """Return what two mean accuracies must differ by to be told apart; `accuracies` are of each point's rounds.
+    """Return what two mean accuracies must differ by to count as different; `accuracies` are of each point's rounds.
 
     Twice the standard error of a difference. A round's seed is the same at all points, so what it does to all of them
     alike is no noise; the variance that is left is of the points at which no round guessed. Where it cannot be found,
@@ -91,12 +91,12 @@ def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     gains = {rate: scaled[tried] - scaled[rate] for rate, tried in pairs.items()}
     better = [rate for rate in pairs if gains[rate] > noise]
     worse = [rate for rate in pairs if gains[rate] < -noise]
-    told = [
-        f"{comparison} at {rates(found)} (by up to {max(abs(gains[rate]) for rate in found):.3f})"
-        for comparison, found in (("better", better), ("worse", worse))
-        if found
+    changes = [
+        f"{comparison} at {rates(tried)} (by up to {max(abs(gains[rate]) for rate in tried):.3f})"
+        for comparison, tried in (("better", better), ("worse", worse))
+        if tried
     ]
-    meaning = f"was {' and '.join(told)} than keeping it" if told else "made no difference beyond the noise"
+    meaning = f"was {' and '.join(changes)} than keeping it" if changes else "made no difference beyond the noise"
     # Adding zero turns a negative zero, which rounding may give, into a plain one.
     kept = round(fmean(one[rate] - scaled[rate] for rate in pairs), 3) + 0.0
     followed = round(fmean(one[rate] - scaled[tried] for rate, tried in pairs.items()), 3) + 0.0
@@ -114,9 +114,9 @@ def equalled(curve: Curve, noise: float) -> str:
     return f"equalled within the noise by {rates(others)}" if others else "equalled by no other"
 
 
-def rates(found: Sequence[float]) -> str:
+def rates(values: Sequence[float]) -> str:
     """Write learning rates."""
-    return listed([figure(rate) for rate in found])
+    return listed([figure(rate) for rate in values])
 
 
 def nearest(rate: float, curve: Curve) -> float | None:

@@ -80,7 +80,7 @@ def test_a_contrast_runs_in_a_process_of_its_own(backend: Backend, monkeypatch: 
 
 
 def test_products_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eager_cpu, "largest_error", lambda *_: float("nan"))
+    monkeypatch.setattr(eager_cpu, "error_of_products", lambda *_: float("nan"))
     (problem,) = parallel_core.run_eager_cpu(backend, size=8, against="none", rounds=1).problems
     assert problem.startswith("products differ from NumPy's by ")
 
