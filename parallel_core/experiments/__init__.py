@@ -3,6 +3,7 @@
 An experiment runs on any backend, returns a frozen result, and names no framework.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,7 +25,8 @@ class Catalogue(Mapping[str, Experiment]):
         # `async` is a word of the language.
         module = "asynchronous" if name == "async" else name.replace("-", "_")
         for chapter in CHAPTERS:
-            if module.isidentifier() and find_spec(f"{__name__}.{chapter}.{module}"):
+            path = f"{__name__}.{chapter}.{module}"
+            if path in sys.modules or (module.isidentifier() and find_spec(path)):
                 experiment = declared_in(chapter, module)
                 if experiment is not None and experiment.name == name:
                     return experiment
