@@ -6,11 +6,11 @@ Prediction: A result can be copied as soon as it is there, while the next one is
 a core of its own. The book copies to the host, in new memory, on the queue that computes; most of its published runs
 took longer with both at once than one after the other, so little is expected of its way.
 
-Method: 50 products, the copying of their results to another device, and both together. A product takes far longer than
-copying its result through the memory that CPU devices share, so each result is copied as often as makes the two parts
-take about the same time: the time that overlap can save is largest then. Copies go to the same destination buffers each
-time, because memory that the operating system has yet to hand out costs more than the copy. The book's way is timed
-beside ours. On GPUs both copy to the host.
+Method: 50 products are timed, then the copying of their results to another device, then both together. A product takes
+far longer than copying its result through the memory that CPU devices share. So each result is copied several times, as
+often as makes both parts take about the same time, since overlap can save most then. Copies always go to the same
+buffers, because memory that is touched for the first time costs more than the copy. The book's way is timed beside
+ours. On GPUs both copy to the host.
 
 Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
 

@@ -5,13 +5,14 @@ Book: Dive into Deep Learning, "Automatic Parallelism".
 Prediction: The products on one device do not depend on those on another, so an engine with a queue for each device runs
 them at the same time, and all together take as long as one device alone.
 
-Method: The same 50 products run on each device, one device after the other and then on all; nothing but the missing
-wait in between says that they may overlap. Each device has cores and threads of its own.
+Method: The same 50 products run on one device after the other, with a wait in between, and then on all devices without
+one; nothing else says that they may overlap. Each device has cores and threads of its own.
 
 Look at: `parallel_speedup`, the sum of the devices' times alone over their time together.
 
-Read: 1 is taking turns, the number of devices is the most that can be reached. Less than that, on an asynchronous
-engine, means that the devices share something: cores, memory, or a resource that the framework gives out once.
+Read: At 1 the devices take turns; the number of devices is the most that can be reached. Less than that, on an
+asynchronous engine, means that the devices share something: cores, memory, or a resource of which the framework has
+only one.
 """
 
 from functools import partial

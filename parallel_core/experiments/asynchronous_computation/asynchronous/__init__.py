@@ -5,10 +5,10 @@ Book: Dive into Deep Learning, "Asynchronous Computation".
 Prediction: An asynchronous engine queues an operation and returns: Python gets control back after microseconds, and
 waiting after each step costs more than waiting once. A synchronous one returns when the work is done.
 
-Method: Four parts, a file each. `products` times ten products in the backend and in NumPy, until control returns and
-until all is done. `barriers` waits for one result, for everything, and by converting a result. `increments` adds 1 ten
-thousand times, waiting each time or once, and holds a cost model, fitted to its parts apart, against both.
-`queue_depth` measures the memory that a deep queue takes.
+Method: Four parts, a file each. `ten_products` times ten products in the backend and in NumPy, until control returns
+and until all is done. `waiting` waits for one result, for everything, and by converting a result. `increments` adds 1
+ten thousand times, waiting each time or once, and compares both times with a cost model whose parts are measured
+apart. `queue_depth` measures the memory that a deep queue takes.
 
 Look at: `dispatch_fraction`, the share of the products' time after which control returned; `async_speedup`, waiting
 each time over waiting once; `wait_fraction`, waiting for one result over waiting for all.
