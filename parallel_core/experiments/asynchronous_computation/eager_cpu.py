@@ -163,8 +163,5 @@ EXPERIMENT = Experiment(
     case="10 products",
     metric="dispatch_fraction",
     queued_case="10 products",
-    options={
-        "full": {"rounds": 5, "against": "none"},
-        "quick": {"rounds": 3, "size": 500, "against": "none"},
-    },
+    options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},
 )

@@ -127,10 +127,7 @@ def run(
         if difference == 0
         else (f"the devices' parameters differ after training, by {difference:.1e} of the largest",),
         data=data.source,
-        series={
-            "test_accuracy": accuracies,
-            "loss": tuple(loss for epoch in epochs for loss in epoch.losses),
-        },
+        series={"test_accuracy": accuracies, "loss": tuple(loss for epoch in epochs for loss in epoch.losses)},
     )
 
 

@@ -33,12 +33,7 @@ from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.graph.programs import expected_step, mlp, xy
-from parallel_core.experiments.automatic_parallelism.scheduling import (
-    Program,
-    about_schedule,
-    record,
-    time_programs,
-)
+from parallel_core.experiments.automatic_parallelism.scheduling import Program, about_schedule, record, time_programs
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of
 from parallel_core.measurement.checks import relative_error

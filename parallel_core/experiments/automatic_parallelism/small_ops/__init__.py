@@ -55,9 +55,7 @@ def products(backend: Backend, matrices: Sequence[Array], count: int) -> list[Ar
 
 
 def run(
-    backend: Backend,
-    sizes: Annotated[Sequence[int], Parameter("Sides of the matrices.")] = SIZES,
-    rounds: Rounds = 5,
+    backend: Backend, sizes: Annotated[Sequence[int], Parameter("Sides of the matrices.")] = SIZES, rounds: Rounds = 5
 ) -> Result:
     """Time independent products on one device, spread over all, and on one with the threads of all, for each size.
 

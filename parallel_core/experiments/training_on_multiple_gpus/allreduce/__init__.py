@@ -119,8 +119,5 @@ EXPERIMENT = Experiment(
         "vector once, all at once: whatever sums the vectors must read and write as much. Between processes it is "
         "of one TCP stream that carries a vector once.",
     ),
-    options={
-        "full": {"rounds": 3, "sizes": "4KiB..64MiB"},
-        "quick": {"rounds": 3, "sizes": "4KiB..4MiB"},
-    },
+    options={"full": {"rounds": 3, "sizes": "4KiB..64MiB"}, "quick": {"rounds": 3, "sizes": "4KiB..4MiB"}},
 )

@@ -42,11 +42,7 @@ TIMING = struct.Struct("!dd")
 
 
 def run_between_processes(
-    backend: GroupedBackend,
-    where: Rendezvous,
-    algorithms: Sequence[str] | None,
-    sizes: Sequence[int],
-    rounds: int = 5,
+    backend: GroupedBackend, where: Rendezvous, algorithms: Sequence[str] | None, sizes: Sequence[int], rounds: int = 5
 ) -> Result:
     """Time the sum over all devices of all ranks, and beside it one TCP stream that carries each vector once, one way.
 

@@ -12,14 +12,7 @@ from parallel_core.formatting import write_size
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.system.machine import describe_machine
 
-__all__ = [
-    "ITEM",
-    "LARGEST_ERROR",
-    "error_of_sum",
-    "error_of_sums",
-    "refuse_more_than_memory",
-    "whole_elements",
-]
+__all__ = ["ITEM", "LARGEST_ERROR", "error_of_sum", "error_of_sums", "refuse_more_than_memory", "whole_elements"]
 
 
 BLOCK = 2**18

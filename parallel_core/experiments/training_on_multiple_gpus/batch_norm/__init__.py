@@ -57,11 +57,7 @@ MIN_ROWS = 8
 """Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
 
 
-def run(
-    backend: Backend,
-    rows: Annotated[int, Parameter("Most rows per device.")] = 256,
-    rounds: Rounds = 5,
-) -> Result:
+def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device.")] = 256, rounds: Rounds = 5) -> Result:
     """Compare and time steps of 8 to `rows` rows per device, in doublings.
 
     Raises RequestError for a backend with a single device, and for fewer than 8 rows.

@@ -104,13 +104,7 @@ def run(
     return result_of(
         "partitioning",
         backend,
-        parameters={
-            "narrow": narrow,
-            "wide": wide,
-            "batch": batch,
-            "micro_batches": micro_batches,
-            "rounds": rounds,
-        },
+        parameters={"narrow": narrow, "wide": wide, "batch": batch, "micro_batches": micro_batches, "rounds": rounds},
         cases=[replace(case, name=f"{name}, width {width}") for width in timed for name, case in timed[width].items()],
         metrics=metrics_of(largest, moved[width], waits),
         explanation=verdicts.verdict(timed, UNDIVIDED),
