@@ -40,7 +40,7 @@ from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.task_graph import crossings, work_seconds
 
-__all__ = ["EXPERIMENT", "Of", "run", "verdict"]
+__all__ = ["EXPERIMENT", "Of", "run"]
 
 Of = Literal["mlp", "xy"]
 MIN_DEVICES = 3
