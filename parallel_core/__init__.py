@@ -4,6 +4,8 @@
 >>> backend = backends.load("torch", devices=2)
 >>> result = parallel_core.run_parallel(backend)
 >>> result.metrics["parallel_speedup"], result.explanation
+
+Each experiment of the catalogue (`parallel-core list`) is a function here: `run_` and its name.
 """
 
 import sys
@@ -28,24 +30,6 @@ __all__ = [
     "Settings",
     "explain",
     "load_fashion_mnist",
-    "run_allreduce",
-    "run_async",
-    "run_barriers",
-    "run_batch_norm",
-    "run_batch_scaling",
-    "run_building_blocks",
-    "run_cost_model",
-    "run_data_parallel",
-    "run_dependencies",
-    "run_eager_cpu",
-    "run_graph",
-    "run_independent_ops",
-    "run_learning_rates",
-    "run_overlap",
-    "run_parallel",
-    "run_partitioning",
-    "run_small_ops",
-    "run_three_way",
 ]
 
 _HOMES = {
@@ -62,11 +46,19 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # What measures needs NumPy alone; a machine that is lent for its GPU may lack what shows results.
-    home = "experiments" if name.startswith("run_") else _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    # Measuring needs NumPy alone; a machine that is lent for its GPU may lack the libraries that show results.
+    if home := _HOMES.get(name):
+        return getattr(import_module(f"{__name__}.{home}"), name)
+    if name.startswith("run_"):
+        experiments = import_module(f"{__name__}.experiments").EXPERIMENTS
+        if (experiment := name.removeprefix("run_").replace("_", "-")) in experiments:
+            return experiments[experiment].run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    experiments = import_module(f"{__name__}.experiments").EXPERIMENTS
+    return sorted([*globals(), *__all__, *(f"run_{name.replace('-', '_')}" for name in experiments)])
 
 
 if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:

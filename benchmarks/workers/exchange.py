@@ -11,7 +11,7 @@ from backends import Backend
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
 from benchmarks.workers.sides import next_epoch
-from parallel_core.experiments import run_data_parallel
+from parallel_core import run_data_parallel
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import interleave

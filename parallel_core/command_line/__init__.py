@@ -1,6 +1,7 @@
 """The command line: `parallel-core list`, `run`, `trace`, `compare`, `report`, `diff`, `launch` and `doctor`."""
 
 from importlib import import_module
+from itertools import groupby
 
 import click
 
@@ -14,7 +15,7 @@ COMMANDS = ("run", "trace", "compare", "report", "diff", "launch", "doctor")
 
 
 class Program(click.Group):
-    """Commands whose modules are imported when they are asked for: none waits for what the others need."""
+    """Commands whose modules are imported when they are asked for, so that none waits for another's imports."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List all commands by name."""
@@ -37,10 +38,9 @@ def cli() -> None:
 @cli.command("list")
 def list_all() -> None:
     """List the experiments by the book's chapter, and the backends."""
-    for chapter in dict.fromkeys(experiment.chapter for experiment in EXPERIMENTS.values()):
+    for chapter, experiments in groupby(EXPERIMENTS.values(), key=lambda experiment: experiment.chapter):
         click.echo(chapter)
-        for experiment in EXPERIMENTS.values():
-            if experiment.chapter == chapter:
-                answers = f" ({experiment.exercise})" if experiment.exercise else ""
-                click.echo(f"  {experiment.name:<17}{experiment.question}{answers}")
+        for experiment in experiments:
+            answers = f" ({experiment.exercise})" if experiment.exercise else ""
+            click.echo(f"  {experiment.name:<17}{experiment.question}{answers}")
     click.echo(f"Backends: {', '.join(backends.names())}")

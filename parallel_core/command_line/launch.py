@@ -16,7 +16,7 @@ from parallel_core.jobs.agent_connections import REMOTE_SHELL
 from parallel_core.jobs.hosts import hosts_for, read_hosts
 from parallel_core.jobs.job import Host, Job, port_for
 from parallel_core.jobs.launcher import launch_job
-from parallel_core.jobs.rank.joining import EXPERIMENTS
+from parallel_core.jobs.rank.joining import on_several_processes
 
 __all__ = ["launch"]
 
@@ -125,9 +125,10 @@ def check_command(command: Sequence[str]) -> None:
     """Raise RequestError if this is no command that runs on several processes."""
     if command[:1] != ("run",):
         raise RequestError("give the command of each process after --, such as: -- run data-parallel --epochs 2")
-    if len(command) < 2 or command[1] not in EXPERIMENTS:
+    known = on_several_processes()
+    if len(command) < 2 or command[1] not in known:
         experiment = repr(command[1]) if len(command) > 1 else "no experiment"
-        raise RequestError(f"{experiment} does not run on several processes (those that do: {', '.join(EXPERIMENTS)})")
+        raise RequestError(f"{experiment} does not run on several processes (those that do: {', '.join(known)})")
 
 
 def agreed_backend(option: str | None, command: Sequence[str]) -> str:

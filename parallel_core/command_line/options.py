@@ -9,22 +9,21 @@ import click
 
 from backends import BackendError, Device
 from backends.devices import parse_devices
-from parallel_core.formatting import parse_sizes
 
 __all__ = [
     "POSITIVE",
+    "Command",
     "Devices",
     "Integers",
     "Names",
     "Number",
     "Numbers",
-    "Sizes",
+    "Parsed",
     "device_kind",
     "devices",
     "devices_of_a_process",
     "json_file",
     "plot_file",
-    "rounds",
     "threads",
     "timeline_file",
     "trace_file",
@@ -38,7 +37,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Number(click.ParamType[float]):
-    """A positive number, neither NaN nor infinite; zero where it is allowed."""
+    """A positive number, neither NaN nor infinite; zero if it is allowed."""
 
     name = "number"
 
@@ -120,17 +119,20 @@ class Integers(click.ParamType[tuple[int, ...]]):
         return tuple(map(int, parts))
 
 
-class Sizes(click.ParamType[tuple[int, ...]]):
-    """Sizes in bytes with commas between them, and ranges of sizes."""
+class Parsed(click.ParamType[object]):
+    """Values of which a function knows how they are written; it raises ValueError for those that it cannot read."""
 
-    name = "sizes"
+    name = "value"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return the sizes, or fail with a line that says what is wrong."""
+    def __init__(self, parse: Callable[[str], object]) -> None:
+        self.parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        """Return the value, or fail with a line that says what is wrong."""
         if not isinstance(value, str):
-            return tuple(value)
+            return value
         try:
-            return parse_sizes(value)
+            return self.parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -141,13 +143,13 @@ def devices(default: int = 2) -> Callable[[Command], Command]:
 
 
 def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
-    """Make the option for a process's devices, None where nobody says it; `alone` is their number, for the help."""
+    """Make the option for a process's devices, None unless given; `alone` is the default of a single process."""
     return click.option(
         "--devices",
         type=Devices(),
         metavar="N|NAMES",
         help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a GPU)."
-        f"  [default: {alone}; 1 where there are several processes]",
+        f"  [default: {alone}; 1 for each of several processes]",
     )
 
 
@@ -189,4 +191,3 @@ timeline_file = click.option(
     metavar="FILE",
     help="A picture of that repetition, a lane for each queue: PNG, SVG or PDF.",
 )
-rounds = click.option("--rounds", type=POSITIVE, default=5, show_default=True, help="How often everything is timed.")

@@ -1,37 +1,174 @@
-"""`parallel-core run`: the experiments' commands in one group, in the catalogue's order."""
+"""`parallel-core run EXPERIMENT`: load a backend, run the experiment on it, show the result, write it."""
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
 
 import click
+from rich.console import Console
 
-from parallel_core.command_line import experiment_command, training_commands
-from parallel_core.experiments import EXPERIMENTS
+import backends
+from backends import Device
+from backends.profiling import check_profiler
+from parallel_core import plots
+from parallel_core.command_line import options
+from parallel_core.command_line.experiment_options import parameter_options
+from parallel_core.command_line.profiling import check_profiling, profile_and_show, profile_if_possible
+from parallel_core.command_line.resources import resource_options, run_with_resources
+from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments.experiment import parameters_of
+from parallel_core.experiments.explanation import explanation
+from parallel_core.jobs.rank import check_job, described, joined, share_gpus
+from parallel_core.measurement.result import Result
+from parallel_core.measurement.timing import repeatable
+from parallel_core.system import files
+from parallel_core.terminal.explanation import show_explanation, show_variants
+from parallel_core.terminal.result import show
 
 __all__ = ["run"]
 
 
 class ExperimentGroup(click.Group):
-    """Commands that are called experiments when one is not known."""
+    """A command for each experiment of the catalogue, in its order, built when it is asked for."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """List the experiments in the catalogue's order."""
+        return list(EXPERIMENTS)
+
+    def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
+        """Build an experiment's command from what its module declares; None for one that is not known."""
+        return command_of(EXPERIMENTS[cmd_name]) if cmd_name in EXPERIMENTS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the experiment, or say which ones there are."""
-        if args[0] not in self.commands and not args[0].startswith("-"):
-            raise click.UsageError(f"unknown experiment {args[0]!r} (known: {', '.join(self.commands)})")
+        if args[0] not in EXPERIMENTS and not args[0].startswith("-"):
+            raise click.UsageError(f"unknown experiment {args[0]!r} (known: {', '.join(EXPERIMENTS)})")
         return super().resolve_command(ctx, args)
 
-    def list_commands(self, _: click.Context) -> list[str]:
-        """List the experiments in the catalogue's order."""
-        return list(self.commands)
 
-
-COMMANDS = {
-    command.name: command
-    for module in (experiment_command, training_commands)
-    for command in (getattr(module, name) for name in module.__all__)
-    if isinstance(command, click.Command)
-}
-
-
-@click.group("run", cls=ExperimentGroup, commands={name: COMMANDS[name] for name in EXPERIMENTS})
+@click.group("run", cls=ExperimentGroup)
 def run() -> None:
     """Run one experiment on one backend."""
+
+
+def command_of(experiment: Experiment) -> click.Command:
+    """Make an experiment's command: the options that all share, then its parameters, its resources, and the rounds."""
+
+    def command(
+        backend: str,
+        engine: str | None,
+        devices: int | tuple[Device, ...] | None,
+        device_kind: str,
+        threads: int | None,
+        workers: int,
+        variants: tuple[str, ...],
+        json_path: Path | None,
+        plot_path: Path | None,
+        trace_path: Path | None,
+        trace_if_possible: Path | None,
+        timeline_path: Path | None,
+        **own: Any,
+    ) -> None:
+        where = check_job(experiment.name, backend)
+        if where is not None and (trace_path or timeline_path):
+            raise RequestError("the profilers see one process: leave out --trace and --timeline")
+        if where is not None and where.rank:
+            # The first rank shows and writes the result of all.
+            json_path = plot_path = None
+        if json_path is not None:
+            files.check_writable(json_path)
+        if plot_path is not None:
+            plots.check_drawing(plot_path)
+            files.check_writable(plot_path)
+        check_profiling(trace_path or trace_if_possible, timeline_path, json_path, plot_path)
+        # Standard output belongs to the JSON if that goes there.
+        console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+        devices = devices or (experiment.devices if where is None else 1)
+        if where is not None and isinstance(devices, int):
+            share_gpus(where, devices)
+        loaded = backends.load(backend, devices, device_kind, engine, threads, workers, variants)
+        if where is not None:
+            with joined(loaded, where, experiment.name, own) as together:
+                result = run_with_resources(experiment, together, own)
+                if together.group.rank == 0:
+                    write(described(result, together), console, json_path, plot_path)
+            refuse_invalid(result)
+            return
+        if trace_path is not None or timeline_path is not None:
+            check_profiler(loaded)
+        profiled = trace_path or trace_if_possible or timeline_path
+        with repeatable() if profiled else nullcontext():
+            result = run_with_resources(experiment, loaded, own)
+        write(result, console, json_path, plot_path)
+        if trace_path is not None or timeline_path is not None:
+            profile_and_show(loaded, result, console, trace_path, timeline_path)
+        elif trace_if_possible is not None:
+            profile_if_possible(loaded, result, console, trace_if_possible)
+        refuse_invalid(result)
+
+    decorated: Any = command
+    for option in reversed(options_of(experiment)):
+        decorated = option(decorated)
+    return click.command(experiment.name, help=experiment.question)(decorated)
+
+
+def options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
+    """List the options of an experiment's command, in the order of its help."""
+
+    def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            console = Console(highlight=False)
+            show_explanation(explanation(experiment), console)
+            show_variants(console)
+            ctx.exit()
+
+    parameters = parameters_of(experiment)
+    return [
+        click.option("--backend", required=True, metavar="NAME", help="mxnet, torch, numpy, or one of a plug-in."),
+        click.option("--engine", metavar="async|sync", help="Default: async if the backend has it."),
+        options.devices_of_a_process(experiment.devices),
+        options.device_kind,
+        options.threads,
+        options.workers,
+        options.variants,
+        options.json_file,
+        options.plot_file,
+        options.trace_file,
+        options.trace_if_possible,
+        options.timeline_file,
+        click.option(
+            "--explain",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=explain_and_exit,
+            help="Say what is asked, how it is measured and how to read it; run nothing.",
+        ),
+        *parameter_options([parameter for parameter in parameters if parameter.name != "rounds"]),
+        *resource_options(experiment.run),
+        *parameter_options([parameter for parameter in parameters if parameter.name == "rounds"]),
+    ]
+
+
+def write(result: Result, console: Console, json_path: Path | None, plot_path: Path | None) -> None:
+    """Show a result, and write the files that are asked for."""
+    show(result, console)
+    if json_path is not None:
+        text = json.dumps(result.as_json(), indent=1, ensure_ascii=False) + "\n"
+        files.write_whole(json_path, lambda stream: stream.write(text.encode()))
+    if plot_path is not None:
+        kind = plot_path.suffix.removeprefix(".").lower()
+        files.write_whole(plot_path, lambda stream: plots.draw(result, stream, kind))
+
+
+def refuse_invalid(result: Result) -> None:
+    """Raise MeasurementError if a result is invalid."""
+    if result.problems:
+        raise MeasurementError(
+            f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}"
+        )

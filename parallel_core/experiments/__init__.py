@@ -1,47 +1,54 @@
-"""The book's experiments. Each is a function of a backend that returns a frozen result; none names a framework."""
+"""The book's experiments. Each is a module of its chapter's package that declares itself as `EXPERIMENT`.
 
-from collections.abc import Mapping
+An experiment runs on any backend, returns a frozen result, and names no framework.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from types import MappingProxyType
-from typing import Any
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from typing import final
 
-from parallel_core.experiments import asynchronous_computation, automatic_parallelism, training_on_multiple_gpus
 from parallel_core.experiments.experiment import Experiment, Mode
 
 __all__ = ["EXPERIMENTS", "Experiment", "Mode"]
 
-CHAPTERS = (asynchronous_computation, automatic_parallelism, training_on_multiple_gpus)
-
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
-    {experiment.name: experiment for chapter in CHAPTERS for experiment in chapter.EXPERIMENTS}
-)
-"""All experiments by name, in the order of the book's chapters."""
-
-_RUNS = {
-    "run_allreduce": "training_on_multiple_gpus.allreduce:run",
-    "run_allreduce_between": "training_on_multiple_gpus.allreduce.between_processes:run_between_processes",
-    "run_async": "asynchronous_computation.asynchronous:run",
-    "run_barriers": "asynchronous_computation.barriers:run",
-    "run_batch_norm": "training_on_multiple_gpus.batch_norm:run",
-    "run_batch_scaling": "training_on_multiple_gpus.batch_scaling:run",
-    "run_building_blocks": "training_on_multiple_gpus.building_blocks:run",
-    "run_cost_model": "asynchronous_computation.cost_model:run",
-    "run_data_parallel": "training_on_multiple_gpus.data_parallel:run",
-    "run_dependencies": "automatic_parallelism.dependencies:run",
-    "run_eager_cpu": "asynchronous_computation.eager_cpu:run",
-    "run_graph": "automatic_parallelism.graph:run",
-    "run_independent_ops": "automatic_parallelism.independent_ops:run",
-    "run_learning_rates": "training_on_multiple_gpus.learning_rates:run",
-    "run_overlap": "automatic_parallelism.overlap:run",
-    "run_parallel": "automatic_parallelism.parallel:run",
-    "run_partitioning": "training_on_multiple_gpus.partitioning:run",
-    "run_small_ops": "automatic_parallelism.small_ops:run",
-    "run_three_way": "automatic_parallelism.three_way:run",
-}
+CHAPTERS = ("asynchronous_computation", "automatic_parallelism", "training_on_multiple_gpus")
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _RUNS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _RUNS[name].partition(":")
-    return getattr(import_module(f"{__name__}.{module}"), attribute)
+@final
+class Catalogue(Mapping[str, Experiment]):
+    """All experiments by name, in the book's order; only the module of the one that is asked for is imported."""
+
+    def __getitem__(self, name: str) -> Experiment:
+        # `async` is a word of the language.
+        module = "asynchronous" if name == "async" else name.replace("-", "_")
+        for chapter in CHAPTERS:
+            path = f"{__name__}.{chapter}.{module}"
+            if path in sys.modules or (module.isidentifier() and find_spec(path)):
+                experiment = declared_in(chapter, module)
+                if experiment is not None and experiment.name == name:
+                    return experiment
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        for chapter in CHAPTERS:
+            modules = iter_modules(import_module(f"{__name__}.{chapter}").__path__)
+            declared = (declared_in(chapter, module.name) for module in modules)
+            experiments = [experiment for experiment in declared if experiment is not None]
+            yield from (
+                experiment.name for experiment in sorted(experiments, key=lambda experiment: experiment.position)
+            )
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def declared_in(chapter: str, module: str) -> Experiment | None:
+    """Return the experiment that a module declares, None for one that others are made of."""
+    experiment: Experiment | None = getattr(import_module(f"{__name__}.{chapter}.{module}"), "EXPERIMENT", None)
+    return experiment
+
+
+EXPERIMENTS: Mapping[str, Experiment] = Catalogue()

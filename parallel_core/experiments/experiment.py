@@ -1,29 +1,64 @@
-"""What the command line, a comparison and a report know of an experiment."""
+"""What an experiment declares in its module: `EXPERIMENT`, and its parameters, which are those of its `run`."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 
-__all__ = ["Experiment", "Mode"]
+__all__ = ["ChosenSize", "Experiment", "Mode", "Parameter", "Rounds", "Seed", "annotations_of", "parameters_of"]
 
 Mode = Literal["full", "quick"]
 
 
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """A parameter of an experiment: `size: Annotated[int, Parameter("Side of the matrices.")] = 1000`."""
+
+    help: str = ""
+    minimum: int = 1
+    option: str = ""
+    """The name of its option, if that is not its own."""
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    """For a list of names: those that are known. Its option may be given several times."""
+    parse: Callable[[str], object] | None = None
+    """Reads the value if its type does not say how; raises ValueError."""
+    written_default: str | None = None
+    """How a default that `parse` reads is written."""
+    fields: Mapping[str, "Parameter"] = field(default_factory=dict)
+    """For a dataclass: the fields that are parameters, by their names."""
+    name: str = ""
+    type: Any = None
+    """Its annotation without None; like `name` and `default` it is read from the signature."""
+    default: Any = None
+
+
+Rounds = Annotated[int, Parameter("How often everything is timed.")]
+Seed = Annotated[int, Parameter(minimum=0)]
+ChosenSize = Annotated[int | None, Parameter("Side of the matrices. Default: chosen.")]
+
+
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment as the command line, a comparison and a report know it."""
+    """An experiment as the command line, a comparison and a report know it; its module's docstring explains it."""
 
     name: str
     chapter: str
+    position: int
+    """Its place in the chapter's list."""
     question: str
+    run: Callable[..., Result]
+    """A function of a backend and the parameters, which are annotated with `Parameter`; and of data, if it trains."""
     case: str
     """The case whose times a comparison sets side by side first."""
     metric: str
     """The figure that answers the question."""
     queued_case: str
-    """The case that shows best how far control returns before all is done."""
+    """The case that shows best how long before the end of the work control returns."""
     calibrated: tuple[str, ...] = ()
     """Parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
     options: Mapping[Mode, Mapping[str, int | str]] = field(default_factory=dict)
@@ -31,13 +66,37 @@ class Experiment:
     exercise: str = ""
     """The exercise, figure or remark of the chapter that it answers; empty for the chapters' own demonstrations."""
     devices: int = 2
-    """Logical devices that it takes where nobody says; a comparison gives it as many at least."""
+    """Logical devices unless the user chooses; a comparison gives it at least as many."""
     curves: Curves | None = None
-    """What is drawn of its series, where it sweeps over something."""
+    """What is drawn of its series, if it sweeps over something."""
+    run_between_processes: Callable[..., Result] | None = None
+    """What each of several processes calls in place of `run`, if the experiment can run on several."""
+    extent: Callable[..., tuple[int, int]] | None = None
+    """For a training: a function of the arguments of `run` that returns the epochs, and the images of each."""
 
-    @property
-    def module(self) -> str:
-        """The module in `parallel_core.experiments` that holds it, and explains it."""
-        # `async` is a word of the language.
-        own = "asynchronous" if self.name == "async" else self.name.replace("-", "_")
-        return f"{self.chapter.lower().replace(' ', '_')}.{own}"
+
+def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:
+    """Read the parameters of an experiment from the signature of its `run`; a dataclass stands for its fields."""
+    annotations = annotations_of(experiment.run)
+    return tuple(
+        with_type(parameter, name, annotations[name].__origin__, declared.default)
+        for name, declared in inspect.signature(experiment.run).parameters.items()
+        for parameter in getattr(annotations[name], "__metadata__", ())
+    )
+
+
+def annotations_of(run: Callable[..., Result]) -> dict[str, Any]:
+    """Return a run's annotations by the names of its parameters, with their metadata."""
+    return get_type_hints(run, include_extras=True)
+
+
+def with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -> Parameter:
+    """Return the parameter with its name, its type without None, and its default; and its fields with theirs."""
+    types = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    (own,) = (type_ for type_ in types if type_ is not NoneType)
+    hints = get_type_hints(own) if parameter.fields else {}
+    fields = {
+        field_name: with_type(part, field_name, hints[field_name], getattr(default, field_name))
+        for field_name, part in parameter.fields.items()
+    }
+    return replace(parameter, name=name, type=own, default=default, option=parameter.option or name, fields=fields)

@@ -26,8 +26,8 @@ class Explanation:
 
     def _repr_markdown_(self) -> str:
         # Notebooks ask for this method.
-        told = [f"**{heading}.** " + "\n\n".join(paragraphs) for heading, paragraphs in self.parts]
-        return "\n\n".join((f"**{self.question}**", *told))
+        parts = [f"**{heading}.** " + "\n\n".join(paragraphs) for heading, paragraphs in self.parts]
+        return "\n\n".join((f"**{self.question}**", *parts))
 
 
 def explain(name: str) -> Explanation:
@@ -39,7 +39,7 @@ def explain(name: str) -> Explanation:
 
 def explanation(experiment: Experiment) -> Explanation:
     """Read an experiment's explanation from its module; raises ValueError for a docstring of another form."""
-    module = import_module(f"parallel_core.experiments.{experiment.module}")
+    module = import_module(experiment.run.__module__)
     question, *paragraphs = (" ".join(text.split()) for text in (inspect.getdoc(module) or "").split("\n\n"))
     parts: dict[str, list[str]] = {}
     for heading, text in with_headings(paragraphs):

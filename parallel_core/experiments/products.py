@@ -5,10 +5,12 @@ import numpy as np
 from backends import Array, Backend, Device
 from parallel_core.measurement.timing import measure
 
-__all__ = ["PRODUCTS", "normal_matrix", "product_seconds", "products", "size_for"]
+__all__ = ["PRODUCTS", "normal_matrix", "product_seconds", "products", "size_for", "size_for_run"]
 
 
 PRODUCTS = 50
+RUN_SECONDS = 0.2
+"""About how long a chosen size makes a device take for them."""
 
 
 def products(backend: Backend, x: Array, count: int = PRODUCTS) -> list[Array]:
@@ -30,6 +32,11 @@ def product_seconds(backend: Backend, size: int, device: Device, count: int = 5)
 
     measure(backend, products)
     return min(measure(backend, products)[1] for _ in range(5)) / count
+
+
+def size_for_run(backend: Backend) -> int:
+    """Choose the matrix size with which the first device takes about 0.2 s for all products."""
+    return size_for(backend, RUN_SECONDS, PRODUCTS, backend.devices[0])
 
 
 def size_for(backend: Backend, seconds: float, count: int, device: Device) -> int:

@@ -14,9 +14,10 @@ from time import perf_counter
 import numpy as np
 
 from backends import Array, Backend
+from parallel_core.experiments.measuring import time_in_turn
 from parallel_core.experiments.products import normal_matrix
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import Timing, interleave, measure, without_garbage_collection
+from parallel_core.measurement.timing import Timing, measure, without_garbage_collection
 
 __all__ = ["CostModel", "fit_cost_model", "increment", "row_of_ones", "time_increments"]
 
@@ -43,7 +44,7 @@ class CostModel:
 
 
 def row_of_ones(backend: Backend, elements: int = 2) -> Array:
-    """Load the array that is incremented: 1 × 2, as in the book, where overheads are what is to be seen."""
+    """Load the array that is incremented: 1 × 2, as in the book, to show overheads."""
     return backend.asarray(np.ones((1, elements), dtype=np.float32), backend.devices[0])
 
 
@@ -76,14 +77,15 @@ def increment_in_one_launch(backend: Backend, x: Array, steps: int) -> Array:
 def time_increments(backend: Backend, steps: int, rounds: int) -> tuple[tuple[Case, Case, Case], float]:
     """Time the increments waited for each, once, and made in one launch; return the cases and the largest error."""
     x = row_of_ones(backend)
-    each, once, single = interleave(
+    each, once, single = time_in_turn(
+        backend,
         {
-            "increments, waiting each time": partial(measure, backend, partial(increment_and_wait, backend, x, steps)),
-            "increments, waiting once": partial(measure, backend, partial(increment, backend, x, steps)),
-            "increments in one launch": partial(measure, backend, partial(increment_in_one_launch, backend, x, steps)),
+            "increments, waiting each time": partial(increment_and_wait, backend, x, steps),
+            "increments, waiting once": partial(increment, backend, x, steps),
+            "increments in one launch": partial(increment_in_one_launch, backend, x, steps),
         },
         rounds,
-    )
+    ).values()
     error = float(np.max(np.abs(backend.to_numpy(increment(backend, x, 1)) - 2)))
     return (each, once, single), error
 

@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.experiments.measuring import largest_error
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import interleave, measure
 
-__all__ = ["compare_with_numpy", "draw", "largest_error", "multiply"]
+__all__ = ["compare_with_numpy", "draw", "error_of_products", "multiply"]
 
 REPEATS = 10
 
@@ -28,10 +28,9 @@ def multiply(backend: Backend, matrices: list[Array]) -> list[Array]:
     return [backend.launch(backend.ops.matmul, a, a) for a in matrices]
 
 
-def largest_error(backend: Backend, loaded: list[Array], drawn: list[np.ndarray]) -> float:
+def error_of_products(backend: Backend, loaded: list[Array], drawn: list[np.ndarray]) -> float:
     """Return the largest relative error of the products of loaded matrices, against NumPy's of the drawn ones."""
-    pairs = zip(multiply(backend, loaded), drawn, strict=True)
-    return largest_of([relative_error(backend.to_numpy(product), a @ a) for product, a in pairs])
+    return largest_error(map(backend.to_numpy, multiply(backend, loaded)), [a @ a for a in drawn])
 
 
 def compare_with_numpy(backend: Backend, reference: Backend, size: int, rounds: int) -> tuple[tuple[Case, Case], float]:
@@ -48,4 +47,4 @@ def compare_with_numpy(backend: Backend, reference: Backend, size: int, rounds: 
         },
         rounds,
     )
-    return (in_numpy, in_backend), largest_error(backend, loaded, drawn)
+    return (in_numpy, in_backend), error_of_products(backend, loaded, drawn)

@@ -1,13 +1,18 @@
 """Products whose results are copied to another device, with sizes that make both take about the same time."""
 
 from functools import partial
+from typing import Annotated
 
 from backends import Array, Backend, Device
+from parallel_core.experiments.experiment import Parameter
+from parallel_core.experiments.measuring import time_in_turn
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
-from parallel_core.measurement.timing import interleave, measure
 
-__all__ = ["calibrate", "copy_each", "copy_into"]
+__all__ = ["Copies", "calibrate", "copy_each", "copy_into"]
 
+Copies = Annotated[
+    int | None, Parameter("Copies of each result. Default: so many that copying takes as long as computing.")
+]
 START_SIZE = 800
 LARGEST_SIZE = 8192
 
@@ -45,11 +50,14 @@ def calibrate(
 def time_ratio(backend: Backend, source: Device, destination: Device, size: int, copies: int) -> float:
     """Measure how many times longer the products take than the copies, on a tenth of the products."""
     x = normal_matrix(backend, size, source)
-    some = partial(products, backend, x, PRODUCTS // 10)
-    results = some()
+    results = products(backend, x, PRODUCTS // 10)
     buffers = [backend.copy_to(result, destination) for result in results]
-    copying = partial(copy_each, backend, results, destination, buffers, copies)
-    run_alone, copy_alone = interleave(
-        {"run": partial(measure, backend, some), "copy": partial(measure, backend, copying)}, rounds=3
-    )
+    run_alone, copy_alone = time_in_turn(
+        backend,
+        {
+            "run": partial(products, backend, x, PRODUCTS // 10),
+            "copy": partial(copy_each, backend, results, destination, buffers, copies),
+        },
+        rounds=3,
+    ).values()
     return run_alone.median / copy_alone.median

@@ -18,7 +18,7 @@ Read: 1 is as fast as any schedule could be. An engine that runs everything in t
 of all operations. Slightly more than 1 may be seen: an operation that is timed alone is also called and waited for.
 
 Where a device takes its tasks in the order of the program, as a thread or a CUDA stream does, a task that has to wait
-holds up those behind it, even where they could start. An engine that queues a task once it is ready has no such rule,
+holds up those behind it, even if they could start. An engine that queues a task once it is ready has no such rule,
 but may start one that nobody is waiting for before one on the critical path. Random graphs show both.
 """
 
@@ -26,6 +26,7 @@ from statistics import median
 from typing import Any
 
 from backends import Backend
+from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     Node,
     device_matrices,
@@ -34,12 +35,14 @@ from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     launch_graph,
     random_graph,
 )
-from parallel_core.experiments.automatic_parallelism.scheduling import Program, Scheduled, time_programs, verdict
+from parallel_core.experiments.automatic_parallelism.scheduling import Program, Scheduled, about_schedule, time_programs
+from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
+from parallel_core.experiments.measuring import largest_error, result_of
 from parallel_core.experiments.products import size_for
-from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.checks import largest_of
+from parallel_core.measurement.result import Result
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 DIAMOND = "diamonds"
 SEEDS = (1, 2, 3)
@@ -47,7 +50,7 @@ PRODUCT_SECONDS = 0.004
 """About how long a product takes: long beside the call and the waiting that are timed with each."""
 
 
-def run(backend: Backend, size: int | None = None, rounds: int = 5) -> Result:
+def run(backend: Backend, size: ChosenSize = None, rounds: Rounds = 5) -> Result:
     """Time task graphs one operation after the other and freely scheduled, and compare with what is possible.
 
     `size` is the matrices' side; None chooses one.
@@ -56,19 +59,17 @@ def run(backend: Backend, size: int | None = None, rounds: int = 5) -> Result:
     count = len(backend.devices)
     graphs = {DIAMOND: diamond(count), **{f"random {seed}": random_graph(seed, count) for seed in SEEDS}}
     programs = {name: program(nodes, size) for name, nodes in graphs.items()}
-    found = time_programs(backend, programs, rounds)
-    error = largest_of([error_of(backend, nodes, size) for nodes in graphs.values()])
-    problems = [] if error < 1e-4 else [f"results differ from NumPy's by {error:.1e} of the largest element"]
-    return Result(
-        experiment="dependencies",
-        backend=describe_backend(backend),
+    scheduled = time_programs(backend, programs, rounds)
+    return result_of(
+        "dependencies",
+        backend,
         parameters={"size": size, "rounds": rounds},
-        cases=tuple(case for each in found.values() for case in (each.alone, each.free)),
-        metrics=metrics_of(found),
-        checks={"max_relative_error": error},
-        explanation=explain(found),
-        notes=tuple(verdict(f"The graph {name!r}", each) for name, each in found.items() if name != DIAMOND),
-        problems=tuple(problems),
+        cases=[case for each in scheduled.values() for case in (each.alone, each.free)],
+        metrics=metrics_of(scheduled),
+        explanation=verdict(scheduled),
+        notes=tuple(about_schedule(f"The graph {name!r}", each) for name, each in scheduled.items() if name != DIAMOND),
+        error=largest_of([error_of(backend, nodes, size) for nodes in graphs.values()]),
+        compared="results",
     )
 
 
@@ -86,16 +87,15 @@ def error_of(backend: Backend, nodes: tuple[Node, ...], size: int) -> float:
     """Compute a graph once more and return the largest relative difference of any node from NumPy's."""
     planned = program(nodes, size)
     values = planned.run(backend, planned.inputs(backend))
-    wanted = expected(nodes, device_matrices(size, len(backend.devices)))
-    return largest_of(list(map(relative_error, map(backend.to_numpy, values), wanted)))
+    return largest_error(map(backend.to_numpy, values), expected(nodes, device_matrices(size, len(backend.devices))))
 
 
-def metrics_of(found: dict[str, Scheduled]) -> dict[str, float]:
+def metrics_of(scheduled: dict[str, Scheduled]) -> dict[str, float]:
     """Return the figures of the diamonds, and the median fraction of the random graphs."""
-    fixed = found[DIAMOND]
+    fixed = scheduled[DIAMOND]
     return {
         "bound_fraction": fixed.bound_fraction,
-        "random_bound_fraction": median(each.bound_fraction for name, each in found.items() if name != DIAMOND),
+        "random_bound_fraction": median(each.bound_fraction for name, each in scheduled.items() if name != DIAMOND),
         "critical_path_seconds": fixed.bounds.critical_path,
         "work_per_device_seconds": fixed.bounds.work_per_device,
         "busiest_device_seconds": fixed.bounds.busiest_device,
@@ -103,6 +103,21 @@ def metrics_of(found: dict[str, Scheduled]) -> dict[str, float]:
     }
 
 
-def explain(found: dict[str, Scheduled]) -> str:
+def verdict(scheduled: dict[str, Scheduled]) -> str:
     """Say how near the diamonds came to what is possible."""
-    return verdict("The graph of two diamonds", found[DIAMOND])
+    return about_schedule("The graph of two diamonds", scheduled[DIAMOND])
+
+
+EXPERIMENT = Experiment(
+    name="dependencies",
+    chapter=CHAPTER,
+    position=6,
+    question="Are tasks that depend on each other across devices right, and as fast as they could be?",
+    exercise="exercise 5",
+    run=run,
+    case="diamonds, freely scheduled",
+    metric="bound_fraction",
+    queued_case="diamonds, freely scheduled",
+    calibrated=("size",),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
+)

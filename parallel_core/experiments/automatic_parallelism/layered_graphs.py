@@ -72,7 +72,7 @@ def launch_graph(backend: Backend, nodes: Sequence[Node], matrices: Sequence[Arr
 
 
 def compute(ops: Ops, products: int, matrix: Array, *operands: Array) -> Array:
-    """Average the operands, or take the matrix where there are none, and multiply by the matrix some times."""
+    """Average the operands, or take the matrix if there are none, and multiply by the matrix some times."""
     value = ops.multiply(reduce(ops.add, operands or (matrix,)), 1 / max(1, len(operands)))
     for _ in range(products):
         value = ops.matmul(value, matrix)

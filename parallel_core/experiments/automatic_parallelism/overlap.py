@@ -6,32 +6,29 @@ Prediction: A result can be copied as soon as it is there, while the next one is
 a core of its own. The book copies to the host, in new memory, on the queue that computes; most of its published runs
 took longer with both at once than one after the other, so little is expected of its way.
 
-Method: 50 products, the copying of their results to another device, and both together. A product takes far longer than
-copying its result through the memory that CPU devices share, so each result is copied as often as makes the two parts
-take about the same time: the time that overlap can save is largest then. Copies go to the same destination buffers each
-time, because memory that the operating system has yet to hand out costs more than the copy. The book's way is timed
-beside ours. On GPUs both copy to the host.
+Method: 50 products are timed, then the copying of their results to another device, then both together. A product takes
+far longer than copying its result through the memory that CPU devices share. So each result is copied several times, as
+often as makes both parts take about the same time, since overlap can save most then. Copies always go to the same
+buffers, because memory that is touched for the first time costs more than the copy. The book's way is timed beside
+ours. On GPUs both copy to the host.
 
 Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
 
-Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only where both parts take about
+Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about
 the same time.
 """
-
-from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from backends import HOST, Array, Backend, Device
-from parallel_core.errors import RequestError
-from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
+from parallel_core.experiments.automatic_parallelism import CHAPTER
+from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
+from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
+from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, time_in_turn, with_parts
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
-from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
-from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import interleave, measure
+from parallel_core.measurement.result import Case, Result
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 
 def run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
@@ -55,7 +52,7 @@ def copy_the_book_s_way(backend: Backend, results: list[Array], copies: int) -> 
             backend.launch(backend.ops.to_host, result)
 
 
-def run(backend: Backend, size: int | None = None, copies: int | None = None, rounds: int = 5) -> Result:
+def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds: Rounds = 5) -> Result:
     """Time 50 products, the copying of their results to another device, and both together.
 
     `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
@@ -72,55 +69,45 @@ def run(backend: Backend, size: int | None = None, copies: int | None = None, ro
         copy_the_book_s_way(backend, made, copies)
         return made
 
-    run_alone, copy_alone, together, book_copy_alone, book_together = interleave(
+    run_alone, copy_alone, together, book_copy_alone, book_together = time_in_turn(
+        backend,
         {
-            "run": partial(measure, backend, partial(products, backend, x)),
-            "copy": partial(measure, backend, partial(copy_each, backend, results, destination, buffers, copies)),
-            "run and copy together": partial(
-                measure, backend, partial(run_and_copy, backend, x, destination, buffers, copies)
-            ),
-            "copy the book's way": partial(measure, backend, partial(copy_the_book_s_way, backend, results, copies)),
-            "together the book's way": partial(measure, backend, both_the_book_s_way),
+            "run": lambda: products(backend, x),
+            "copy": lambda: copy_each(backend, results, destination, buffers, copies),
+            "run and copy together": lambda: run_and_copy(backend, x, destination, buffers, copies),
+            "copy the book's way": lambda: copy_the_book_s_way(backend, results, copies),
+            "together the book's way": both_the_book_s_way,
         },
         rounds,
-    )
-    together = replace(together, parts=(run_alone.name, copy_alone.name))
-    book_together = replace(book_together, parts=(run_alone.name, book_copy_alone.name))
+    ).values()
+    together = with_parts(together, (run_alone, copy_alone))
+    book_together = with_parts(book_together, (run_alone, book_copy_alone))
 
     # The timed buffers held the right values before any timed copy, so the check fills fresh ones.
     checked = [backend.asarray(np.zeros((size, size), dtype=np.float32), destination) for _ in results]
     run_and_copy(backend, x, destination, checked, copies=1)
-    expected = np.matmul(backend.to_numpy(x), backend.to_numpy(x))
-    error = largest_of([relative_error(backend.to_numpy(buffer), expected) for buffer in checked])
+    source = backend.to_numpy(x)
     efficiency = overlap_efficiency(run_alone, copy_alone, together)
     book_efficiency = overlap_efficiency(run_alone, book_copy_alone, book_together)
-    checks = (
-        why_impossible(together, (run_alone, copy_alone)),
-        why_impossible(book_together, (run_alone, book_copy_alone)),
-    )
-    problems = [problem for problem in checks if problem]
-    if not error < 1e-4:
-        problems.append(f"copies differ from NumPy's products by {error:.1e} of the largest element")
-    return Result(
-        experiment="overlap",
-        backend=describe_backend(backend),
+    return result_of(
+        "overlap",
+        backend,
         parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds},
         cases=(run_alone, copy_alone, together, book_copy_alone, book_together),
         metrics={"overlap_efficiency": efficiency, "book_overlap_efficiency": book_efficiency},
-        checks={"max_relative_error": error},
-        explanation=explain(efficiency, run_alone, copy_alone),
-        notes=(f"With copies the book's way, {in_words(book_efficiency)}.",),
-        problems=tuple(problems),
+        explanation=verdict(efficiency, run_alone, copy_alone),
+        notes=(f"With copies the book's way, {hidden_part(book_efficiency)}.",),
+        error=largest_error(map(backend.to_numpy, checked), [source @ source] * PRODUCTS),
+        compared="copied products",
     )
 
 
 def ends(backend: Backend) -> tuple[Device, Device]:
-    """Return the devices to copy from and to; raises RequestError where there is nowhere to copy to."""
+    """Return the devices to copy from and to; raises RequestError if there is nowhere to copy to."""
     source, *others = backend.devices
     if source.kind == "gpu":
         return source, HOST
-    if not others:
-        raise RequestError("the experiment 'overlap' copies to another device: it needs at least 2 (--devices 2)")
+    refuse_single_device(backend, "overlap", "copies to another device")
     return source, others[0]
 
 
@@ -130,7 +117,7 @@ def overlap_efficiency(run_alone: Case, copy_alone: Case, together: Case) -> flo
     return (run_alone.median + copy_alone.median - together.median) / shorter
 
 
-def explain(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
+def verdict(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
     """Say how much of the shorter part was hidden under the longer one."""
     shares = sorted((run_alone.median, copy_alone.median))
     unequal = "" if shares[1] < 2 * shares[0] else " The parts take unequal times here, so little could be saved."
@@ -139,14 +126,28 @@ def explain(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
     if efficiency < 0.2:
         return f"Nothing overlapped: each copy kept the computation waiting, or was kept waiting by it.{unequal}"
     if efficiency < 0.8:
-        return f"{in_words(efficiency).capitalize()}.{unequal}"
-    return f"The overlap is real: {in_words(efficiency)}.{unequal}"
+        return f"{hidden_part(efficiency).capitalize()}.{unequal}"
+    return f"The overlap is real: {hidden_part(efficiency)}.{unequal}"
 
 
-def in_words(efficiency: float) -> str:
+def hidden_part(efficiency: float) -> str:
     """Say how much of the shorter part was hidden."""
     if efficiency < -0.1:
         return "together took longer than one after the other"
     if efficiency < 0.2:
         return "nothing overlapped"
     return f"{efficiency:.0%} of the shorter part was hidden under the longer one"
+
+
+EXPERIMENT = Experiment(
+    name="overlap",
+    chapter=CHAPTER,
+    position=2,
+    question="Can results travel to another device while the next ones are computed?",
+    run=run,
+    case="run and copy together",
+    metric="overlap_efficiency",
+    queued_case="run",
+    calibrated=("size", "copies"),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 500}},
+)

@@ -5,70 +5,66 @@ Book: Dive into Deep Learning, "Automatic Parallelism".
 Prediction: The products on one device do not depend on those on another, so an engine with a queue for each device runs
 them at the same time, and all together take as long as one device alone.
 
-Method: The same 50 products run on each device, one device after the other and then on all; nothing but the missing
-wait in between says that they may overlap. Each device has cores and threads of its own.
+Method: The same 50 products run on one device after the other, with a wait in between, and then on all devices without
+one; nothing else says that they may overlap. Each device has cores and threads of its own.
 
 Look at: `parallel_speedup`, the sum of the devices' times alone over their time together.
 
-Read: 1 is taking turns, the number of devices is the most that can be reached. Less than that, on an asynchronous
-engine, means that the devices share something: cores, memory, or a resource that the framework gives out once.
+Read: At 1 the devices take turns; the number of devices is the most that can be reached. Less than that, on an
+asynchronous engine, means that the devices share something: cores, memory, or a resource of which the framework has
+only one.
 """
 
-from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
 from backends import Array, Backend
-from parallel_core.errors import RequestError
-from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, size_for
-from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
-from parallel_core.measurement.result import Result, describe_backend
-from parallel_core.measurement.timing import interleave, measure
+from parallel_core.experiments.automatic_parallelism import CHAPTER
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, time_in_turn, with_parts
+from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, size_for_run
+from parallel_core.measurement.result import Result
 
-__all__ = ["explain", "run"]
-
-TARGET_SECONDS = 0.2
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 
-def run(backend: Backend, size: int | None = None, rounds: int = 7) -> Result:
+def run(
+    backend: Backend,
+    size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for runs of about 0.2 s.")] = None,
+    rounds: Rounds = 5,
+) -> Result:
     """Time 50 products on each device alone and on all together.
 
     `size` is the matrices' side; None chooses one with which a device takes about 0.2 s. Raises RequestError for a
     backend with a single device.
     """
-    if len(backend.devices) < 2:
-        raise RequestError("the experiment 'parallel' compares devices: it needs at least 2 (--devices 2)")
-    size = size or size_for(backend, TARGET_SECONDS, PRODUCTS, backend.devices[0])
+    refuse_single_device(backend, "parallel", "compares devices")
+    size = size or size_for_run(backend)
     matrices = [normal_matrix(backend, size, device) for device in backend.devices]
+    alone = {
+        f"on {device} alone": partial(products, backend, x) for device, x in zip(backend.devices, matrices, strict=True)
+    }
 
     def run_all() -> list[list[Array]]:
         return [products(backend, x) for x in matrices]
 
-    alone = {
-        f"on {device} alone": partial(measure, backend, partial(products, backend, x))
-        for device, x in zip(backend.devices, matrices, strict=True)
-    }
-    *parts, together = interleave({**alone, "on all together": lambda: measure(backend, run_all)}, rounds)
-    together = replace(together, parts=tuple(part.name for part in parts))
+    *parts, together = time_in_turn(backend, {**alone, "on all together": run_all}, rounds).values()
 
     source = backend.to_numpy(matrices[0])
-    error = largest_of([relative_error(backend.to_numpy(made[-1]), source @ source) for made in run_all()])
-    metrics = {"parallel_speedup": sum(part.median for part in parts) / together.median}
-    problems = [problem for problem in (why_impossible(together, parts),) if problem]
-    if not error < 1e-4:
-        problems.append(f"products differ from NumPy's by {error:.1e} of the largest element")
-    return Result(
-        experiment="parallel",
-        backend=describe_backend(backend),
+    speedup = sum(part.median for part in parts) / together.median
+    return result_of(
+        "parallel",
+        backend,
         parameters={"size": size, "products": PRODUCTS, "rounds": rounds},
-        cases=(*parts, together),
-        metrics=metrics,
-        checks={"max_relative_error": error},
-        explanation=explain(metrics["parallel_speedup"], len(parts)),
-        problems=tuple(problems),
+        cases=(*parts, with_parts(together, parts)),
+        metrics={"parallel_speedup": speedup},
+        explanation=verdict(speedup, len(parts)),
+        error=largest_error([backend.to_numpy(made[-1]) for made in run_all()], [source @ source] * len(matrices)),
+        compared="products",
     )
 
 
-def explain(speedup: float, count: int) -> str:
+def verdict(speedup: float, count: int) -> str:
     """Say whether `count` devices worked at the same time."""
     if speedup < 0.9:
         return f"Together took longer than one after the other ({speedup:.2f} ×): the devices got in each other's way."
@@ -78,3 +74,17 @@ def explain(speedup: float, count: int) -> str:
     if speedup > 1.1:
         return f"The devices overlapped in part: {speedup:.2f} × as fast as one after the other, of {count} × possible."
     return f"The devices took turns: together was no faster than one after the other ({speedup:.2f} ×)."
+
+
+EXPERIMENT = Experiment(
+    name="parallel",
+    chapter=CHAPTER,
+    position=1,
+    question="Do two devices work at the same time when nobody tells them to?",
+    run=run,
+    case="on all together",
+    metric="parallel_speedup",
+    queued_case="on all together",
+    calibrated=("size",),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
+)

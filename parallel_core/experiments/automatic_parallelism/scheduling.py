@@ -16,7 +16,7 @@ from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "case_name", "record", "time_programs", "verdict"]
+__all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "about_schedule", "case_name", "record", "time_programs"]
 
 ONE_BY_ONE = "one by one"
 FREE = "freely scheduled"
@@ -59,7 +59,7 @@ def record(backend: Backend, program: Program, one_by_one: bool = False) -> tupl
 def time_programs(backend: Backend, programs: Mapping[str, Program], rounds: int) -> dict[str, Scheduled]:
     """Time programs both ways, interleaved; a task's seconds are the median of its own over the rounds.
 
-    A case's name begins with its program's, where that has one.
+    A case's name begins with its program's, if that has one.
     """
     recorded: dict[str, list[tuple[Task, ...]]] = {name: [] for name in programs}
 
@@ -108,9 +108,9 @@ def places(backend: Backend) -> int:
     return len(backend.devices) - on_cpus + workers
 
 
-def verdict(name: str, found: Scheduled) -> str:
+def about_schedule(name: str, program: Scheduled) -> str:
     """Say how near a program, `name` in a sentence, came to its bound, and whether anything ran at the same time."""
-    alone, free, bounds = found.alone, found.free, found.bounds
+    alone, free, bounds = program.alone, program.free, program.bounds
     noise = max(alone.spread, free.spread, MIN_NOISE)
     of_bound, of_alone = free.median / bounds.seconds, free.median / alone.median
     bound = f"{of_bound:.2f} × as long as {bounds.name} ({figure(bounds.seconds * 1e3)} ms)"

@@ -13,7 +13,7 @@ computing. Launches alternate between the parts, so that no queue gets its work 
 worked on each part alone, added up and divided by the cores, is the least that all at once can take.
 
 Look at: `saved_fraction`, the share of the parts' added times that doing all at once saves; `possible_fraction`, what
-would be saved if all took as long as the longest part; `possible_on_cores_fraction`, the same where the cores' work
+would be saved if all took as long as the longest part; `possible_on_cores_fraction`, the same if the cores' work
 takes longer than that.
 
 Read: 0 is one after the other, negative is worse. Near the smaller bound the schedule could not be better, and more
@@ -22,7 +22,6 @@ caches and memory slow each other down, and threads that spin while they wait co
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from statistics import median
 from time import process_time
@@ -31,15 +30,17 @@ import numpy as np
 
 from backends import Array, Backend
 from backends.host import available_cores
-from parallel_core.errors import RequestError
-from parallel_core.experiments.automatic_parallelism.copying import calibrate, copy_each, copy_into
+from parallel_core.experiments.automatic_parallelism import CHAPTER
+from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
+from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
+from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, with_parts
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
 from parallel_core.formatting import percent
-from parallel_core.measurement.checks import MIN_NOISE, largest_of, relative_error, why_impossible
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.checks import MIN_NOISE, largest_of
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 TOGETHER = "all at once"
 
@@ -62,14 +63,13 @@ def all_at_once(
     return made
 
 
-def run(backend: Backend, size: int | None = None, copies: int | None = None, rounds: int = 5) -> Result:
+def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds: Rounds = 5) -> Result:
     """Time 50 products on each of two devices, the copying of earlier results both ways, and all at once.
 
     `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
     backend with a single device.
     """
-    if len(backend.devices) < 2:
-        raise RequestError("the experiment 'three-way' needs at least 2 devices to copy between (--devices 2)")
+    refuse_single_device(backend, "three-way", "copies between devices")
     first, second = backend.devices[:2]
     size, copies = calibrate(backend, first, second, size, copies)
     matrices = [normal_matrix(backend, size, device, seed) for seed, device in enumerate((first, second))]
@@ -91,26 +91,21 @@ def run(backend: Backend, size: int | None = None, copies: int | None = None, ro
         return timing
 
     *parts, together = interleave({name: partial(take, name) for name in work}, rounds)
-    together = replace(together, parts=tuple(part.name for part in parts))
     # The first repetition was a warm-up.
     core_seconds = sum(median(worked[part.name][1:]) for part in parts)
 
     on_cpu = first.kind == second.kind == "cpu"
     metrics = fractions(parts, together, core_seconds / available_cores() if on_cpu else 0.0)
-    error = largest_error(backend, matrices, results, size)
-    problems = [problem for problem in (why_impossible(together, parts),) if problem]
-    if not error < 1e-4:
-        problems.append(f"products or copies differ from NumPy's by {error:.1e} of the largest element")
-    return Result(
-        experiment="three-way",
-        backend=describe_backend(backend),
+    return result_of(
+        "three-way",
+        backend,
         parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds},
-        cases=(*parts, together),
+        cases=(*parts, with_parts(together, parts)),
         metrics=metrics,
-        checks={"max_relative_error": error},
-        explanation=explain(metrics, noise(parts, together)),
+        explanation=verdict(metrics, noise(parts, together)),
         notes=(about_cores(metrics, available_cores()),) if on_cpu else (),
-        problems=tuple(problems),
+        error=error_of(backend, matrices, results, size),
+        compared="products or copies",
     )
 
 
@@ -130,18 +125,22 @@ def noise(parts: list[Case], together: Case) -> float:
     return max(MIN_NOISE, spreads / sum(part.median for part in parts))
 
 
-def largest_error(backend: Backend, matrices: list[Array], results: list[list[Array]], size: int) -> float:
+def error_of(backend: Backend, matrices: list[Array], results: list[list[Array]], size: int) -> float:
     """Do all at once into fresh buffers, and compare products and copies with NumPy's products."""
     zeros = np.zeros((size, size), dtype=np.float32)
     # The timed buffers held the right values before any timed copy.
     buffers = [[backend.asarray(zeros, device) for _ in range(PRODUCTS)] for device in backend.devices[1::-1]]
     made = all_at_once(backend, matrices, results, buffers, copies=1)
-    expected = [x @ x for x in map(backend.to_numpy, matrices)]
-    found = [(*made[mine::2], *buffers[mine]) for mine in (0, 1)]
-    return largest_of([relative_error(backend.to_numpy(x), expected[mine]) for mine in (0, 1) for x in found[mine]])
+    squares = [x @ x for x in map(backend.to_numpy, matrices)]
+    return largest_of(
+        [
+            largest_error(map(backend.to_numpy, [*made[mine::2], *copied]), [square] * 2 * PRODUCTS)
+            for mine, (square, copied) in enumerate(zip(squares, buffers, strict=True))
+        ]
+    )
 
 
-def explain(metrics: dict[str, float], noise: float) -> str:
+def verdict(metrics: dict[str, float], noise: float) -> str:
     """Say how much was saved, and how near that is to the most that could be; `noise` is a share of a time."""
     saved, possible = metrics["saved_fraction"], metrics["possible_on_cores_fraction"]
     if saved < -noise:
@@ -165,3 +164,18 @@ def about_cores(metrics: dict[str, float], cores: int) -> str:
             f"copying between CPU devices is work for the cores that compute."
         )
     return f"The longest part limits what can be saved ({ideal:.0%}), and not the number of cores ({cores})."
+
+
+EXPERIMENT = Experiment(
+    name="three-way",
+    chapter=CHAPTER,
+    position=5,
+    question="Can two devices compute while their results travel both ways between them?",
+    exercise="exercise 3",
+    run=run,
+    case="all at once",
+    metric="saved_fraction",
+    queued_case="all at once",
+    calibrated=("size", "copies"),
+    options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500}},
+)

@@ -5,24 +5,31 @@ Book: Dive into Deep Learning, "Training on Multiple GPUs"; the accuracy on seve
 Prediction: Each device differentiates its share of the batch by itself; only the sum of the gradients is exchanged. So
 two devices need about half of one's time, and losses are the same on any number of devices, up to rounding.
 
-Method: LeNet on Fashion-MNIST from the same start on every backend, by the training loop in `parallel_core.training.loop`.
-The first losses are checked against NumPy on one device, and all devices' parameters against each other.
+Method: LeNet on Fashion-MNIST from the same start on every backend, by the training loop in
+`parallel_core.training.loop`. The first losses are checked against NumPy on one device, and all devices' parameters
+against each other.
 
 Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`); with `--exchange during`,
 `buckets_reduced_early`.
 
-Read: With the book's initial weights the loss stays on a plateau for about 300 steps, so a short run that ends at an
-accuracy of 0.1 has learnt nothing yet, and is no fault.
+Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So a short run that ends at an
+accuracy of 0.1 is not at fault: it has learnt nothing yet.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from statistics import median
+from typing import Annotated
 
 from backends import Array, Backend
+from backends.process_groups import GroupedBackend
+from parallel_core.experiments.experiment import Experiment, Parameter
+from parallel_core.experiments.measuring import result_of
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import error_against_numpy
+from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import repeated_steps
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, checkpoint_of
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.gradient_exchange import Bucket, buckets_of, count_reduced_early
@@ -38,7 +45,20 @@ from parallel_core.training.loop import (
 )
 from parallel_core.training.replicas import count_replicas, largest_replica_difference
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
+
+DEFAULTS = Settings()
+SETTINGS = Parameter(
+    fields={
+        "epochs": Parameter(),
+        "batch_size": Parameter("Over all devices."),
+        "learning_rate": Parameter("Learning rate.", option="lr"),
+        "limit": Parameter("Batches an epoch. Default: all."),
+        "seed": Parameter(minimum=0),
+        "exchange": Parameter("Sum gradients after the backward pass, or each layer's during it."),
+        "width": Parameter("Times the channels and units."),
+    }
+)
 
 STEPS_WATCHED = 5
 
@@ -46,7 +66,7 @@ STEPS_WATCHED = 5
 def run(
     backend: Backend,
     data: Dataset,
-    settings: Settings | None = None,
+    settings: Annotated[Settings, SETTINGS] = DEFAULTS,
     on_batch: Callable[[int, int], object] = ignore,
     on_epoch: Callable[[Epoch], object] = ignore,
     checkpoints: Checkpointing | None = None,
@@ -54,11 +74,10 @@ def run(
     """Train LeNet from the same start as every other backend and return speed, accuracy and losses.
 
     `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done; in the check against NumPy, which trains
-    nothing, with no images. Speed is of the epochs that were trained here from beginning to end, where there are any;
-    accuracy and losses are of all. Raises NotFiniteError where training diverges, and RequestError where it cannot go
+    nothing, with no images. Speed is of the epochs that were trained here from beginning to end, if there are any;
+    accuracy and losses are of all. Raises NotFiniteError if training diverges, and RequestError if it cannot go
     on from a checkpoint with these settings.
     """
-    settings = settings or Settings()
     resumed = checkpoints.resumed if checkpoints else None
     if resumed:
         check_resumable(resumed, settings, data)
@@ -79,7 +98,7 @@ def run(
     timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
 
     difference = largest_replica_difference(backend, params)
-    # No images are done meanwhile, but something is: who watches over this process hears of it.
+    # The check trains nothing, but tells the watchdog of this process that work goes on.
     error = error_against_numpy(data, settings, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     again, share = repeated_steps(backend, lambda: params, data, settings, epochs[0])
@@ -92,15 +111,9 @@ def run(
         "buckets": len(buckets),
         "buckets_reduced_early": early,
     }
-    checks = {"max_relative_error": error, "max_replica_difference": difference}
-    problems = []
-    if not error < 1e-4:
-        problems.append(f"the first losses differ from NumPy's by {error:.1e} of their size")
-    if difference != 0:
-        problems.append(f"the devices' parameters differ after training, by {difference:.1e} of the largest")
-    return Result(
-        experiment="data-parallel",
-        backend=describe_backend(backend),
+    return result_of(
+        "data-parallel",
+        backend,
         parameters=asdict(settings),
         cases=(
             Case(
@@ -112,16 +125,38 @@ def run(
             ),
         ),
         metrics=metrics,
-        checks=checks,
-        explanation=explain(epochs, timed, count_replicas(backend, params))
+        explanation=verdict(epochs, timed, count_replicas(backend, params))
         + (went_on_from(resumed) if resumed else ""),
-        problems=tuple(problems),
+        error=error,
+        compared="the first losses",
+        of="their size",
+        checks={"max_replica_difference": difference},
+        problems=()
+        if difference == 0
+        else (f"the devices' parameters differ after training, by {difference:.1e} of the largest",),
         data=data.source,
-        series={
-            "test_accuracy": accuracies,
-            "loss": tuple(loss for epoch in epochs for loss in epoch.losses),
-        },
+        series={"test_accuracy": accuracies, "loss": tuple(loss for epoch in epochs for loss in epoch.losses)},
     )
+
+
+def run_between_processes(
+    backend: GroupedBackend,
+    data: Dataset,
+    settings: Settings,
+    on_batch: Callable[[int, int], object],
+    on_epoch: Callable[[Epoch], object],
+    checkpoints: Checkpointing | None,
+) -> Result:
+    """Train as `run` does on the devices of all ranks, then measure what several processes cost and gain."""
+    result = run(backend, data, settings, on_batch, on_epoch, checkpoints)
+    resumed = checkpoints.resumed.state.progress.losses if checkpoints and checkpoints.resumed else ()
+    return with_scaling(result, backend, data, settings, trained=len(result.series["loss"]) - len(resumed))
+
+
+def extent(_: Backend, data: Dataset, settings: Settings, **__: object) -> tuple[int, int]:
+    """Return the epochs, and the images of each."""
+    images = len(data.train_labels)
+    return settings.epochs, min(images, settings.batch_size * (settings.limit or images))
 
 
 def reduced_early(
@@ -135,7 +170,7 @@ def reduced_early(
     )
 
 
-def explain(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> str:
+def verdict(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> str:
     """Say what training reached, how fast in the epochs that were timed, and how even the progress was."""
     last, best = epochs[-1].accuracy, max(epochs, key=lambda epoch: epoch.accuracy)
     speed = median(epoch.images / epoch.seconds for epoch in timed)
@@ -158,3 +193,18 @@ def went_on_from(resumed: Checkpoint) -> str:
     state = resumed.state
     place = f"step {state.step} of epoch {state.epoch}" if state.step else f"epoch {len(state.progress.epochs)}"
     return f" It went on from a checkpoint after {place}, written by {state.written.backend} {state.written.version}."
+
+
+EXPERIMENT = Experiment(
+    name="data-parallel",
+    chapter=CHAPTER,
+    position=1,
+    question="How fast does LeNet train from scratch when each batch is divided over the devices?",
+    run=run,
+    run_between_processes=run_between_processes,
+    extent=extent,
+    case="training, an epoch",
+    metric="images_per_second",
+    queued_case="training, an epoch",
+    options={"full": {"epochs": 3}, "quick": {"epochs": 1, "limit": 60}},
+)

@@ -39,10 +39,10 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
     """Add to a training's result what its processes exchanged, how long that took, and how the training scales.
 
     `scaling_efficiency` is the speed of all n ranks over n times that of one, on the same global batches.
-    `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` how much longer a
-    step takes than one without exchange: it is smaller than the former if the exchange overlaps computation.
-    `exchanged_bytes` is what each rank gave to the engine in the `trained` steps. All ranks must call this together.
-    The result of a job of one process is returned as it is.
+    `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` what a step takes longer
+    than one without exchange: if exchange hides under computation it is the smaller one. `exchanged_bytes` is what
+    each rank handed to the engine in the `trained` steps. All ranks must call this, and time it together. The
+    result of a job of one process is returned as it is.
     """
     if backend.group.size == 1:
         return result

@@ -1,4 +1,4 @@
-"""A few steps of a training, to be repeated where someone wants to see one more: an epoch's steps are all alike."""
+"""A few steps of a training, to be profiled in place of an epoch: its steps are all alike."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +18,7 @@ STEPS = 5
 def repeated_steps(
     backend: Backend, place: Callable[[], list[Array]], data: Dataset, settings: Settings, epoch: Epoch
 ) -> tuple[Callable[[], Timing] | None, float]:
-    """Return what repeats some steps of an epoch, where cases are to keep it, and the share of the epoch that they are.
+    """Return what repeats some steps of an epoch, if cases are to keep it, and the share of the epoch that they are.
 
     `place` gives the parameters to go on from, one value per device; they are kept up to date.
     """

@@ -5,7 +5,7 @@ Which numbers of devices are tried, the batches that belong to them, and what th
 
 from collections.abc import Iterator
 
-__all__ = ["FIXED", "SCALED", "case_name", "device_counts", "doublings", "in_words", "plans"]
+__all__ = ["FIXED", "SCALED", "case_name", "counted_devices", "device_counts", "doublings", "plans"]
 
 
 FIXED, SCALED = "fixed batch", "scaled batch"
@@ -26,7 +26,7 @@ def device_counts(loaded: int) -> tuple[int, ...]:
     return tuple(sorted({*doubled, loaded}))
 
 
-def in_words(count: int) -> str:
+def counted_devices(count: int) -> str:
     """Write a number of devices."""
     return "1 device" if count == 1 else f"{count} devices"
 
@@ -34,12 +34,12 @@ def in_words(count: int) -> str:
 def case_name(kind: str, count: int, loaded: int) -> str:
     """Name what is timed; all devices have the same name however many they are."""
     if count == 1:
-        return in_words(1)
-    return f"{'all devices' if count == loaded else in_words(count)}, {kind}"
+        return counted_devices(1)
+    return f"{'all devices' if count == loaded else counted_devices(count)}, {kind}"
 
 
 def doublings(first: int, last: int) -> Iterator[int]:
-    """Count from first to last by doubling; `last` is left out where it is not reached exactly."""
+    """Count from first to last by doubling; `last` is left out if it is not reached exactly."""
     while first <= last:
         yield first
         first *= 2

@@ -13,16 +13,15 @@ from backends import Backend
 from backends.host import core_numbers
 from backends.process_groups import GroupedBackend, Rendezvous, agree, check_group, join, rendezvous
 from parallel_core.errors import RequestError
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.job import SERVER_MODULE, SERVING_ENVIRONMENT
 from parallel_core.jobs.messages import Arrived, Joined, Progress
 from parallel_core.jobs.rank.reporting import reports_are_read, send_report
 from parallel_core.jobs.rank.watchdog import Watchdog, dump_stacks_on_request, leave_with_starter
 from parallel_core.measurement.result import Result
 
-__all__ = ["EXPERIMENTS", "check_job", "described", "in_a_job", "joined", "share_gpus"]
+__all__ = ["check_job", "described", "in_a_job", "joined", "on_several_processes", "share_gpus"]
 
-EXPERIMENTS = ("data-parallel", "allreduce")
-"""The experiments that mean something on several processes."""
 ENGINE_GRACE_SECONDS = 2.0
 """Added to the deadline: an engine with a deadline of its own gives up first, and names what it waited for."""
 
@@ -30,6 +29,11 @@ ENGINE_GRACE_SECONDS = 2.0
 def in_a_job() -> bool:
     """Return whether the environment says that this is one process of several, correctly or not."""
     return "RANK" in os.environ or "WORLD_SIZE" in os.environ or bool(os.environ.get("DMLC_ROLE"))
+
+
+def on_several_processes() -> list[str]:
+    """List the experiments that can run on several processes."""
+    return [name for name, experiment in EXPERIMENTS.items() if experiment.run_between_processes]
 
 
 def check_job(experiment: str, backend: str) -> Rendezvous | None:
@@ -42,8 +46,8 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
     where = rendezvous(os.environ)
     if where is None:
         return None
-    if experiment not in EXPERIMENTS:
-        raise RequestError(f"{experiment!r} runs in one process (on several: {', '.join(EXPERIMENTS)})")
+    if EXPERIMENTS[experiment].run_between_processes is None:
+        raise RequestError(f"{experiment!r} runs in one process (on several: {', '.join(on_several_processes())})")
     check_group(backend)
     role = os.environ.get("DMLC_ROLE")
     if role and backend != "mxnet":

@@ -10,7 +10,7 @@ import pytest
 
 import backends
 from backends import HOST, Backend, BackendError
-from parallel_core.experiments import run_overlap
+from parallel_core import run_overlap
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.loop import Settings, get_params, train
 

@@ -16,7 +16,8 @@ ALL = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENT
 
 @ALL
 def test_it_has_a_command_that_takes_a_comparison_s_options(experiment: Experiment) -> None:
-    command = run.commands[experiment.name]
+    command = run.get_command(click.Context(run), experiment.name)
+    assert command is not None
     assert command.help == experiment.question
     known = {option for parameter in command.params for option in parameter.opts}
     for options in experiment.options.values():

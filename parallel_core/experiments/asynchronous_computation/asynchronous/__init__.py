@@ -5,32 +5,42 @@ Book: Dive into Deep Learning, "Asynchronous Computation".
 Prediction: An asynchronous engine queues an operation and returns: Python gets control back after microseconds, and
 waiting after each step costs more than waiting once. A synchronous one returns when the work is done.
 
-Method: Four parts, a file each. `products` times ten products in the backend and in NumPy, until control returns and
-until all is done. `barriers` waits for one result, for everything, and by converting a result. `increments` adds 1 ten
-thousand times, waiting each time or once, and holds a cost model, fitted to its parts apart, against both.
-`queue_depth` measures the memory that a deep queue takes.
+Method: Four parts, a file each. `ten_products` times ten products in the backend and in NumPy, until control returns
+and until all is done. `waiting` waits for one result, for everything, and by converting a result. `increments` adds 1
+ten thousand times, waiting each time or once, and compares both times with a cost model whose parts are measured
+apart. `queue_depth` measures the memory that a deep queue takes.
 
 Look at: `dispatch_fraction`, the share of the products' time after which control returned; `async_speedup`, waiting
 each time over waiting once; `wait_fraction`, waiting for one result over waiting for all.
 
 Read: A `dispatch_fraction` near 0 is an engine that queues, near 1 one that does not. Tiny operations show what a call
-costs and not what a framework can compute. The predictions of the cost model miss by a fifth where Python and the
+costs and not what a framework can compute. The predictions of the cost model miss by a fifth if Python and the
 device get in each other's way, and the notes say by how much.
 """
 
+from typing import Annotated
+
 import backends
 from backends import Backend
+from parallel_core.experiments.asynchronous_computation import CHAPTER
+from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import measure_queue_memory
-from parallel_core.experiments.asynchronous_computation.asynchronous.verdict import answer_questions, explain
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, row_of_ones, time_increments
 from parallel_core.experiments.asynchronous_computation.ten_products import compare_with_numpy
 from parallel_core.experiments.asynchronous_computation.waiting import compare_barriers, time_blockers
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import result_of
+from parallel_core.measurement.result import Result
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "run"]
 
 
-def run(backend: Backend, size: int = 1000, steps: int = 10_000, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    size: Annotated[int, Parameter("Side of the matrices.")] = 1000,
+    steps: Annotated[int, Parameter("Number of increments.")] = 10_000,
+    rounds: Rounds = 5,
+) -> Result:
     """Measure dispatch against completion, barriers, blockers, the cost model and the memory of a deep queue.
 
     `size` is the matrices' side, `steps` the number of increments.
@@ -57,17 +67,29 @@ def run(backend: Backend, size: int = 1000, steps: int = 10_000, rounds: int = 5
         "launch_cost_seconds": (once.median - single.median) / steps,
         **measure_queue_memory(backend),
     }
-    errors = {"max_relative_error": error, "max_increment_error": increment_error}
-    return Result(
-        experiment="async",
-        backend=describe_backend(backend),
+    return result_of(
+        "async",
+        backend,
         parameters={"size": size, "steps": steps, "rounds": rounds},
         cases=(in_numpy, in_backend, one, everything, *blockers, each, once, single),
         metrics=metrics,
-        checks=errors,
-        explanation=explain(metrics["dispatch_fraction"], metrics["async_speedup"]),
-        notes=answer_questions(metrics, steps, backend.scheduler),
-        problems=tuple(
-            f"{name} is {value:.1e}: results differ from NumPy's" for name, value in errors.items() if not value < 1e-4
-        ),
+        explanation=verdicts.verdict(metrics["dispatch_fraction"], metrics["async_speedup"]),
+        notes=verdicts.answer_questions(metrics, steps, backend.scheduler),
+        error=error,
+        compared="products",
+        checks={"max_increment_error": increment_error},
+        problems=() if increment_error < 1e-4 else (f"increments differ from NumPy's by {increment_error:.1e}",),
     )
+
+
+EXPERIMENT = Experiment(
+    name="async",
+    chapter=CHAPTER,
+    position=1,
+    question="When does control return, what does waiting wait for, and what does it cost?",
+    run=run,
+    case="increments, waiting once",
+    metric="dispatch_fraction",
+    queued_case="10 products",
+    options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500, "steps": 2000}},
+)

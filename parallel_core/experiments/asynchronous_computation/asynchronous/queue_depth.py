@@ -15,7 +15,7 @@ SIDE = 1024
 def measure_queue_memory(backend: Backend) -> dict[str, float]:
     """Measure the peak growth of resident memory, in bytes, over 100 increments of a 4 MiB array.
 
-    Results are dropped or kept, and waited for every 1, 10 or 100 steps. Empty where the system does not tell.
+    Results are dropped or kept, and waited for every 1, 10 or 100 steps. Empty if the system does not report it.
     """
     x = backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), backend.devices[0])
     growth = {

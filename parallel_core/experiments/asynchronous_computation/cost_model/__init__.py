@@ -1,13 +1,13 @@
 """Cost model: how large must an operation be for computing it, and not issuing it, to set the pace?
 
-Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the MXNet edition: where issuing an increment
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the MXNet edition: if issuing an increment
 takes t1, computing it t2 and reporting the result t3, ten thousand that are waited for once take t1 + 10 000 · t2 + t3.
 Why must 10 000 · t2 > 9 999 · t1 be assumed?
 
 Prediction: Issuing and computing go on at the same time, so the slower of the two is what is repeated: an operation
 takes the longer of t1 and t2. t1 does not depend on the vector's size and t2 does. For small vectors the time per
 operation is flat at t1, Python is the slower side, the assumption does not hold and the book's formula says too little.
-For large ones the time grows with the size and the formula is right. The two regimes meet where t2 = t1. Where nothing
+For large ones the time grows with the size and the formula is right. The two regimes meet where t2 = t1. If nothing
 is queued, t1 contains the computing and there is no second regime.
 
 Method: For vectors of 2, 8, 32, … elements many increments are launched and waited for once, more of them for small
@@ -20,37 +20,31 @@ where the measured time leaves its floor, by a quarter.
 
 Read: A `smallest_t2_over_t1` below 1 is Python as the slower side: the assumption fails for tiny operations. Above 1
 it holds at every size, because handing over a tiny operation already costs the device more than issuing it costs
-Python. The longer of t1 and t2 says too little where the two sides hinder each other, over an interpreter lock or a
-core that they share, and too much where issuing into the deep queue behind the products costs more than into a short
+Python. The longer of t1 and t2 says too little if the two sides hinder each other, over an interpreter lock or a
+core that they share, and too much if issuing into the deep queue behind the products costs more than into a short
 one. The two notes on the floor and on the predictions say by how much.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.experiments.asynchronous_computation.cost_model.verdict import (
-    Point,
-    about_floor,
-    about_overlap,
-    about_predictions,
-    crossing,
-    explain,
-    floor_left,
-)
+from parallel_core.experiments.asynchronous_computation import CHAPTER
+from parallel_core.experiments.asynchronous_computation.cost_model import verdicts
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, increment, row_of_ones
-from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.result import Result, describe_backend
-from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
+from parallel_core.measurement.result import Result
+from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.timing import measure
 
-__all__ = ["LARGEST", "run", "sizes_up_to"]
+__all__ = ["EXPERIMENT", "run", "sizes_up_to"]
 
-LARGEST = 2**19
 TARGET_SECONDS = 0.01
-"""The increments of one timing take about so long, within these numbers of steps."""
+"""About how long the increments of one timing take, within these numbers of steps."""
 FEWEST, MOST = 20, 1000
 
 
@@ -59,35 +53,45 @@ def sizes_up_to(largest: int) -> tuple[int, ...]:
     return tuple(2 * 4**power for power in range(32) if power == 0 or 2 * 4**power <= largest)
 
 
-def run(backend: Backend, largest: int = LARGEST, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    largest: Annotated[int, Parameter("Elements of a vector, at the most.")] = 2**19,
+    rounds: Rounds = 5,
+) -> Result:
     """Time increments of vectors of up to `largest` elements, waited for once, and fit the cost model at each size."""
     vectors = {size: row_of_ones(backend, size) for size in sizes_up_to(largest)}
     steps = {size: enough_steps(backend, x) for size, x in vectors.items()}
     models = {size: fit_cost_model(backend, x, steps[size], rounds) for size, x in vectors.items()}
-    timed = interleave(
-        {f"increment of {size} elements": partial(time_one_of, backend, x, steps[size]) for size, x in vectors.items()},
+    cases = time_in_turn(
+        backend,
+        {named(size): partial(increment, backend, x, steps[size]) for size, x in vectors.items()},
         rounds,
+        repeats={named(size): count for size, count in steps.items()},
     )
-    cases = tuple(replace(case, repeats=count) for case, count in zip(timed, steps.values(), strict=True))
-    points = [Point(size, steps[size], models[size], case) for size, case in zip(vectors, cases, strict=True)]
-    error = largest_error(backend, vectors)
-    found = {"crossing_elements": crossing(points), "floor_left_elements": floor_left(points)}
-    return Result(
-        experiment="cost-model",
-        backend=describe_backend(backend),
+    points = [verdicts.Point(size, steps[size], models[size], cases[named(size)]) for size in vectors]
+    sizes = {"crossing_elements": verdicts.crossing(points), "floor_left_elements": verdicts.floor_left(points)}
+    once = [backend.to_numpy(increment(backend, x, 1)) for x in vectors.values()]
+    return result_of(
+        "cost-model",
+        backend,
         parameters={"largest": largest, "rounds": rounds},
-        cases=cases,
+        cases=list(cases.values()),
         metrics={
             "smallest_t2_over_t1": points[0].t2_over_t1,
             "largest_prediction_error_fraction": max(abs(point.prediction_error) for point in points),
-            **{name: size for name, size in found.items() if size is not None},
+            **{name: size for name, size in sizes.items() if size is not None},
         },
-        checks={"max_relative_error": error},
-        explanation=explain(points),
-        notes=(about_floor(points), about_predictions(points), *about_overlap(points)),
-        problems=() if error < 1e-4 else (f"increments differ from NumPy's by {error:.1e} of the largest element",),
+        explanation=verdicts.verdict(points),
+        notes=(verdicts.about_floor(points), verdicts.about_predictions(points), *verdicts.about_overlap(points)),
+        error=largest_error(once, [np.full((1, size), 2.0) for size in vectors]),
+        compared="increments",
         series=curves(points),
     )
+
+
+def named(size: int) -> str:
+    """Name the case of a vector's increment."""
+    return f"increment of {size} elements"
 
 
 def enough_steps(backend: Backend, x: Array) -> int:
@@ -95,27 +99,12 @@ def enough_steps(backend: Backend, x: Array) -> int:
     steps = FEWEST
     # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a second and a third.
     for _ in range(3):
-        seconds = min(time_one_of(backend, x, steps)[1] for _ in range(3))
+        seconds = min(measure(backend, partial(increment, backend, x, steps))[1] for _ in range(3)) / steps
         steps = min(MOST, max(FEWEST, round(TARGET_SECONDS / seconds)))
     return steps
 
 
-def time_one_of(backend: Backend, x: Array, steps: int) -> Timing:
-    """Launch many increments on an idle device and wait once; return the mean timing of one."""
-    dispatch, done = measure(backend, partial(increment, backend, x, steps))
-    return dispatch / steps, done / steps
-
-
-def largest_error(backend: Backend, vectors: Mapping[int, Array]) -> float:
-    """Return the largest relative error of an increment at any size."""
-    errors = [
-        relative_error(backend.to_numpy(increment(backend, x, 1)), np.full((1, size), 2.0))
-        for size, x in vectors.items()
-    ]
-    return largest_of(errors)
-
-
-def curves(points: Sequence[Point]) -> dict[str, tuple[float, ...]]:
+def curves(points: Sequence[verdicts.Point]) -> dict[str, tuple[float, ...]]:
     """Return the series over the number of elements, in seconds per increment."""
     return {
         "elements": tuple(float(point.elements) for point in points),
@@ -124,3 +113,26 @@ def curves(points: Sequence[Point]) -> dict[str, tuple[float, ...]]:
         "seconds book's formula": tuple(point.by_the_book for point in points),
         "seconds t1": tuple(point.model.t1 for point in points),
     }
+
+
+EXPERIMENT = Experiment(
+    name="cost-model",
+    chapter=CHAPTER,
+    position=3,
+    question="How large must an operation be for computing it, and not issuing it, to set the pace?",
+    exercise="exercise 1 of the MXNet edition",
+    run=run,
+    case="increment of 2 elements",
+    metric="smallest_t2_over_t1",
+    queued_case="increment of 2 elements",
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "largest": 2**17}},
+    curves=Curves(
+        over="elements",
+        quantity="seconds",
+        x_title="elements of the vector",
+        y_title="seconds per increment, waiting once",
+        log_y=True,
+        dotted=("longer of t1 and t2", "book's formula", "t1"),
+        caption="Flat where Python sets the pace, rising where computing does.",
+    ),
+)

@@ -41,7 +41,7 @@ def mlp(batch: int) -> Program:
 
     def inputs(backend: Backend) -> Any:
         keeper, *workers = backend.devices
-        images, labels = made_up_batch(batch)
+        images, labels = synthetic_batch(batch)
         layers = [[backend.asarray(layer, device) for layer in initial_layers()] for device in backend.devices]
         # The batch is where the parameters are, and is sent to the others as a part of the step.
         shards = [backend.split_and_load(rows, [keeper] * len(workers)) for rows in (images, labels)]
@@ -89,12 +89,12 @@ def backward(backend: Backend, passed: dict[str, Array], place: int) -> Array:
     if place == 1:
         back = ops.value_and_grad(partial(second_layer_backward, ops))
         by = (layers[1][0], layers[1][1], passed["hidden"])
-        found = labelled("layer 2 back", backend.launch(back, by, passed["by scores"]))
-        passed["by hidden"] = found[1][2]
+        computed = labelled("layer 2 back", backend.launch(back, by, passed["by scores"]))
+        passed["by hidden"] = computed[1][2]
     else:
         back = ops.value_and_grad(partial(first_layer_backward, ops))
-        found = labelled("layer 1 back", backend.launch(back, layers[0], passed["images"], passed["by hidden"]))
-    return (found[1][0], found[1][1])
+        computed = labelled("layer 1 back", backend.launch(back, layers[0], passed["images"], passed["by hidden"]))
+    return (computed[1][0], computed[1][1])
 
 
 def first_layer(ops: Ops, parameters: Array, images: Array) -> Array:
@@ -142,7 +142,7 @@ def initial_layers() -> list[Layer]:
     ]
 
 
-def made_up_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
+def synthetic_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw images and labels."""
     generator = np.random.default_rng(1)
     return generator.standard_normal((batch, PIXELS), dtype=np.float32), generator.integers(
@@ -153,7 +153,7 @@ def made_up_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
 def expected_step(reference: Backend, batch: int) -> list[Layer]:
     """Take the same step on one device, the gradients of the whole network at once, with NumPy as `reference`."""
     ops = reference.ops
-    images, labels = made_up_batch(batch)
+    images, labels = synthetic_batch(batch)
 
     def loss(parameters: Array, images: Array, labels: Array) -> Array:
         w1, b1, w2, b2 = parameters

@@ -3,7 +3,7 @@
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 1 (the operations of the book's `run` do not depend on
 each other).
 
-Prediction: A device's queue is served in order by one worker where nobody says otherwise, so independent operations run
+Prediction: A device's queue is served in order by one worker unless told otherwise, so independent operations run
 one after the other, as a chain does: the framework uses what it knows of dependencies between devices only. Two workers
 start an operation that does not depend on the one that runs: independent products then take half the time, and a chain
 takes as long as before. Two threads within each product are another way to use the same two cores.
@@ -20,14 +20,17 @@ time by the fewest workers over that with twice the threads.
 
 Read: 1 is one after the other, and the number of workers is the most that can be reached. Where nothing is queued
 (synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are 1
-then because nothing is compared. Chain and independent products are timed in turn, processes are not: where the machine
+then because nothing is compared. Chain and independent products are timed in turn, processes are not: if the machine
 drifts between them, the first two ratios can be believed and the other three cannot.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from backends import Backend
 from backends.host import available_cores
+from parallel_core.experiments.automatic_parallelism import CHAPTER
+from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts
 from parallel_core.experiments.automatic_parallelism.independent_ops.timing import (
     joined,
     named,
@@ -35,30 +38,30 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.timing impo
     time_here,
     with_threads,
 )
-from parallel_core.experiments.automatic_parallelism.independent_ops.verdict import (
-    about_chain,
-    about_cores,
-    about_threads,
-    about_workers,
-    explain,
-)
-from parallel_core.experiments.products import PRODUCTS, size_for
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import result_of
+from parallel_core.experiments.products import PRODUCTS, size_for_run
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.result import Result
 
-__all__ = ["explain", "run"]
-
-TARGET_SECONDS = 0.2
+__all__ = ["EXPERIMENT", "run"]
 
 
-def run(backend: Backend, workers_compared: Sequence[int] = (1, 2), size: int | None = None, rounds: int = 5) -> Result:
+def run(
+    backend: Backend,
+    workers_compared: Annotated[
+        Sequence[int], Parameter("Beside --workers; others than that are measured in fresh processes.")
+    ] = (1, 2),
+    size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for runs of about 0.2 s.")] = None,
+    rounds: Rounds = 5,
+) -> Result:
     """Time independent products and a chain on one device, here and in processes with other workers and threads.
 
     `workers_compared` are numbers of workers beside the backend's own; with that one alone, no process is started.
     `size` is the matrices' side; None chooses one with which a device takes about 0.2 s.
     """
     own, threads, device = backend.workers_per_device, backend.threads_per_device, backend.devices[0]
-    size = size or size_for(backend, TARGET_SECONDS, PRODUCTS, device)
+    size = size or size_for_run(backend)
     wanted = sorted({own, *workers_compared})
     counts = wanted if backend.engine == "async" and device.kind == "cpu" else [own]
     others = [(workers, threads) for workers in counts if workers != own]
@@ -82,21 +85,42 @@ def run(backend: Backend, workers_compared: Sequence[int] = (1, 2), size: int | 
         "parallel_speedup": by_few.median / by_many.median,
         "chain_speedup": chain_by_few.median / chain_by_many.median,
     }
-    notes = [about_workers(backend.engine, device.kind, by_few, by_many, (counts[0], counts[-1]))]
+    notes = [verdicts.about_workers(backend.engine, device.kind, by_few, by_many, (counts[0], counts[-1]))]
     if len(counts) > 1:
-        notes = [explain(by_many, chain_by_many, counts[-1]), *notes, about_chain(chain_by_few, chain_by_many)]
+        notes = [
+            verdicts.verdict(by_many, chain_by_many, counts[-1]),
+            *notes,
+            verdicts.about_chain(chain_by_few, chain_by_many),
+        ]
     if threaded := cases.get(with_threads(by_few, 2 * threads).name):
         metrics["threads_speedup"] = by_few.median / threaded.median
-        notes.append(about_threads(by_few, threaded))
-    notes.append(about_cores(max(workers * each for workers, each in [(own, threads), *others]), available_cores()))
-    return Result(
-        experiment="independent-ops",
-        backend=describe_backend(backend),
-        parameters={"size": size, "products": PRODUCTS, "workers": ",".join(map(str, counts)), "rounds": rounds},
-        cases=tuple(cases.values()),
-        metrics=metrics,
-        checks={"max_relative_error": error},
-        explanation=explain(by_few, chain_by_few, counts[0]),
-        notes=tuple(filter(None, notes)),
-        problems=() if error < 1e-4 else (f"products differ from NumPy's by {error:.1e} of the largest element",),
+        notes.append(verdicts.about_threads(by_few, threaded))
+    notes.append(
+        verdicts.about_cores(max(workers * each for workers, each in [(own, threads), *others]), available_cores())
     )
+    return result_of(
+        "independent-ops",
+        backend,
+        parameters={"size": size, "products": PRODUCTS, "workers": ",".join(map(str, counts)), "rounds": rounds},
+        cases=list(cases.values()),
+        metrics=metrics,
+        explanation=verdicts.verdict(by_few, chain_by_few, counts[0]),
+        notes=tuple(filter(None, notes)),
+        error=error,
+        compared="products",
+    )
+
+
+EXPERIMENT = Experiment(
+    name="independent-ops",
+    chapter=CHAPTER,
+    position=3,
+    question="Does a framework run operations without dependencies in parallel on one device?",
+    exercise="exercise 1",
+    run=run,
+    case="independent, 1 worker",
+    metric="parallel_speedup",
+    queued_case="independent, 1 worker",
+    calibrated=("size",),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 250}},
+)

@@ -6,11 +6,10 @@ from functools import partial
 import numpy as np
 
 from backends import Array, Backend
+from parallel_core.experiments.measuring import largest_error, time_in_turn
 from parallel_core.experiments.products import PRODUCTS, products
-from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import interleave, measure
 
 __all__ = ["joined", "named", "time_elsewhere", "time_here", "with_threads"]
 
@@ -32,17 +31,17 @@ def time_here(backend: Backend, size: int, rounds: int) -> Timed:
     drawn = np.linalg.qr(np.random.default_rng(0).standard_normal((size, size)))[0].astype(np.float32)
     x = backend.asarray(drawn, backend.devices[0])
     workers = backend.workers_per_device
-    cases = interleave(
+    cases = time_in_turn(
+        backend,
         {
-            named("independent", workers): partial(measure, backend, partial(products, backend, x)),
-            named("chain", workers): partial(measure, backend, partial(chain, backend, x)),
+            named("independent", workers): partial(products, backend, x),
+            named("chain", workers): partial(chain, backend, x),
         },
         rounds,
     )
-    errors = [relative_error(backend.to_numpy(product), drawn @ drawn) for product in products(backend, x)]
-    power = np.linalg.matrix_power(drawn, PRODUCTS + 1)
-    errors.append(relative_error(backend.to_numpy(chain(backend, x)), power))
-    return {case.name: case for case in cases}, largest_of(errors)
+    made = [*products(backend, x), chain(backend, x)]
+    expected = [drawn @ drawn] * PRODUCTS + [np.linalg.matrix_power(drawn, PRODUCTS + 1)]
+    return cases, largest_error(map(backend.to_numpy, made), expected)
 
 
 def time_elsewhere(backend: Backend, workers: int, threads: int, size: int, rounds: int) -> Timed:

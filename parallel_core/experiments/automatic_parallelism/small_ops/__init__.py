@@ -23,22 +23,21 @@ measured in another process, at another time.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
 from backends import Array, Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.automatic_parallelism.small_ops.verdict import (
-    about_launching,
-    about_threads,
-    crossing_size,
-    explain,
-)
+from parallel_core.experiments.automatic_parallelism import CHAPTER
+from parallel_core.experiments.automatic_parallelism.small_ops import verdicts
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
 from parallel_core.experiments.products import normal_matrix, product_seconds
-from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.fresh_process import measure_elsewhere
-from parallel_core.measurement.result import Case, Result, describe_backend
-from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.sweep import Curves
 
-__all__ = ["SIZES", "explain", "run"]
+__all__ = ["EXPERIMENT", "SIZES", "run"]
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 TARGET_SECONDS = 0.01
@@ -47,7 +46,7 @@ LEAST, MOST = 4, 2000
 ONE, ALL, THREADS = "one device", "all devices", "all threads"
 
 Timed = Mapping[str, Sequence[Case]]
-"""For each way of launching, a case for each size; without cases where it was not timed."""
+"""For each way of launching, a case for each size; without cases if it was not timed."""
 
 
 def products(backend: Backend, matrices: Sequence[Array], count: int) -> list[Array]:
@@ -55,7 +54,9 @@ def products(backend: Backend, matrices: Sequence[Array], count: int) -> list[Ar
     return [backend.launch(backend.ops.matmul, x, x) for _ in range(count) for x in matrices]
 
 
-def run(backend: Backend, sizes: Sequence[int] = SIZES, rounds: int = 5) -> Result:
+def run(
+    backend: Backend, sizes: Annotated[Sequence[int], Parameter("Sides of the matrices.")] = SIZES, rounds: Rounds = 5
+) -> Result:
     """Time independent products on one device, spread over all, and on one with the threads of all, for each size.
 
     With a single device, only its own products are timed. Raises RequestError for no size.
@@ -63,7 +64,7 @@ def run(backend: Backend, sizes: Sequence[int] = SIZES, rounds: int = 5) -> Resu
     if not sizes:
         raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
     sizes = tuple(sorted(set(sizes)))
-    timed, error = time_here(backend, sizes, rounds), largest_error(backend, sizes)
+    timed, error = time_here(backend, sizes, rounds), error_of(backend, sizes)
     if len(backend.devices) > 1 and all(device.kind == "cpu" for device in backend.devices):
         result = time_elsewhere(backend, sizes, rounds)
         # A case is called after its way and its size.
@@ -72,16 +73,19 @@ def run(backend: Backend, sizes: Sequence[int] = SIZES, rounds: int = 5) -> Resu
 
     alone, spread, threaded = (timed[way] for way in (ONE, ALL, THREADS))
     speedups = {way: ratios(alone, timed[way]) for way in (ALL, THREADS) if timed[way]}
-    return Result(
-        experiment="small-ops",
-        backend=describe_backend(backend),
+    return result_of(
+        "small-ops",
+        backend,
         parameters={"sizes": ",".join(map(str, sizes)), "rounds": rounds},
         cases=(*alone, *spread, *threaded),
         metrics=figures(sizes, alone, spread),
-        checks={"max_relative_error": error},
-        explanation=explain(sizes, alone, spread, len(backend.devices)),
-        notes=(*about_launching(sizes, alone, backend.engine), *about_threads(sizes, spread, threaded)),
-        problems=() if error < 1e-4 else (f"products differ from NumPy's by {error:.1e} of the largest element",),
+        explanation=verdicts.verdict(sizes, alone, spread, len(backend.devices)),
+        notes=(
+            *verdicts.about_launching(sizes, alone, backend.engine),
+            *verdicts.about_threads(sizes, spread, threaded),
+        ),
+        error=error,
+        compared="products",
         series={
             "size": tuple(map(float, sizes)),
             "product_seconds": tuple(case.median for case in alone),
@@ -91,25 +95,18 @@ def run(backend: Backend, sizes: Sequence[int] = SIZES, rounds: int = 5) -> Resu
 
 
 def time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
-    """Time products of each size on the first device and, where there are several, spread over all."""
-    timings: dict[str, Callable[[], Timing]] = {}
-    made = {}
+    """Time products of each size on the first device and, if there are several, spread over all."""
+    work: dict[str, Callable[[], object]] = {}
+    repeats = {}
     for size in sizes:
         matrices = [normal_matrix(backend, size, device) for device in backend.devices]
         count = count_for(backend, size)
         places = {ONE: matrices[:1] * len(matrices)} | ({ALL: matrices} if len(matrices) > 1 else {})
         for way, spread in places.items():
-            timings[name := f"{way}, size {size}"] = partial(time_each, backend, spread, count)
-            made[name] = count * len(matrices)
-    cases = [replace(case, repeats=made[case.name]) for case in interleave(timings, rounds)]
+            work[name := f"{way}, size {size}"] = partial(products, backend, spread, count)
+            repeats[name] = count * len(matrices)
+    cases = time_in_turn(backend, work, rounds, repeats).values()
     return {way: [case for case in cases if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
-
-
-def time_each(backend: Backend, matrices: Sequence[Array], count: int) -> Timing:
-    """Time many products, and divide by their number."""
-    dispatched, done = measure(backend, partial(products, backend, matrices, count))
-    made = count * len(matrices)
-    return dispatched / made, done / made
 
 
 def time_elsewhere(backend: Backend, sizes: Sequence[int], rounds: int) -> Result:
@@ -134,13 +131,11 @@ def count_for(backend: Backend, size: int) -> int:
     return min(MOST, max(LEAST, round(TARGET_SECONDS / product_seconds(backend, size, backend.devices[0]))))
 
 
-def largest_error(backend: Backend, sizes: Sequence[int]) -> float:
+def error_of(backend: Backend, sizes: Sequence[int]) -> float:
     """Compare a product of each size on each device with NumPy's."""
     loaded = [normal_matrix(backend, size, device) for size in sizes for device in backend.devices]
-    pairs = (
-        (backend.to_numpy(x), backend.to_numpy(y)) for x, y in zip(loaded, products(backend, loaded, 1), strict=True)
-    )
-    return largest_of([relative_error(product, x @ x) for x, product in pairs])
+    made = products(backend, loaded, 1)
+    return largest_error(map(backend.to_numpy, made), [x @ x for x in map(backend.to_numpy, loaded)])
 
 
 def ratios(slow: Sequence[Case], fast: Sequence[Case]) -> tuple[float, ...]:
@@ -149,10 +144,32 @@ def ratios(slow: Sequence[Case], fast: Sequence[Case]) -> tuple[float, ...]:
 
 
 def figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> dict[str, float]:
-    """Return the largest speed-up and its size, and where there is one the crossing; without several devices, 1."""
+    """Return the largest speed-up and its size, and the crossing if there is one; without several devices, 1."""
     if not spread:
         return {"largest_speedup": 1.0}
     largest, size = max(zip(ratios(alone, spread), sizes, strict=True))
-    crossing = crossing_size(sizes, alone, spread)
-    found = {"largest_speedup": largest, "largest_speedup_size": float(size)}
-    return found if crossing is None else {**found, "crossing_size": crossing}
+    crossing = verdicts.crossing_size(sizes, alone, spread)
+    metrics = {"largest_speedup": largest, "largest_speedup_size": float(size)}
+    return metrics if crossing is None else {**metrics, "crossing_size": crossing}
+
+
+EXPERIMENT = Experiment(
+    name="small-ops",
+    chapter=CHAPTER,
+    position=4,
+    question="When single operations are small, does parallelism help even on one CPU or GPU?",
+    exercise="exercise 2",
+    run=run,
+    case="all devices, size 128",
+    metric="largest_speedup",
+    queued_case="one device, size 128",
+    curves=Curves(
+        over="size",
+        quantity="speedup",
+        x_title="side of the matrices",
+        y_title="speed-up over one device",
+        caption="How many times faster the same products are when spread over all devices, and on one "
+        "device with the threads of all, than on one device with its own.",
+    ),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "sizes": "8,32,128,256"}},
+)

@@ -18,77 +18,77 @@ Read: Left of the knee latency decides: the algorithm with the fewest steps wins
 a CPU share one memory, so a sum in place can exceed the plain copies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import refuse_single_device
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import run_between_processes
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ITEM,
-    LARGEST_ERROR,
-    largest_error,
+    error_of_sums,
     refuse_more_than_memory,
     whole_elements,
 )
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import PLAIN_COPY, time_size
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import about_sharding, explain
-from parallel_core.formatting import parse_sizes, write_size
-from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import result_with
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import time_size
+from parallel_core.formatting import parse_sizes
+from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.sweep import Curves
 
-__all__ = ["SIZES", "run"]
+__all__ = ["EXPERIMENT", "SIZES", "run"]
 
-SIZES = parse_sizes("4KiB..256MiB")
+ALL_SIZES = "4KiB..256MiB"
+SIZES = parse_sizes(ALL_SIZES)
+ALGORITHM_NAMES = Parameter(
+    f"One or more of {', '.join(ALGORITHMS)}. Default: all; between processes native.",
+    option="algorithm",
+    choices=tuple(ALGORITHMS),
+)
+VECTOR_SIZES = Parameter(
+    "Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB.",
+    metavar="SIZES",
+    parse=parse_sizes,
+    written_default=ALL_SIZES,
+)
 
 
 def run(
-    backend: Backend, algorithms: Sequence[str] = tuple(ALGORITHMS), sizes: Sequence[int] = SIZES, rounds: int = 5
+    backend: Backend,
+    algorithms: Annotated[Sequence[str] | None, ALGORITHM_NAMES] = None,
+    sizes: Annotated[Sequence[int], VECTOR_SIZES] = SIZES,
+    rounds: Rounds = 5,
 ) -> Result:
     """Time algorithms, by their names in `ALGORITHMS`, on one float32 vector per device, for vectors of each size.
 
     `sizes` are in bytes, and rounded down to whole elements, of which there is at least one. The metrics are those of
-    `native`, or of the last algorithm where it is not asked for, at the largest size. Raises RequestError for a backend
+    `native`, or of the last algorithm if it is not asked for, at the largest size. Raises RequestError for a backend
     with a single device, an algorithm that is not known, and sizes for which the memory does not suffice.
     """
-    if len(backend.devices) < 2:
-        raise RequestError("the experiment 'allreduce' sums over devices: it needs at least 2 (--devices 2)")
-    names = known(algorithms)
+    refuse_single_device(backend, "allreduce", "sums over devices")
+    names = known(tuple(ALGORITHMS) if algorithms is None else algorithms)
     whole = whole_elements(sizes)
     refuse_more_than_memory(whole[-1], len(backend.devices))
     timed: dict[int, dict[str, Case]] = {}
     errors = []
     for size in whole:
-        errors.append(largest_error(backend, names, size // ITEM))
+        errors.append(error_of_sums(backend, names, size // ITEM))
         timed[size] = time_size(backend, names, size, rounds)
     count = len(backend.devices)
-    errors += [largest_error(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
+    errors += [error_of_sums(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
 
-    error = largest_of(errors)
     judged = "native" if "native" in names else names[-1]
-    series = series_of(timed, count)
-    figures = ("algbw_gb_per_s", "busbw_gb_per_s", "share_of_copy_bound")
-    problems = () if error < LARGEST_ERROR else (f"sums differ from NumPy's by {error:.1e} of the largest element",)
-    return Result(
-        experiment="allreduce",
-        backend=describe_backend(backend),
-        parameters={
-            "algorithms": ",".join(names),
-            "sizes": ",".join(write_size(size).replace(" ", "") for size in whole),
-            "rounds": rounds,
-        },
-        cases=tuple(case for cases in timed.values() for case in cases.values()),
-        metrics={figure: series[f"{figure} {judged}"][-1] for figure in figures},
-        checks={"max_relative_error": error},
-        explanation=explain(timed, judged),
-        notes=about_sharding(timed),
-        problems=problems,
-        series=series,
-    )
+    sentences = {"explanation": verdicts.verdict(timed, judged), "notes": verdicts.about_sharding(timed)}
+    return result_with(backend, timed, errors, count, judged, rounds, **sentences)
 
 
 def known(algorithms: Sequence[str]) -> tuple[str, ...]:
-    """Return the algorithms' names, once each; raises RequestError where one is not known, or none is given."""
+    """Return the algorithms' names, once each; raises RequestError if one is not known, or none is given."""
     for name in algorithms:
         if name not in ALGORITHMS:
             raise RequestError(f"unknown algorithm {name!r} (known: {', '.join(ALGORITHMS)})")
@@ -97,16 +97,27 @@ def known(algorithms: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(algorithms))
 
 
-def series_of(timed: Mapping[int, Mapping[str, Case]], devices: int) -> dict[str, tuple[float, ...]]:
-    """Return the figures over sizes, `FIGURE ALGORITHM` each, and the sizes themselves as `bytes`."""
-    names = next(iter(timed.values()))
-    series: dict[str, tuple[float, ...]] = {"bytes": tuple(map(float, timed))}
-    for name in names:
-        bandwidths = tuple(algorithm_bandwidth(size, cases[name].median) for size, cases in timed.items())
-        series[f"algbw_gb_per_s {name}"] = bandwidths
-        if name != PLAIN_COPY:
-            series[f"busbw_gb_per_s {name}"] = tuple(bus_bandwidth(found, devices) for found in bandwidths)
-            series[f"share_of_copy_bound {name}"] = tuple(
-                cases[PLAIN_COPY].median / cases[name].median for cases in timed.values()
-            )
-    return series
+EXPERIMENT = Experiment(
+    name="allreduce",
+    chapter=CHAPTER,
+    position=2,
+    question="How fast do all devices get the sum of their vectors, and which algorithm is best?",
+    exercise="exercise 3",
+    run=run,
+    run_between_processes=run_between_processes,
+    case="native, 4 MiB",
+    metric="algbw_gb_per_s",
+    queued_case="native, 4 MiB",
+    curves=Curves(
+        over="bytes",
+        quantity="algbw_gb_per_s",
+        x_title="each device's vector",
+        y_title="GB/s",
+        log_y=True,
+        dotted=("plain copy", "one TCP stream"),
+        caption="Size over time, on logarithmic scales. The dotted curve is of every device copying its "
+        "vector once, all at once: whatever sums the vectors must read and write as much. Between processes it is "
+        "of one TCP stream that carries a vector once.",
+    ),
+    options={"full": {"rounds": 3, "sizes": "4KiB..64MiB"}, "quick": {"rounds": 3, "sizes": "4KiB..4MiB"}},
+)

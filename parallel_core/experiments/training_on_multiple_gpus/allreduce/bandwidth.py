@@ -14,6 +14,6 @@ def algorithm_bandwidth(size: float, seconds: float) -> float:
 def bus_bandwidth(algorithm_bandwidth: float, devices: int) -> float:
     """Return the GB/s that each device's link carries if no bytes are sent in vain: 2(n − 1)/n of the algorithm's.
 
-    It does not depend on the number of devices where the links are the limit.
+    It does not depend on the number of devices if the links are the limit.
     """
     return algorithm_bandwidth * 2 * (devices - 1) / devices

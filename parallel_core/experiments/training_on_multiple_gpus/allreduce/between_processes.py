@@ -1,11 +1,11 @@
 """Allreduce between processes: how fast does a framework's own engine sum, and how near is it to the network's speed?
 
 Every rank runs this, and each must make the same exchanges in the same order, or all wait for ever. So every time that
-is measured is told to all ranks, and whatever is decided by times is decided alike.
+is measured is sent to all ranks, and whatever depends on times is decided alike.
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,14 +16,13 @@ from backends.process_groups import Group, GroupedBackend, Rendezvous, barrier, 
 from backends.process_groups.agreement import COMPARED_EXCHANGES
 from parallel_core.errors import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ITEM,
-    LARGEST_ERROR,
     error_of_sum,
     refuse_more_than_memory,
     whole_elements,
 )
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import result_with
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import Stream, stream_between
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import (
     NATIVE,
@@ -31,10 +30,10 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import
     enough_repeats,
     measure_each,
 )
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import explain_between
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdicts import verdict_between
 from parallel_core.formatting import write_size
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave
 
 __all__ = ["run_between_processes"]
@@ -43,11 +42,7 @@ TIMING = struct.Struct("!dd")
 
 
 def run_between_processes(
-    backend: GroupedBackend,
-    where: Rendezvous,
-    algorithms: Sequence[str],
-    sizes: Sequence[int],
-    rounds: int = 5,
+    backend: GroupedBackend, where: Rendezvous, algorithms: Sequence[str] | None, sizes: Sequence[int], rounds: int = 5
 ) -> Result:
     """Time the sum over all devices of all ranks, and beside it one TCP stream that carries each vector once, one way.
 
@@ -56,14 +51,14 @@ def run_between_processes(
 
     `share_of_stream_bound` is the stream's time for one vector over the sum's. How large it can be depends on the
     engine: in a ring of n ranks each sends 2(n − 1)/n vectors and receives as much at the same time, so it reaches
-    n / (2(n − 1)) where both directions are as fast as one, which is 1 for two ranks; a parameter server receives n
-    vectors and sends n, so it reaches 1/n where all ranks are on other hosts. Processes on one host share its cores
+    n / (2(n − 1)) if both directions are as fast as one, which is 1 for two ranks; a parameter server receives n
+    vectors and sends n, so it reaches 1/n if all ranks are on other hosts. Processes on one host share its cores
     and need not obey either.
 
     Raises RequestError for a single process, for other algorithms than `native`, which are written over the devices of
     one process, and for sizes for which the memory does not suffice.
     """
-    if any(name != NATIVE for name in algorithms):
+    if any(name != NATIVE for name in algorithms or ()):
         raise RequestError(f"between processes the sum is the framework's own: leave --algorithm out, or say {NATIVE}")
     group, count = backend.group, sum(backend.device_counts)
     if group.size < 2:
@@ -79,25 +74,8 @@ def run_between_processes(
             errors.append(error_between(backend, size // ITEM))
             timed[size] = time_size(backend, stream, size, rounds)
 
-    error = largest_of(errors)
-    series = series_between(timed, count)
-    problems = () if error < LARGEST_ERROR else (f"sums differ from NumPy's by {error:.1e} of the largest element",)
-    figures = ("algbw_gb_per_s", "busbw_gb_per_s", "share_of_stream_bound")
-    return Result(
-        experiment="allreduce",
-        backend=describe_backend(backend),
-        parameters={
-            "algorithms": NATIVE,
-            "sizes": ",".join(write_size(size).replace(" ", "") for size in whole),
-            "rounds": rounds,
-        },
-        cases=tuple(case for cases in timed.values() for case in cases.values()),
-        metrics={figure: series[f"{figure} {NATIVE}"][-1] for figure in figures},
-        checks={"max_relative_error": error},
-        explanation=explain_between(timed, group.hosts, stream.other, group.transport),
-        problems=problems,
-        series=series,
-    )
+    explanation = verdict_between(timed, group.hosts, stream.other, group.transport)
+    return result_with(backend, timed, errors, count, NATIVE, rounds, explanation=explanation)
 
 
 def own(group: Group) -> str:
@@ -126,7 +104,7 @@ def error_between(backend: GroupedBackend, length: int) -> float:
         for place in range(devices):
             expected += drawn(length, other, place)
     error = largest_of([error_of_sum(found, expected) for found in sums])
-    return largest_of([one for one, _ in told_to_all(backend.group, (error, 0.0))])
+    return largest_of([one for one, _ in gathered_pairs(backend.group, (error, 0.0))])
 
 
 def drawn(length: int, rank: int, place: int) -> np.ndarray:
@@ -165,27 +143,11 @@ def time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int) -
 def time_together(group: Group, take: Callable[[int], Timing], repeats: int) -> Timing:
     """Let all ranks begin at once; return the times of the slowest, the same on all of them."""
     barrier(group)
-    timings = told_to_all(group, take(repeats))
+    timings = gathered_pairs(group, take(repeats))
     return max(sent for sent, _ in timings), max(done for _, done in timings)
 
 
-def told_to_all(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
-    """Give every rank the two numbers of each."""
-    pairs = (TIMING.unpack(said) for said in gather(group, TIMING.pack(*numbers)))
+def gathered_pairs(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
+    """Return every rank's two numbers, on all ranks."""
+    pairs = (TIMING.unpack(sent) for sent in gather(group, TIMING.pack(*numbers)))
     return [(first, second) for first, second in pairs]
-
-
-def series_between(timed: Mapping[int, Mapping[str, Case]], devices: int) -> dict[str, tuple[float, ...]]:
-    """Return the figures over sizes, and the sizes themselves as `bytes`."""
-    bandwidths = {
-        name: tuple(algorithm_bandwidth(size, cases[name].median) for size, cases in timed.items())
-        for name in (ONE_STREAM, NATIVE)
-    }
-    return {
-        "bytes": tuple(map(float, timed)),
-        **{f"algbw_gb_per_s {name}": found for name, found in bandwidths.items()},
-        f"busbw_gb_per_s {NATIVE}": tuple(bus_bandwidth(found, devices) for found in bandwidths[NATIVE]),
-        f"share_of_stream_bound {NATIVE}": tuple(
-            cases[ONE_STREAM].median / cases[NATIVE].median for cases in timed.values()
-        ),
-    }

@@ -12,14 +12,14 @@ from parallel_core.formatting import write_size
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.system.machine import describe_machine
 
-__all__ = ["ITEM", "LARGEST_ERROR", "error_of_sum", "largest_error", "refuse_more_than_memory", "whole_elements"]
+__all__ = ["ITEM", "LARGEST_ERROR", "error_of_sum", "error_of_sums", "refuse_more_than_memory", "whole_elements"]
 
 
 BLOCK = 2**18
 """Elements that are compared at once: few enough to stay in the cache, and to need little memory."""
 
 
-def largest_error(backend: Backend, algorithms: Sequence[str], length: int) -> float:
+def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> float:
     """Sum uniform float32 vectors by each algorithm; return the largest relative error on any device, NaN for NaN."""
     generator = np.random.default_rng(length)
     terms = [generator.random(length, dtype=np.float32) for _ in backend.devices]
@@ -52,7 +52,7 @@ ITEM = 4
 
 
 HELD_AT_ONCE = 6
-"""So many vectors per device exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
+"""Vectors per device that exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
 
 
 LARGEST_ERROR = 1e-5

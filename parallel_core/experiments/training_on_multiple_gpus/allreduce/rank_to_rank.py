@@ -26,7 +26,7 @@ SECRET_BYTES = 16
 
 @final
 class Stream:
-    """A rank's end of the stream between rank 0 and the rank `other`; `connection` is None where it has no part."""
+    """A rank's end of the stream between rank 0 and the rank `other`; `connection` is None for a rank without one."""
 
     def __init__(self, rank: int, other: int, connection: socket.socket | None) -> None:
         self.rank, self.other, self.connection = rank, other, connection
@@ -35,7 +35,7 @@ class Stream:
         """Carry a vector from rank 0 to the other end and back, so often; all ranks call this.
 
         Return the mean seconds of one way on rank 0, which are half of both, and 0 on the others. Raises GroupError
-        where the other one is gone.
+        if the other one is gone.
         """
         if self.connection is None:
             return 0.0
@@ -50,7 +50,7 @@ class Stream:
 
 
 def other_end(hosts: Sequence[str]) -> int:
-    """Choose the rank that rank 0 has a stream with: the first one on another host, where there is one; else rank 1."""
+    """Choose the rank that rank 0 has a stream with: the first one on another host, if there is one; else rank 1."""
     return next((rank for rank, host in enumerate(hosts) if host != hosts[0]), 1)
 
 
@@ -61,9 +61,9 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Stream]:
     Rank 0 listens at the address by which the other host reaches it, and at no other.
     """
     other = other_end(group.hosts)
-    with ExitStack() as held:
+    with ExitStack() as connections:
         try:
-            connection = connect(group, other, where, held)
+            connection = connect(group, other, where, connections)
         except OSError as error:
             raise MeasurementError(
                 f"no TCP connection between rank 0 and rank {other} ({error}): does a firewall refuse it?"
@@ -71,21 +71,21 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Stream]:
         yield Stream(group.rank, other, connection)
 
 
-def connect(group: Group, other: int, where: Rendezvous, held: ExitStack) -> socket.socket | None:
-    """Return this rank's end of the stream, closed with `held`; None for a rank that has none."""
-    # Whoever watches over the job must not give it up before the reason can be told.
+def connect(group: Group, other: int, where: Rendezvous, connections: ExitStack) -> socket.socket | None:
+    """Return this rank's end of the stream, closed with `connections`; None for a rank that has none."""
+    # The job's deadline must not pass before this one, whose error says what is wrong.
     patience = where.timeout / 2
-    # By the way to where all have met, which is a way that all have.
-    addresses = [said.decode() for said in gather(group, own_address(where.address, where.port).encode())]
+    # Every rank has a route to the address at which all have met.
+    addresses = [address.decode() for address in gather(group, own_address(where.address, where.port).encode())]
     if group.rank == 0:
         theirs = addresses[other]
-        # Where a host's name stands for loopback, it learns the address that others see from the way to the other one.
+        # If a host's name resolves to loopback, its route to the other host has the address that others see.
         mine = addresses[0] if ipaddress.ip_address(theirs).is_loopback else own_address(theirs, where.port)
         secret = secrets.token_hex(SECRET_BYTES)
-        listener = held.enter_context(listening(mine))
+        listener = connections.enter_context(listening(mine))
         broadcast(group, json.dumps([mine, listener.getsockname()[1], secret]).encode())
-        return held.enter_context(accepted(listener, secret.encode(), patience))
+        return connections.enter_context(accepted(listener, secret.encode(), patience))
     address, port, secret = json.loads(broadcast(group, b""))
     if group.rank != other:
         return None
-    return held.enter_context(connected(address, port, secret.encode(), patience))
+    return connections.enter_context(connected(address, port, secret.encode(), patience))

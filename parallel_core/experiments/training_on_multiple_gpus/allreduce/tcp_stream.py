@@ -12,8 +12,8 @@ from time import monotonic, perf_counter
 __all__ = ["accepted", "answer_round_trip", "connected", "listening", "own_address", "round_trip"]
 
 
-STRANGER_SECONDS = 1.0
-"""So long may one who has connected take to say the secret."""
+SECRET_SECONDS = 1.0
+"""How long a connection may take to send the secret."""
 
 
 def own_address(other: str, port: int) -> str:
@@ -36,15 +36,15 @@ def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.s
     while (left := deadline - monotonic()) > 0:
         listener.settimeout(left)
         connection, _ = listener.accept()
-        # A stranger may leave at once or say nothing, and must not keep the right one out.
+        # A stranger that leaves at once or sends nothing must not keep the right one out.
         with suppress(OSError):
-            prepare(connection, min(STRANGER_SECONDS, max(deadline - monotonic(), 0.001)))
+            prepare(connection, min(SECRET_SECONDS, max(deadline - monotonic(), 0.001)))
             if hmac.compare_digest(receive(connection, memoryview(bytearray(len(secret)))), secret):
                 connection.sendall(secret)
                 connection.settimeout(timeout)
                 return connection
         connection.close()
-    raise TimeoutError(f"nobody who knows the secret connected within {timeout:g} s")
+    raise TimeoutError(f"no connection with the right secret within {timeout:g} s")
 
 
 def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.socket:
@@ -85,7 +85,7 @@ def prepare(connection: socket.socket, timeout: float) -> None:
 
 
 def receive(connection: socket.socket, buffer: memoryview) -> memoryview:
-    """Fill a buffer and return it; raises ConnectionError where the other side leaves before."""
+    """Fill a buffer and return it; raises ConnectionError if the other side leaves before."""
     filled = 0
     while filled < len(buffer):
         count = connection.recv_into(buffer[filled:])

@@ -1,7 +1,7 @@
 """Time algorithms on vectors of one size, in turn, and the plain copies that bound them.
 
 The vectors are zeros, and one algorithm's sums are the next one's vectors: zeros stay zeros however often they are
-summed, where other numbers would overflow, and adding zeros takes as long as adding other numbers. That the sums are
+summed, while other numbers would overflow, and adding zeros takes as long as adding other numbers. That the sums are
 right is checked apart, on numbers that show it.
 """
 
@@ -25,7 +25,7 @@ NATIVE = "native"
 PLAIN_COPY = "plain copy"
 ONE_STREAM = "one TCP stream"
 MIN_SECONDS = 0.002
-"""A timing takes at least so long, so that the timer and a single disturbance weigh little in it."""
+"""The least that a timing takes, so that the timer and a single disturbance weigh little in it."""
 MAX_REPEATS = 1000
 
 Operation = Callable[[], tuple[Array, ...]]

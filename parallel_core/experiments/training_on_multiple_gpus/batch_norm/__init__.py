@@ -28,42 +28,42 @@ far more.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import refuse_single_device, result_of
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import (
     PER_DEVICE,
     SYNCHRONISED,
     WAYS,
     difference,
     error_per_device,
-)
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.timing import record_step, time_steps
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.verdict import (
-    about_cost,
-    about_exchange,
-    about_growth,
-    explain,
+    record_step,
+    time_steps,
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.result import Result
+from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import Task
 
-__all__ = ["run"]
+__all__ = ["EXPERIMENT", "run"]
 
 MIN_ROWS = 8
 """Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
 
 
-def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
+def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device.")] = 256, rounds: Rounds = 5) -> Result:
     """Compare and time steps of 8 to `rows` rows per device, in doublings.
 
     Raises RequestError for a backend with a single device, and for fewer than 8 rows.
     """
     count = len(backend.devices)
-    if count < 2:
-        raise RequestError("the experiment 'batch-norm' divides a batch: it needs at least 2 devices (--devices 2)")
+    refuse_single_device(backend, "batch-norm", "divides a batch")
     if rows < MIN_ROWS:
         raise RequestError(f"a variance over {rows} rows says little: choose at least {MIN_ROWS} (--rows)")
     swept = tuple(doublings(MIN_ROWS, rows))
@@ -79,11 +79,11 @@ def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
     uneven = difference(backend, WAYS[SYNCHRONISED], count * MIN_ROWS + count - 1)
     error = largest_of([uneven, *differences[SYNCHRONISED], error_per_device(backend, count * MIN_ROWS)])
     per_device, synchronised = (timed[most][name] for name in (PER_DEVICE, SYNCHRONISED))
-    return Result(
-        experiment="batch-norm",
-        backend=describe_backend(backend),
+    return result_of(
+        "batch-norm",
+        backend,
         parameters={"rows": rows, "rounds": rounds},
-        cases=tuple(replace(case, name=f"{name}, {some} rows") for some in timed for name, case in timed[some].items()),
+        cases=[replace(case, name=f"{name}, {some} rows") for some in timed for name, case in timed[some].items()],
         metrics={
             "synchronising_cost": synchronised.median / per_device.median,
             "per_device_difference_fraction": differences[PER_DEVICE][-1],
@@ -91,14 +91,15 @@ def run(backend: Backend, rows: int = 256, rounds: int = 5) -> Result:
             "synchronising_allreduces": float(extra_allreduces),
             "synchronising_bytes": float(extra_bytes),
         },
-        checks={"max_relative_error": error},
-        explanation=explain(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
+        explanation=verdicts.verdict(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
         notes=(
-            about_growth(swept, differences[PER_DEVICE]),
-            about_cost(per_device, synchronised, most),
-            about_exchange(extra_allreduces, extra_bytes),
+            verdicts.about_growth(swept, differences[PER_DEVICE]),
+            verdicts.about_cost(per_device, synchronised, most),
+            verdicts.about_exchange(extra_allreduces, extra_bytes),
         ),
-        problems=() if error < 1e-4 else (f"steps differ from NumPy's by {error:.1e} of the largest change",),
+        error=error,
+        compared="steps",
+        of="the largest change",
         series={
             "rows": tuple(map(float, swept)),
             "difference": tuple(differences[PER_DEVICE]),
@@ -115,3 +116,27 @@ def count_allreduces(tasks: Sequence[Task]) -> int:
 def count_bytes(tasks: Sequence[Task]) -> int:
     """Sum the bytes that tasks move between devices."""
     return sum(task.bytes for task in tasks)
+
+
+EXPERIMENT = Experiment(
+    name="batch-norm",
+    chapter=CHAPTER,
+    position=7,
+    question="By which rows' statistics does batch normalisation go, when the batch is divided?",
+    exercise="the remark on batch normalization",
+    run=run,
+    case="synchronised statistics, 64 rows",
+    metric="synchronising_cost",
+    queued_case="synchronised statistics, 64 rows",
+    curves=Curves(
+        over="rows",
+        quantity="difference",
+        x_title="rows per device",
+        y_title="difference of a step",
+        log_y=True,
+        in_place_of_times=False,
+        caption="How far a step with statistics of each device's rows is from the step of one device, as a "
+        "share of the largest change.",
+    ),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "rows": 64}},
+)

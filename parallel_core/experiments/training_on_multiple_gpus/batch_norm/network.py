@@ -11,7 +11,7 @@ import numpy as np
 
 from backends import Array, Ops
 
-__all__ = ["Parameters", "by_first_weight", "by_the_rest", "initial_parameters", "loss", "made_up_batch", "with_sums"]
+__all__ = ["Parameters", "by_first_weight", "by_the_rest", "initial_parameters", "loss", "synthetic_batch", "with_sums"]
 
 Parameters: TypeAlias = "tuple[np.ndarray, ...]"
 
@@ -91,7 +91,7 @@ def initial_parameters(seed: int = 0) -> Parameters:
     return first, np.ones(UNITS), np.zeros(UNITS), second, np.zeros(CLASSES)
 
 
-def made_up_batch(rows: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def synthetic_batch(rows: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Draw float64 inputs (rows, 64), whose labels are what a drawn linear map scores highest."""
     x = np.random.default_rng(seed).standard_normal((rows, INPUTS))
     scores = x @ np.random.default_rng(0).standard_normal((INPUTS, CLASSES))

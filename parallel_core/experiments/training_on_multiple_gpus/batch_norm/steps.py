@@ -1,6 +1,7 @@
 """A data-parallel step with batch normalisation, by the statistics of each device's rows or of the global batch."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import mean
 from types import MappingProxyType
 from typing import TypeAlias
@@ -9,13 +10,16 @@ import numpy as np
 
 import backends
 from backends import Array, Backend
+from parallel_core.experiments.measuring import largest_error, time_in_turn
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import network
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import (
     Parameters,
     initial_parameters,
-    made_up_batch,
+    synthetic_batch,
 )
-from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.recording import Recording
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.task_graph import Task
 
 __all__ = [
     "PER_DEVICE",
@@ -27,8 +31,10 @@ __all__ = [
     "error_per_device",
     "load",
     "per_device",
+    "record_step",
     "step",
     "synchronised",
+    "time_steps",
 ]
 
 
@@ -107,9 +113,9 @@ def difference(backend: Backend, gradients: Gradients, rows: int) -> float:
     """
     one = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
     initial = initial_parameters()
-    batches = [made_up_batch(rows, seed) for seed in range(1, DRAWS + 1)]
+    batches = [synthetic_batch(rows, seed) for seed in range(1, DRAWS + 1)]
     return mean(
-        apart(change(backend, gradients, initial, *batch), change(one, per_device, initial, *batch))
+        largest_error(change(backend, gradients, initial, *batch), change(one, per_device, initial, *batch))
         for batch in batches
     )
 
@@ -118,11 +124,42 @@ def error_per_device(backend: Backend, rows: int) -> float:
     """Return by how much a step with statistics per device differs from NumPy's on as many devices."""
     reference = backends.load("numpy", devices=len(backend.devices), threads_per_device=backend.threads_per_device)
     found, expected = (
-        change(on, per_device, initial_parameters(), *made_up_batch(rows)) for on in (backend, reference)
+        change(on, per_device, initial_parameters(), *synthetic_batch(rows)) for on in (backend, reference)
     )
-    return apart(found, expected)
+    return largest_error(found, expected)
 
 
-def apart(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
-    """Return the largest relative error of several arrays; NaN where one holds it."""
-    return largest_of([relative_error(*pair) for pair in zip(found, expected, strict=True)])
+STEPS = 10
+"""Steps in one timing."""
+RATE = 0.1
+
+
+def time_steps(backend: Backend, rows: int, rounds: int) -> dict[str, Case]:
+    """Time a step with so many rows per device either way, several in a row; return the cases, of one step each."""
+    batch = len(backend.devices) * rows
+    placed = {name: load_in_single_precision(backend, batch) for name in WAYS}
+
+    def take_steps(name: str) -> Array:
+        replicas, shards = placed[name]
+        for _ in range(STEPS):
+            replicas = step(backend, WAYS[name], replicas, shards, batch, RATE)
+        placed[name] = replicas, shards
+        return replicas
+
+    return time_in_turn(
+        backend, {name: partial(take_steps, name) for name in WAYS}, rounds, repeats=dict.fromkeys(WAYS, STEPS)
+    )
+
+
+def record_step(backend: Backend, gradients: Gradients, batch: int) -> tuple[Task, ...]:
+    """Take a step in float32 and return its tasks."""
+    recording = Recording(backend)
+    step(recording, gradients, *load_in_single_precision(recording, batch), batch, RATE)
+    return recording.tasks
+
+
+def load_in_single_precision(backend: Backend, batch: int) -> tuple[list[Array], Array]:
+    """Load parameters and a batch of so many rows: (replicas, shards)."""
+    x, labels = synthetic_batch(batch)
+    single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())
+    return load(backend, single, x.astype(np.float32), labels)

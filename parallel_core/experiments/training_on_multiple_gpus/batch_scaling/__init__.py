@@ -21,17 +21,16 @@ fewer steps for the same images, and what that does to accuracy is what `learnin
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
 from backends import Array, Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.training_on_multiple_gpus.batch_scaling.verdict import (
-    Timed,
-    about_efficiency,
-    divided,
-    explain,
-)
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds, Seed
+from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
+from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     enlarged_start,
     first_losses,
@@ -39,14 +38,14 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     without_test,
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
-from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing, interleave
 from parallel_core.system.machine import describe_machine
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import Settings, get_params, train
 
-__all__ = ["run"]
+__all__ = ["EXPERIMENT", "run"]
 
 CHECKED_SCALE = 8.0
 CHECKED_STEPS = 2
@@ -54,15 +53,19 @@ CHECKED_STEPS = 2
 
 
 def run(
-    backend: Backend, data: Dataset, batch_size: int = 256, steps: int = 10, seed: int = 0, rounds: int = 5
+    backend: Backend,
+    data: Dataset,
+    batch_size: Annotated[int, Parameter("Of one device.")] = 256,
+    steps: Annotated[int, Parameter("Steps in one timing.")] = 10,
+    seed: Seed = 0,
+    rounds: Rounds = 5,
 ) -> Result:
     """Time the same steps on 1, 2, 4, … devices, with batches of `batch_size` and of as many times that.
 
-    Raises RequestError for a backend with a single device, and where the data do not suffice for the steps.
+    Raises RequestError for a backend with a single device, and if there are fewer images than the steps take.
     """
     total = len(backend.devices)
-    if total < 2:
-        raise RequestError("the experiment 'batch-scaling' compares devices: it needs at least 2 (--devices 2)")
+    refuse_single_device(backend, "batch-scaling", "compares devices")
     if steps * total * batch_size > len(data.train_labels):
         raise RequestError(
             f"{steps} steps of {total} × {batch_size} images are more than the {len(data.train_labels)} there are: "
@@ -73,12 +76,11 @@ def run(
         {case_name(*plan, total): take_steps(backend, plan[1], data, wanted) for plan, wanted in settings.items()},
         rounds,
     )
-    error = largest_error(backend, data, settings)
     timed = by_image(dict(zip(settings, cases, strict=True)), settings)
     series = series_of(timed, batch_size)
-    return Result(
-        experiment="batch-scaling",
-        backend=describe_backend(backend),
+    return result_of(
+        "batch-scaling",
+        backend,
         parameters={"batch_size": batch_size, "steps": steps, "seed": seed, "rounds": rounds},
         cases=cases,
         metrics={
@@ -89,10 +91,11 @@ def run(
                 for kind in timed
             },
         },
-        checks={"max_relative_error": error},
-        explanation=explain(timed, batch_size),
-        notes=(about_efficiency(timed, most_efficient(backend)),),
-        problems=() if error < 1e-4 else (f"the first losses differ from NumPy's by {error:.1e} of their size",),
+        explanation=verdicts.verdict(timed, batch_size),
+        notes=(verdicts.about_efficiency(timed, most_efficient(backend)),),
+        error=error_of_losses(backend, data, settings),
+        compared="the first losses",
+        of="their size",
         data=data.source,
         series=series,
     )
@@ -110,30 +113,27 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
     return epoch.dispatch_seconds, epoch.seconds
 
 
-def largest_error(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
-    """Return the largest relative difference of the first losses from NumPy's, over all that is going to be timed."""
+def error_of_losses(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
+    """Return the largest relative difference of the first losses from NumPy's, over all that is timed."""
     start = enlarged_start(next(iter(settings.values())).seed, CHECKED_SCALE)
     expected = {wanted: numpy_losses(data, wanted, start, CHECKED_STEPS) for wanted in set(settings.values())}
-    errors = [
-        relative_error(
-            np.array(first_losses(backend, count, data, wanted, start, CHECKED_STEPS)), np.array(expected[wanted])
-        )
-        for (_, count), wanted in settings.items()
+    losses = [
+        first_losses(backend, count, data, wanted, start, CHECKED_STEPS) for (_, count), wanted in settings.items()
     ]
-    return largest_of(errors)
+    return largest_error(map(np.array, losses), [np.array(expected[wanted]) for wanted in settings.values()])
 
 
-def by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> Timed:
+def by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> verdicts.Timed:
     """Return the times of an image, by kind and number of devices; one device stands in both kinds."""
     images = {plan: wanted.batch_size * (wanted.limit or 1) for plan, wanted in settings.items()}
-    an_image = {plan: divided(case, images[plan]) for plan, case in cases.items()}
+    an_image = {plan: verdicts.divided(case, images[plan]) for plan, case in cases.items()}
     counts = sorted({count for _, count in cases})
     return {
         kind: {count: an_image[kind if count > 1 else FIXED, count] for count in counts} for kind in (FIXED, SCALED)
     }
 
 
-def series_of(timed: Timed, batch_size: int) -> dict[str, tuple[float, ...]]:
+def series_of(timed: verdicts.Timed, batch_size: int) -> dict[str, tuple[float, ...]]:
     """Return speed, time of a step and efficiency over the number of devices, `QUANTITY KIND` each."""
     counts = tuple(timed[FIXED])
     one = 1 / timed[FIXED][1].median
@@ -150,7 +150,32 @@ def series_of(timed: Timed, batch_size: int) -> dict[str, tuple[float, ...]]:
 
 
 def most_efficient(backend: Backend) -> float:
-    """Return the efficiency that all devices together cannot exceed: below 1 where CPU devices share cores."""
+    """Return the efficiency that all devices together cannot exceed: below 1 if CPU devices share cores."""
     if any(device.kind == "gpu" for device in backend.devices):
         return 1.0
     return min(1.0, describe_machine()["cores"] / (len(backend.devices) * backend.threads_per_device))
+
+
+EXPERIMENT = Experiment(
+    name="batch-scaling",
+    chapter=CHAPTER,
+    position=4,
+    question="Is a device worth more when the batch grows with the number of devices?",
+    exercise="exercise 1",
+    run=run,
+    case="all devices, scaled batch",
+    metric="scaled_batch_speedup",
+    queued_case="all devices, scaled batch",
+    curves=Curves(
+        over="devices",
+        quantity="images_per_second",
+        x_title="devices",
+        y_title="images a second",
+        log_x=False,
+        dotted=("k times one device",),
+        in_place_of_times=False,
+        caption="Images a second with the batch of one device, and with as many times that as there are "
+        "devices. The dotted curve is what one device does, times their number.",
+    ),
+    options={"full": {"rounds": 5, "steps": 8}, "quick": {"rounds": 3, "steps": 4}},
+)

@@ -1,7 +1,7 @@
 """Building blocks: what do the chapter's small functions do to a few numbers, and what goes wrong in them?
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs", small examples; the traps are those of the
-PyTorch edition, which rebinds list items in `allreduce`, and whose copies to another device are none where
+PyTorch edition, which rebinds list items in `allreduce`, and whose copies to another device are none if
 both are one CPU.
 
 Prediction: 1s and 2s become 3s on every device; 4 rows are shared out as 2 and 2, 5 as 3 and 2, and of 1 row over 3
@@ -24,7 +24,9 @@ from functools import partial
 from humanize import metric
 
 from backends import Backend
-from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Rounds
+from parallel_core.experiments.measuring import refuse_single_device
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonstrations import (
     DEMONSTRATIONS,
     matrix,
@@ -36,16 +38,15 @@ from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 from parallel_core.training.loop import get_params
 
-__all__ = ["explain", "run"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 
-def run(backend: Backend, rounds: int = 5) -> Result:
+def run(backend: Backend, rounds: Rounds = 5) -> Result:
     """Run the chapter's examples, and time each verb in them `rounds` times.
 
     Raises RequestError for a backend with a single device.
     """
-    if len(backend.devices) < 2:
-        raise RequestError("the experiment 'building-blocks' shows two devices: it needs at least 2 (--devices 2)")
+    refuse_single_device(backend, "building-blocks", "shows two devices")
     shown = {name: demonstrate(backend) for name, demonstrate in DEMONSTRATIONS.items()}
     wrong = [name for name, demonstration in shown.items() if not demonstration.error < 1e-4]
     cases = time_verbs(backend, rounds)
@@ -56,7 +57,7 @@ def run(backend: Backend, rounds: int = 5) -> Result:
         cases=cases,
         metrics={f"{case.name}_seconds": case.median for case in cases},
         checks={"max_relative_error": largest_of([demonstration.error for demonstration in shown.values()])},
-        explanation=explain(wrong, len(shown), cases),
+        explanation=verdict(wrong, len(shown), cases),
         notes=tuple(demonstration.sentence for demonstration in shown.values()),
         problems=tuple(f"{name}: the values differ from those that must come out" for name in wrong),
     )
@@ -83,10 +84,24 @@ def time_allreduce(backend: Backend) -> Timing:
     return measure(backend, lambda: backend.allreduce(values))
 
 
-def explain(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
+def verdict(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
     """Say which of `count` examples failed, and what the verbs took."""
     taken = listed([f"{case.name} {metric(case.median, 's')}" for case in cases])
     if not wrong:
         return f"All {count} examples gave the values that must come out. Until all was done, the verbs took: {taken}."
     failed = listed([f"{name!r}" for name in wrong])
     return f"{len(wrong)} of {count} examples gave wrong values: {failed}. Until all was done, the verbs took: {taken}."
+
+
+EXPERIMENT = Experiment(
+    name="building-blocks",
+    chapter=CHAPTER,
+    position=3,
+    question="What do the chapter's small functions do to a few numbers, and what goes wrong in them?",
+    exercise="small examples",
+    run=run,
+    case="allreduce",
+    metric="allreduce_seconds",
+    queued_case="get_params",
+    options={"full": {"rounds": 50}, "quick": {"rounds": 20}},
+)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from backends import Array, Backend, Device
-from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.experiments.measuring import largest_error
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
 from parallel_core.training.loop import get_params
 
@@ -51,12 +51,12 @@ def parameters_on_a_device(backend: Backend) -> Demonstration:
         return backend.to_numpy(made[1])
 
     weights, before, after = backend.to_numpy(params), gradients_of(0), gradients_of(1)
-    told = "is not zero" if np.any(after[BIAS]) else "is still zero"
+    gradient = "is not zero" if np.any(after[BIAS]) else "is still zero"
     start = initial_parameters()
     return Demonstration(
         f"On {device} b1 is {written(weights[BIAS][:3])} and its gradient {written(before[BIAS][:3])} before any image "
-        f"was seen (the first 3 of {len(weights[BIAS])}); after one image its gradient {told}.",
-        largest_error([*weights, *before, np.any(after[BIAS])], [*start, *map(np.zeros_like, start), np.bool_(True)]),
+        f"was seen (the first 3 of {len(weights[BIAS])}); after one image its gradient {gradient}.",
+        error_of([*weights, *before, np.any(after[BIAS])], [*start, *map(np.zeros_like, start), np.bool_(True)]),
     )
 
 
@@ -67,7 +67,7 @@ def allreduce_of_ones_and_twos(backend: Backend) -> Demonstration:
     after = [backend.to_numpy(value) for value in backend.allreduce(values)]
     return Demonstration(
         f"Before allreduce the devices hold {beside(before)}, after it {beside(after)}.",
-        largest_error([*before, *after], [np.full((1, 2), value) for value in (1, 2, 3, 3)]),
+        error_of([*before, *after], [np.full((1, 2), value) for value in (1, 2, 3, 3)]),
     )
 
 
@@ -75,15 +75,15 @@ def an_even_split(backend: Backend) -> Demonstration:
     """Divide a 4 × 5 matrix over two devices."""
     devices = backend.devices[:2]
     shards = [backend.to_numpy(shard) for shard in backend.split_and_load(matrix(), devices)]
-    told = "; ".join(f"{device} gets {written(shard)}" for device, shard in zip(devices, shards, strict=True))
+    shares = "; ".join(f"{device} gets {written(shard)}" for device, shard in zip(devices, shards, strict=True))
     return Demonstration(
-        f"A 4 × 5 matrix that counts from 0, split over 2 devices: {told}.",
-        largest_error(shards, [matrix()[:2], matrix()[2:]]),
+        f"A 4 × 5 matrix that counts from 0, split over 2 devices: {shares}.",
+        error_of(shards, [matrix()[:2], matrix()[2:]]),
     )
 
 
 def uneven_splits(backend: Backend) -> Demonstration:
-    """Divide 5 rows by 2 and 1 row by 3; a device may be named twice where there are only two."""
+    """Divide 5 rows by 2 and 1 row by 3; a device may be named twice if there are only two."""
     five = backend.split_and_load(matrix(5), backend.devices[:2])
     one = backend.split_and_load(matrix(1), [*backend.devices[:2], backend.devices[-1]])
     shards = [backend.to_numpy(shard) for shard in (*five, *one)]
@@ -91,7 +91,7 @@ def uneven_splits(backend: Backend) -> Demonstration:
     return Demonstration(
         f"5 rows over 2 devices are {rows[0]} and {rows[1]}; 1 row over 3 is {rows[2]}, {rows[3]} and {rows[4]}: the "
         "first devices get what is left over, and a shard may be empty.",
-        largest_error(shards, [matrix(5)[:3], matrix(5)[3:], matrix(1), matrix(0), matrix(0)]),
+        error_of(shards, [matrix(5)[:3], matrix(5)[3:], matrix(1), matrix(0), matrix(0)]),
     )
 
 
@@ -106,7 +106,7 @@ def rebinding_list_items(backend: Backend) -> Demonstration:
         f"An allreduce that ends with `data[i] = …` changes its own list: the gradients are {beside(gradients)} then, "
         f"and a step from 0 leaves the devices' parameters at {beside(apart)}. With what `allreduce` returns, "
         f"{beside(sums)}, both are at {beside(together)}.",
-        largest_error(
+        error_of(
             [*gradients, *apart, *sums, *together],
             [np.full((1, 2), value) for value in (3, 2, -1.5, -1, 3, 3, -1.5, -1.5)],
         ),
@@ -133,7 +133,7 @@ def shared_memory(backend: Backend) -> Demonstration:
     return Demonstration(
         f"Where both devices hold the same array at 0, each one's step of −{RATE} counts for both, and they are at "
         f"{beside(shared)}. After `copy_to` a step on the first device alone leaves them at {beside(own)}.",
-        largest_error([*shared, *own], [np.full((1, 2), value) for value in (-1, -1, -0.5, 0)]),
+        error_of([*shared, *own], [np.full((1, 2), value) for value in (-1, -1, -0.5, 0)]),
     )
 
 
@@ -151,10 +151,9 @@ def step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Devic
     return backend.to_numpy(updated)[0]
 
 
-def largest_error(found: Sequence[np.ndarray | np.bool_], expected: Sequence[np.ndarray | np.bool_]) -> float:
-    """Return the largest relative error of several values, infinite where shapes differ."""
-    pairs = zip(map(np.asarray, found), map(np.asarray, expected), strict=True)
-    return largest_of([relative_error(mine, wanted) for mine, wanted in pairs])
+def error_of(found: Sequence[np.ndarray | np.bool_], expected: Sequence[np.ndarray | np.bool_]) -> float:
+    """Return the largest relative error of several values, infinite if shapes differ."""
+    return largest_error(map(np.asarray, found), map(np.asarray, expected))
 
 
 def beside(arrays: Sequence[np.ndarray]) -> str:

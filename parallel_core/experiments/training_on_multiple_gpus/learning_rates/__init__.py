@@ -6,7 +6,7 @@ its exercise 4 asks (`parallel_core.training.loop.evaluate`).
 Prediction: With the same batch, k devices add up the same gradient as one, so neither losses nor accuracy nor the best
 rate depend on k. With a batch of k·b there are k times fewer steps for the same images, and the linear scaling rule
 says what makes up for it: a rate k times as large (Goyal and others 2017, "Accurate, Large Minibatch SGD"). It holds
-while k small steps go nearly the way of a large one, and must fail where the network does not bear the larger rate.
+while k small steps go nearly the way of a large one, and must fail if the network does not bear the larger rate.
 
 Method: LeNet is trained on the same images with each rate on 1, 2, 4, … of the loaded devices up to all of them, with
 the batch of b and with k·b, in several rounds; each round has a start and an order of images of its own, the same for
@@ -26,9 +26,13 @@ large. Training is short, a few hundred steps at most, and a longer one moves th
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
 from backends import Backend
-from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Parameter
+from parallel_core.experiments.measuring import refuse_single_device, result_of
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
+from parallel_core.experiments.training_on_multiple_gpus.learning_rates import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import (
     Trained,
     case_of,
@@ -38,23 +42,34 @@ from parallel_core.experiments.training_on_multiple_gpus.learning_rates.training
     train_once,
     with_batch,
 )
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates.verdict import (
-    about_fixed,
-    about_rule,
-    best_rate,
-    explain,
-    noise_of,
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
+    FIXED,
+    SCALED,
+    case_name,
+    counted_devices,
+    plans,
 )
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, in_words, plans
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.result import Result
+from parallel_core.measurement.sweep import Curves
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import Settings, ignore
 
-__all__ = ["DEFAULTS", "INITIAL_SCALE", "RATES", "run", "trainings_in"]
+__all__ = ["EXPERIMENT", "run"]
 
-RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
+DEFAULT_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
+RATES = Parameter(
+    "Learning rates. The rule is tried if one is as many times another one as there are devices.", metavar="RATES"
+)
 DEFAULTS = Settings(epochs=1, batch_size=32, limit=200)
-INITIAL_SCALE = 8.0
+SETTINGS = Parameter(
+    fields={
+        "batch_size": Parameter("Of one device."),
+        "epochs": Parameter("Of each training."),
+        "limit": Parameter("One device's batches an epoch."),
+        "seed": Parameter(minimum=0),
+    }
+)
+
 TEST_IMAGES = 2000
 
 Trainings = dict[tuple[str, int], list[Trained]]
@@ -64,22 +79,21 @@ Trainings = dict[tuple[str, int], list[Trained]]
 def run(
     backend: Backend,
     data: Dataset,
-    rates: Sequence[float] = RATES,
-    settings: Settings = DEFAULTS,
-    initial_scale: float = INITIAL_SCALE,
-    rounds: int = 2,
+    rates: Annotated[Sequence[float], RATES] = DEFAULT_RATES,
+    settings: Annotated[Settings, SETTINGS] = DEFAULTS,
+    initial_scale: Annotated[float, Parameter("Times the book's initial weights.")] = 8.0,
+    rounds: Annotated[int, Parameter("Trainings at each point, seed by seed.")] = 2,
     on_batch: Callable[[int, int], object] = ignore,
 ) -> Result:
     """Train with every rate on 1, 2, 4, … devices, with batches of `settings.batch_size` and of as many times that.
 
     `settings.limit` is in batches of that size, and all see as many images; its learning rate is not used. Round `n`,
     from 0, has the seed `settings.seed + n`. `on_batch(epoch, images)` is called as work is done, with all trainings'
-    epochs counted through. Raises RequestError for a backend with a single device, and MeasurementError where no loss
+    epochs counted through. Raises RequestError for a backend with a single device, and MeasurementError if no loss
     stays finite.
     """
     total = len(backend.devices)
-    if total < 2:
-        raise RequestError("the experiment 'learning-rates' compares devices: it needs at least 2 (--devices 2)")
+    refuse_single_device(backend, "learning-rates", "compares devices")
     rates = tuple(sorted(rates))
     data = replace(data, test_images=data.test_images[:TEST_IMAGES], test_labels=data.test_labels[:TEST_IMAGES])
     trained = train_all(backend, data, rates, settings, initial_scale, rounds, on_batch)
@@ -89,7 +103,7 @@ def run(
         for plan, trainings in trained.items()
     }
     curves = {plan: {rate: mean_accuracy(point) for rate, point in row.items()} for plan, row in points.items()}
-    noise = noise_of(
+    noise = verdicts.noise_of(
         [[one.accuracy for one in point] for row in points.values() for point in row.values()], len(data.test_labels)
     )
     one, scaled = curves[FIXED, 1], {count: curve for (kind, count), curve in curves.items() if kind == SCALED}
@@ -98,17 +112,11 @@ def run(
         case_of(case_name(*plan, total), trainings, backend, plan[1], data, initial_scale)
         for plan, trainings in trained.items()
     )
-    error, difference = error_of_first(data, trained, initial_scale), device_difference(trained)
-    problems = []
-    if not error < 1e-4:
-        problems.append(f"the first losses differ from NumPy's by {error:.1e} of their size")
-    if not difference < 1e-4:
-        problems.append(
-            f"with the same batch the first losses differ from one device's by {difference:.1e} of their size"
-        )
-    return Result(
-        experiment="learning-rates",
-        backend=describe_backend(backend),
+    difference = device_difference(trained)
+    unlike = f"with the same batch the first losses differ from one device's by {difference:.1e} of their size"
+    return result_of(
+        "learning-rates",
+        backend,
         parameters={
             "rates": ",".join(f"{rate:g}" for rate in rates),
             "batch_size": settings.batch_size,
@@ -120,20 +128,23 @@ def run(
         },
         cases=cases,
         metrics={
-            "best_rate_ratio": best_rate(scaled[total]) / best_rate(one),
-            "best_rate_one_device": best_rate(one),
-            "best_rate_scaled_batch": best_rate(scaled[total]),
+            "best_rate_ratio": verdicts.best_rate(scaled[total]) / verdicts.best_rate(one),
+            "best_rate_one_device": verdicts.best_rate(one),
+            "best_rate_scaled_batch": verdicts.best_rate(scaled[total]),
             "best_test_accuracy_one_device": max(one.values()),
             "best_test_accuracy_scaled_batch": max(scaled[total].values()),
             "accuracy_noise": noise,
         },
-        checks={"max_relative_error": error, "max_device_difference": difference},
-        explanation=explain(one, scaled, noise),
+        explanation=verdicts.verdict(one, scaled, noise),
         notes=(
-            about_fixed(one, fixed, difference, noise),
-            *(about_rule(one, curve, count, noise) for count, curve in scaled.items()),
+            verdicts.about_fixed(one, fixed, difference, noise),
+            *(verdicts.about_rule(one, curve, count, noise) for count, curve in scaled.items()),
         ),
-        problems=tuple(problems),
+        error=error_of_first(data, trained, initial_scale),
+        compared="the first losses",
+        of="their size",
+        checks={"max_device_difference": difference},
+        problems=() if difference < 1e-4 else (unlike,),
         data=data.source,
         series={"rate": rates}
         | {f"test_accuracy {label(*plan)}": tuple(curve.values()) for plan, curve in curves.items()},
@@ -167,11 +178,43 @@ def counted_through(on_batch: Callable[[int, int], object], before: int, epoch: 
     on_batch(before + epoch, images)
 
 
-def trainings_in(devices: int, rates: Sequence[float], rounds: int) -> int:
-    """Count the trainings of a run."""
-    return len(plans(1, devices)) * len(rates) * rounds
+def extent(
+    backend: Backend, data: Dataset, rates: Sequence[float], settings: Settings, rounds: int, **_: object
+) -> tuple[int, int]:
+    """Return the epochs of all trainings, and the images of each."""
+    trainings = len(plans(1, len(backend.devices))) * len(rates) * rounds
+    images = len(data.train_labels)
+    return trainings * settings.epochs, min(images, settings.batch_size * (settings.limit or images))
 
 
 def label(kind: str, count: int) -> str:
     """Name a curve."""
-    return in_words(count) if count == 1 else f"{in_words(count)}, {kind}"
+    return counted_devices(count) if count == 1 else f"{counted_devices(count)}, {kind}"
+
+
+EXPERIMENT = Experiment(
+    name="learning-rates",
+    chapter=CHAPTER,
+    position=5,
+    question="Which learning rate is best, and does it change with the number of devices?",
+    exercise="exercise 2",
+    run=run,
+    extent=extent,
+    case="1 device",
+    metric="best_rate_ratio",
+    queued_case="all devices, scaled batch",
+    devices=4,
+    curves=Curves(
+        over="rate",
+        quantity="test_accuracy",
+        x_title="learning rate",
+        y_title="test accuracy",
+        in_place_of_times=False,
+        caption="Accuracy after short training on the same images. With the fixed batch the number of "
+        "devices should change nothing; with the scaled one there are fewer, larger steps.",
+    ),
+    options={
+        "full": {"rounds": 2, "rates": "0.025,0.1,0.4"},
+        "quick": {"rounds": 2, "rates": "0.025,0.05,0.1", "limit": 60},
+    },
+)

@@ -37,7 +37,7 @@ Plan = tuple[str, int]
 
 @dataclass(frozen=True)
 class Trained:
-    """What one training gave; without epochs where the loss did not stay finite."""
+    """What one training gave; without epochs if the loss did not stay finite."""
 
     settings: Settings
     accuracy: float
@@ -87,7 +87,7 @@ def mean_accuracy(rounds: Iterable[Trained]) -> float:
 def case_of(
     name: str, trainings: Sequence[Trained], backend: Backend, devices: int, data: Dataset, scale: float
 ) -> Case:
-    """Make the case of all whole epochs; raises MeasurementError where there is none."""
+    """Make the case of all whole epochs; raises MeasurementError if there is none."""
     epochs = [epoch for trained in trainings for epoch in trained.epochs]
     if not epochs:
         raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")
@@ -128,11 +128,7 @@ def error_of_first(data: Dataset, trained: Mapping[Plan, Sequence[Trained]], sca
         for kind_and_count, trainings in trained.items()
         if kind_and_count[0] != FIXED or kind_and_count[1] == 1
     }
-    return float(
-        np.max(
-            [
-                error_against_numpy(data, one.settings, one.first_losses, enlarged_start(one.settings.seed, scale))
-                for one in whole.values()
-            ]
-        )
+    return largest_of(
+        error_against_numpy(data, one.settings, one.first_losses, enlarged_start(one.settings.seed, scale))
+        for one in whole.values()
     )

@@ -5,7 +5,7 @@ partitioning, layer-wise partitioning and data parallelism.
 
 Prediction: Layers and channels exchange activations, which grow with the batch and with the width; data parallelism
 exchanges gradients, which grow with the square of the width and not with the batch. So data parallelism moves least on
-a narrow network and most on a wide one, and its devices meet once a step, where those that divide every layer meet at
+a narrow network and most on a wide one, and its devices meet once a step, while those that divide every layer meet at
 every layer. Network partitioning without micro-batches keeps one device busy at a time: it cannot beat one device.
 
 Method: The same step of gradient descent, of a convolution and two dense layers, is taken in five ways: on one device,
@@ -26,15 +26,20 @@ fast link; what is seen there is mostly what it costs to launch and to wait.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import refuse_single_device, result_of
+from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.data_parallelism import DATA_PARALLELISM
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import (
     CHANNELS,
     initial_parameters,
-    made_up_batch,
+    synthetic_batch,
 )
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.pipeline import network_partitioning
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps import (
@@ -42,20 +47,14 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps impo
     record_step,
     time_steps,
 )
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.verdict import (
-    about_bytes,
-    about_crossings,
-    about_micro_batches,
-    explain,
-)
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.whole_network import ONE_DEVICE
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import ONE_DEVICE, Strategy
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import crossings
 
-__all__ = ["run"]
+__all__ = ["EXPERIMENT", "run"]
 
 UNDIVIDED, WHOLE, CUT = "one device", "network partitioning", "network partitioning in micro-batches"
 DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"
@@ -73,61 +72,56 @@ def strategies(micro_batches: int) -> dict[str, Strategy]:
 
 
 def run(
-    backend: Backend, narrow: int = 1, wide: int = 4, batch: int = 64, micro_batches: int = 4, rounds: int = 5
+    backend: Backend,
+    narrow: Annotated[int, Parameter("Width of the first network.")] = 1,
+    wide: Annotated[int, Parameter("Width up to which it is doubled.")] = 4,
+    batch: Annotated[int, Parameter("Images, over all devices.")] = 64,
+    micro_batches: Annotated[int, Parameter("Pieces of a batch.")] = 4,
+    rounds: Rounds = 5,
 ) -> Result:
     """Time a step of every strategy for networks of 8 channels and 32 units × width, from narrow to wide in doublings.
 
     `batch` is the rows over all devices, which are cut into `micro_batches`. Raises RequestError for a single
     device, for more devices than channels, and for a batch that leaves a device or micro-batch without rows.
     """
+    refuse_single_device(backend, "partitioning", "divides a network")
     devices = len(backend.devices)
     refuse_what_cannot_be_divided(devices, narrow, wide, batch, micro_batches)
     ways = strategies(micro_batches)
     timed: dict[int, dict[str, Case]] = {}
     moved: dict[int, dict[str, int]] = {}
     errors = []
-    rows = made_up_batch(batch)
+    rows = synthetic_batch(batch)
     for width in doublings(narrow, wide):
         initial = initial_parameters(width)
-        errors.append(error_of_steps(backend, ways, initial, made_up_batch(2 * max(devices, micro_batches) + 1)))
+        errors.append(error_of_steps(backend, ways, initial, synthetic_batch(2 * max(devices, micro_batches) + 1)))
         recorded = {name: record_step(backend, ways[name], initial, rows) for name in ways if name != UNDIVIDED}
         moved[width] = {name: sum(task.bytes for task in tasks) for name, tasks in recorded.items()}
         timed[width] = time_steps(backend, ways, initial, rows, rounds)
     waits = {name: crossings(tasks) for name, tasks in recorded.items()}
 
-    error = largest_of(errors)
     largest = timed[width]
-    problems = () if error < 1e-4 else (f"the parameters' changes differ from NumPy's by {error:.1e} of the largest",)
-    return Result(
-        experiment="partitioning",
-        backend=describe_backend(backend),
-        parameters={
-            "narrow": narrow,
-            "wide": wide,
-            "batch": batch,
-            "micro_batches": micro_batches,
-            "rounds": rounds,
-        },
-        cases=tuple(
-            replace(case, name=f"{name}, width {width}") for width in timed for name, case in timed[width].items()
-        ),
+    return result_of(
+        "partitioning",
+        backend,
+        parameters={"narrow": narrow, "wide": wide, "batch": batch, "micro_batches": micro_batches, "rounds": rounds},
+        cases=[replace(case, name=f"{name}, width {width}") for width in timed for name, case in timed[width].items()],
         metrics=metrics_of(largest, moved[width], waits),
-        checks={"max_relative_error": error},
-        explanation=explain(timed, UNDIVIDED),
+        explanation=verdicts.verdict(timed, UNDIVIDED),
         notes=(
-            about_bytes(moved, (WHOLE, DIVIDED_LAYERS, DIVIDED_BATCH)),
-            about_crossings(waits),
-            about_micro_batches(largest[WHOLE], largest[CUT], width, micro_batches),
+            verdicts.about_bytes(moved, (WHOLE, DIVIDED_LAYERS, DIVIDED_BATCH)),
+            verdicts.about_crossings(waits),
+            verdicts.about_micro_batches(largest[WHOLE], largest[CUT], width, micro_batches),
         ),
-        problems=problems,
+        error=largest_of(errors),
+        compared="the parameters' changes",
+        of="the largest",
         series=series_of(timed, moved),
     )
 
 
 def refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: int, micro_batches: int) -> None:
-    """Raise RequestError where a device or a micro-batch would have nothing to do."""
-    if devices < 2:
-        raise RequestError("the experiment 'partitioning' divides a network: it needs at least 2 devices (--devices 2)")
+    """Raise RequestError if a device or a micro-batch would have nothing to do."""
     if devices > CHANNELS * narrow:
         raise RequestError(
             f"the narrowest network has {CHANNELS * narrow} channels for {devices} devices: choose a larger --narrow"
@@ -165,3 +159,26 @@ def series_of(
     for name in next(iter(moved.values())):
         series[f"bytes {name}"] = tuple(float(of_width[name]) for of_width in moved.values())
     return series
+
+
+EXPERIMENT = Experiment(
+    name="partitioning",
+    chapter=CHAPTER,
+    position=6,
+    question="Which way of dividing a network over devices is best, and when?",
+    exercise="the figure of three ways to divide a network",
+    run=run,
+    case="data parallelism, width 4",
+    metric="data_parallel_advantage",
+    queued_case="data parallelism, width 4",
+    curves=Curves(
+        over="width",
+        quantity="seconds",
+        x_title="width of the network",
+        y_title="seconds a step",
+        log_y=True,
+        dotted=("one device",),
+        caption="A network of width 1 has 8 channels and 32 units. The dotted curve is of one device.",
+    ),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3}},
+)

@@ -22,8 +22,8 @@ __all__ = [
     "forward",
     "initial_parameters",
     "loss",
-    "made_up_batch",
     "pull_back",
+    "synthetic_batch",
     "update",
 ]
 
@@ -108,7 +108,7 @@ def initial_parameters(width: int, seed: int = 0) -> Parameters:
     return tuple(generator.standard_normal(shape) / fan**0.5 for shape, fan in zip(shapes, fans, strict=True))
 
 
-def made_up_batch(rows: int, seed: int = 1) -> Batch:
+def synthetic_batch(rows: int, seed: int = 1) -> Batch:
     """Draw float64 images and labels."""
     generator = np.random.default_rng(seed)
     return generator.standard_normal((rows, 1, SIDE, SIDE)), generator.integers(0, CLASSES, rows, dtype=np.int32)

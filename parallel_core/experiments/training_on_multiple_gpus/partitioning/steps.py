@@ -1,26 +1,24 @@
 """Take steps by a strategy: timed, recorded, and checked against NumPy's on one device."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 import backends
 from backends import Array, Backend
+from parallel_core.experiments.measuring import largest_error, time_in_turn
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import Batch, Parameters
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.whole_network import ONE_DEVICE
-from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import ONE_DEVICE, Strategy
+from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Task, without_loads
-from parallel_core.measurement.timing import Timing, interleave, measure
 
 __all__ = ["error_of_steps", "record_step", "time_steps"]
 
 STEPS = 3
-"""So many steps are taken in one timing, so that an engine may begin the next one before the last one has ended."""
+"""Steps in one timing: several, so that an engine may begin the next one before the last one has ended."""
 CHECKED_STEPS = 2
 RATE = 0.01
 """For the average over the rows."""
@@ -34,17 +32,14 @@ def time_steps(
     loaded = {name: way.load(backend, images, labels) for name, way in ways.items()}
     placed = {name: way.place(backend, single_precision(*parameters)) for name, way in ways.items()}
 
-    def take(name: str) -> Timing:
-        def steps() -> Array:
-            for _ in range(STEPS):
-                placed[name] = ways[name].step(backend, placed[name], loaded[name], RATE / len(labels))
-            return placed[name]
+    def take_steps(name: str) -> Array:
+        for _ in range(STEPS):
+            placed[name] = ways[name].step(backend, placed[name], loaded[name], RATE / len(labels))
+        return placed[name]
 
-        dispatched, done = measure(backend, steps)
-        return dispatched / STEPS, done / STEPS
-
-    cases = interleave({name: partial(take, name) for name in ways}, rounds)
-    return {case.name: replace(case, repeats=STEPS) for case in cases}
+    return time_in_turn(
+        backend, {name: partial(take_steps, name) for name in ways}, rounds, repeats=dict.fromkeys(ways, STEPS)
+    )
 
 
 def record_step(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> tuple[Task, ...]:
@@ -62,9 +57,7 @@ def error_of_steps(backend: Backend, ways: Mapping[str, Strategy], parameters: P
     """
     reference = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
     expected = changes(reference, ONE_DEVICE, parameters, batch)
-    found = [changes(backend, way, parameters, batch) for way in ways.values()]
-    errors = [relative_error(*pair) for some in found for pair in zip(some, expected, strict=True)]
-    return largest_of(errors)
+    return largest_of([largest_error(changes(backend, way, parameters, batch), expected) for way in ways.values()])
 
 
 def changes(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> list[np.ndarray]:

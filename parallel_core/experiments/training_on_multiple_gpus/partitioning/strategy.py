@@ -1,4 +1,4 @@
-"""What a way to divide a network over devices consists of."""
+"""What a way to divide a network over devices consists of, and the simplest one: the whole network on one device."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from backends import Array, Backend
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import network
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import Parameters
 
-__all__ = ["Strategy"]
+__all__ = ["ONE_DEVICE", "Strategy"]
 
 
 @dataclass(frozen=True)
@@ -23,3 +24,28 @@ class Strategy:
     """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed. What was placed is consumed."""
     gather: Callable[[Backend, Array], Parameters]
     """Wait for the parameters and put them together."""
+
+
+def place(backend: Backend, parameters: Parameters) -> Array:
+    """Load all parameters on the first device."""
+    return backend.asarray(parameters, backend.devices[0])
+
+
+def load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
+    """Load the batch on the first device."""
+    return backend.asarray((images, labels), backend.devices[0])
+
+
+def step(backend: Backend, placed: Array, batch: Array, rate: float) -> Array:
+    """Launch a step on the first device."""
+    ops = backend.ops
+    computed = backend.launch(ops.value_and_grad(network.loss(ops)), placed, *batch)
+    return backend.launch(network.update(ops, rate), placed, computed[1])
+
+
+def gather(backend: Backend, placed: Array) -> Parameters:
+    """Return the parameters."""
+    return tuple(backend.to_numpy(placed))
+
+
+ONE_DEVICE = Strategy(place, load, step, gather)

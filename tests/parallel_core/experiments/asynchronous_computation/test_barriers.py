@@ -12,9 +12,11 @@ import parallel_core
 from backends import Backend
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation.barriers import added, depths
-from parallel_core.experiments.asynchronous_computation.barriers.verdict import Added, about_deepest, explain
+from parallel_core.experiments.asynchronous_computation.barriers.verdicts import Added, about_deepest, verdict
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing
+
+SMALL: dict[str, Any] = {"size": 40, "deepest": 3, "rounds": 2}
 
 PLACES = ("on the same device", "on another device")
 
@@ -74,9 +76,7 @@ def test_a_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pyte
 
 
 def test_products_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "parallel_core.experiments.asynchronous_computation.barriers.relative_error", lambda *_: float("nan")
-    )
+    monkeypatch.setattr("parallel_core.experiments.measuring.relative_error", lambda *_: float("nan"))
     problems = parallel_core.run_barriers(backend, size=16, deepest=1, rounds=1).problems
     assert any(problem.startswith("products differ from NumPy's by ") for problem in problems)
 
@@ -132,11 +132,11 @@ def test_what_a_product_adds_is_the_slope_of_its_round(rounds: list[tuple[float,
 def test_the_verdict_follows_from_the_slopes(
     to_wait: tuple[float, ...], dispatch_fraction: float, sentence: str
 ) -> None:
-    assert sentence in explain(Added(to_wait, (1.0, 1.0, 1.0)), "on some device", dispatch_fraction)
+    assert sentence in verdict(Added(to_wait, (1.0, 1.0, 1.0)), "on some device", dispatch_fraction)
 
 
 def test_products_that_take_no_time_give_no_verdict() -> None:
-    assert "no verdict; choose a larger --size" in explain(Added((1.0, 1.0), (1.0, 0.0)), "here", 0.0)
+    assert "no verdict; choose a larger --size" in verdict(Added((1.0, 1.0), (1.0, 0.0)), "here", 0.0)
 
 
 def test_the_deepest_queue_is_told_in_seconds() -> None:

@@ -1,6 +1,7 @@
 """The cost model over sizes: where its regimes meet, what is predicted, and what the sentences make of it."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,17 +10,19 @@ from hypothesis import strategies as st
 import parallel_core
 from backends import Backend
 from parallel_core.experiments.asynchronous_computation.cost_model import sizes_up_to
-from parallel_core.experiments.asynchronous_computation.cost_model.verdict import (
+from parallel_core.experiments.asynchronous_computation.cost_model.verdicts import (
     Point,
     about_floor,
     about_overlap,
     about_predictions,
     crossing,
-    explain,
     floor_left,
+    verdict,
 )
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.measurement.result import Case
+
+SMALL: dict[str, Any] = {"largest": 40, "rounds": 2}
 
 SIZES = sizes_up_to(2**19)
 US = 1e-6
@@ -42,9 +45,7 @@ def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> No
 
 
 def test_increments_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "parallel_core.experiments.asynchronous_computation.cost_model.relative_error", lambda *_: float("nan")
-    )
+    monkeypatch.setattr("parallel_core.experiments.measuring.relative_error", lambda *_: float("nan"))
     (problem,) = parallel_core.run_cost_model(backend, largest=2, rounds=1).problems
     assert problem.startswith("increments differ from NumPy's by ")
 
@@ -122,7 +123,7 @@ def test_predictions_are_per_increment_and_follow_the_slower_side() -> None:
     ],
 )
 def test_where_the_assumption_holds_is_told(points: list[Point], sentences: list[str]) -> None:
-    told = explain(points)
+    told = verdict(points)
     for sentence in sentences:
         assert sentence in told
 

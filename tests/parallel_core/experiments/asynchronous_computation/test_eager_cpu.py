@@ -1,6 +1,7 @@
 """Eager on a CPU: contrasts are measured elsewhere, one that cannot run is a note, and the sentences follow."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import eager_cpu
 from tests.parallel_core.comparison import made_up
+
+SMALL: dict[str, Any] = {"size": 40, "against": "none", "rounds": 2}
 
 PAIRS = {(name, engine) for name in ("mxnet", "numpy", "torch") for engine in ("async", "sync")}
 
@@ -77,7 +80,7 @@ def test_a_contrast_runs_in_a_process_of_its_own(backend: Backend, monkeypatch: 
 
 
 def test_products_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eager_cpu, "largest_error", lambda *_: float("nan"))
+    monkeypatch.setattr(eager_cpu, "error_of_products", lambda *_: float("nan"))
     (problem,) = parallel_core.run_eager_cpu(backend, size=8, against="none", rounds=1).problems
     assert problem.startswith("products differ from NumPy's by ")
 
@@ -95,7 +98,7 @@ def test_a_comparison_runs_it_without_contrasts() -> None:
     ],
 )
 def test_whether_asynchrony_was_seen_is_told(fraction: float, sentence: str) -> None:
-    assert sentence in eager_cpu.explain(fraction)
+    assert sentence in eager_cpu.verdict(fraction)
 
 
 def test_the_others_are_sorted_by_what_they_did() -> None:

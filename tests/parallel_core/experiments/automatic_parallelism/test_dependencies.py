@@ -1,6 +1,7 @@
 """Graphs of dependent tasks: right on every backend, for any graph; recorded as they were drawn; judged by numbers."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 import parallel_core
 from backends import Backend
-from parallel_core.experiments.automatic_parallelism.dependencies import explain, program
+from parallel_core.experiments.automatic_parallelism.dependencies import program, verdict
 from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     Node,
     device_matrices,
@@ -18,10 +19,12 @@ from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     launch_graph,
     random_graph,
 )
-from parallel_core.experiments.automatic_parallelism.scheduling import Scheduled, record, time_programs, verdict
+from parallel_core.experiments.automatic_parallelism.scheduling import Scheduled, about_schedule, record, time_programs
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads
+
+SMALL: dict[str, Any] = {"size": 8, "rounds": 2}
 
 SIZE = 6
 
@@ -171,7 +174,7 @@ def scheduled(alone: float, free: float, bound: float, spread: float = 0.0) -> S
     ],
 )
 def test_verdicts_follow_from_the_numbers(numbers: tuple[float, ...], sentence: str) -> None:
-    found = verdict("It", scheduled(*numbers))
+    found = about_schedule("It", scheduled(*numbers))
     assert found.startswith("It ")
     assert sentence in found
-    assert explain({"diamonds": scheduled(*numbers)}).startswith("The graph of two diamonds ")
+    assert verdict({"diamonds": scheduled(*numbers)}).startswith("The graph of two diamonds ")

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -16,6 +17,8 @@ from parallel_core.experiments.automatic_parallelism import graph
 from parallel_core.experiments.automatic_parallelism.graph.programs import mlp
 from parallel_core.experiments.automatic_parallelism.scheduling import Program, record
 from parallel_core.measurement.task_graph import Task, without_implied, without_loads
+
+SMALL: dict[str, Any] = {"batch": 20, "rounds": 2}
 
 BATCH = 12
 
@@ -99,7 +102,7 @@ def test_a_wrong_step_makes_the_result_invalid(backend: Backend, monkeypatch: py
 
     monkeypatch.setattr(graph, "mlp", of_a_smaller_batch)
     (problem,) = parallel_core.run_graph(backend, batch=BATCH, rounds=1).problems
-    assert problem.startswith("the result differs from NumPy's by ")
+    assert problem.startswith("results differ from NumPy's by ")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from backends import Array, Backend
 from parallel_core import Case
 from parallel_core.experiments.automatic_parallelism import three_way
 
+SMALL: dict[str, Any] = {"size": 64, "copies": 2, "rounds": 2}
+
 
 def case(seconds: float) -> Case:
     return Case("any", (seconds,), (seconds / 2,))
@@ -68,7 +70,7 @@ def test_what_is_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> None
     ],
 )
 def test_three_ways(saved: float, sentence: str) -> None:
-    assert sentence in three_way.explain({"saved_fraction": saved, "possible_on_cores_fraction": 0.35}, 0.05)
+    assert sentence in three_way.verdict({"saved_fraction": saved, "possible_on_cores_fraction": 0.35}, 0.05)
 
 
 @pytest.mark.parametrize(

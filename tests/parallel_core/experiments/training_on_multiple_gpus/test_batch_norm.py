@@ -1,6 +1,7 @@
 """Synchronised statistics give the step of one device, however rows are divided; those of each device give another."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,14 @@ import backends
 import parallel_core
 from backends import Backend
 from parallel_core import RequestError
+from parallel_core.experiments.measuring import largest_error
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import network, steps
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdict as answers
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import initial_parameters, made_up_batch
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import apart, difference
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts as answers
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network import initial_parameters, synthetic_batch
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import difference
 from parallel_core.measurement.result import Case
+
+SMALL: dict[str, Any] = {"rows": 16, "rounds": 2}
 
 ITEM = 4
 
@@ -28,7 +32,7 @@ def step_of_one_device(x: np.ndarray, labels: np.ndarray, seed: int = 0) -> list
 def test_the_loss_is_that_of_the_textbook_s_formula() -> None:
     w1, scale, shift, w2, b2 = initial_parameters()
     scale, shift = scale + 0.5, shift - 0.25
-    x, labels = made_up_batch(9)
+    x, labels = synthetic_batch(9)
     z = x @ w1
     units = np.maximum((z - z.mean(axis=0)) / np.sqrt(z.var(axis=0) + 1e-5) * scale + shift, 0)
     scores = units @ w2 + b2
@@ -41,9 +45,9 @@ def test_the_loss_is_that_of_the_textbook_s_formula() -> None:
 @settings(max_examples=10)
 @given(rows=draw.integers(4, 20), seed=draw.integers(0, 99))
 def test_synchronised_statistics_give_the_step_of_one_device(backend: Backend, rows: int, seed: int) -> None:
-    batch = made_up_batch(rows, seed)
+    batch = synthetic_batch(rows, seed)
     found = steps.change(backend, steps.synchronised, initial_parameters(seed), *batch)
-    assert apart(found, step_of_one_device(*batch, seed)) < 1e-6
+    assert largest_error(found, step_of_one_device(*batch, seed)) < 1e-6
 
 
 @pytest.mark.parametrize("devices", [1, 2, 5])
@@ -52,12 +56,12 @@ def test_it_holds_for_any_number_of_devices(load: Callable[[int], Backend], devi
 
 
 def test_statistics_per_device_are_of_the_device_s_rows(backend: Backend) -> None:
-    x, labels = made_up_batch(4)
+    x, labels = synthetic_batch(4)
     found = steps.change(backend, steps.per_device, initial_parameters(), np.tile(x, (3, 1)), np.tile(labels, 3))
     # Every device has the same rows, so its statistics are those of all of them.
-    assert apart(found, step_of_one_device(x, labels)) < 1e-6
+    assert largest_error(found, step_of_one_device(x, labels)) < 1e-6
     shuffled = np.repeat(x, 3, axis=0), np.repeat(labels, 3)
-    assert apart(steps.change(backend, steps.per_device, initial_parameters(), *shuffled), found) > 0.1
+    assert largest_error(steps.change(backend, steps.per_device, initial_parameters(), *shuffled), found) > 0.1
 
 
 def test_the_difference_shrinks_with_the_rows(backend: Backend) -> None:
@@ -103,7 +107,7 @@ def test_too_few_rows_are_refused(backend: Backend) -> None:
     ],
 )
 def test_the_verdict_follows_from_the_differences(synchronised: float, per_device: float, sentences: list[str]) -> None:
-    told = answers.explain(synchronised, per_device, 64)
+    told = answers.verdict(synchronised, per_device, 64)
     for sentence in ("With 64 rows a device", *sentences):
         assert sentence in told
 

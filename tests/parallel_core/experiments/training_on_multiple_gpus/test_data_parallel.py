@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import backends
+import parallel_core
 from backends import Array, Backend, Device, Ops
 from backends.arrays import tree_map
+from parallel_core.experiments.training_on_multiple_gpus.data_parallel import verdict
 from parallel_core.training import step as training_step
 from parallel_core.training.dataset import Dataset, load_fashion_mnist, synthetic
 from parallel_core.training.gradient_exchange import buckets_of, count_reduced_early
@@ -34,6 +36,9 @@ from parallel_core.training.loop import (
 
 STEPS = 20
 SYNTHETIC = synthetic("a test needs no more", train=600, test=100)
+
+
+SMALL: dict[str, Any] = {"data": synthetic("a test needs no more", train=300, test=20), "settings": Settings(2, 64)}
 FEW = synthetic("a test needs no more", train=75, test=10)
 
 
@@ -311,3 +316,27 @@ def test_buckets_are_reduced_before_backward_has_ended_where_work_is_queued(back
 def test_a_wider_network_has_more_of_everything_but_classes() -> None:
     assert shapes(1) == ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
     assert shapes(3)[2:] == ((150, 60, 5, 5), (150,), (2400, 384), (384,), (384, 10), (10,))
+
+
+def epoch(number: int, accuracy: float) -> Epoch:
+    fields: dict[str, Any] = {"seconds": 2.0, "dispatch_seconds": 1.0, "images": 1000, "losses": (1.0,)}
+    return Epoch(number=number, accuracy=accuracy, **fields)
+
+
+def test_training() -> None:
+    plateau = verdict([epoch(1, 0.1), epoch(2, 0.8), epoch(3, 0.7)], [epoch(1, 0.1), epoch(2, 0.8), epoch(3, 0.7)], 2)
+    assert "On 2 devices, training ran at 500 images/s to a test accuracy of 0.700" in plateau
+    assert "best: 0.800 after epoch 2" in plateau
+    assert "after epoch 1 it was still at chance" in plateau
+    assert "chance" not in verdict([epoch(1, 0.6), epoch(2, 0.8)], [epoch(1, 0.6), epoch(2, 0.8)], 1)
+    assert "train for longer" in verdict([epoch(1, 0.1)], [epoch(1, 0.1)], 1)
+
+
+def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
+    result = parallel_core.run_data_parallel(backend, **SMALL)
+    assert result.data == "synthetic images, since a test needs no more"
+    assert len(result.series["test_accuracy"]) == 2
+    assert len(result.series["loss"]) == 2 * 5
+    assert result.metrics["test_accuracy"] == result.series["test_accuracy"][-1]
+    assert result.metrics["best_test_accuracy"] == max(result.series["test_accuracy"])
+    assert result.checks["max_replica_difference"] == 0

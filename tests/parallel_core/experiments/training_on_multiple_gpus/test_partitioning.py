@@ -1,6 +1,7 @@
 """However a network is divided, a step is the step of one device; what moves and who waits is what the theory says."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +20,13 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     WHOLE,
     strategies,
 )
-from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdict as answers
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import initial_parameters, made_up_batch
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts as answers
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import initial_parameters, synthetic_batch
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps import error_of_steps, record_step
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Task, crossings
+
+SMALL: dict[str, Any] = {"wide": 2, "batch": 7, "micro_batches": 2, "rounds": 2}
 
 NAMES = list(strategies(2))
 FEATURES, UNITS, CLASSES, ITEM = 8 * 144, 32, 10, 4
@@ -33,14 +36,14 @@ FEATURES, UNITS, CLASSES, ITEM = 8 * 144, 32, 10, 4
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_is_that_of_one_device(load: Callable[[int], Backend], name: str, devices: int) -> None:
     ways = {name: strategies(3)[name]}
-    assert error_of_steps(load(devices), ways, initial_parameters(1), made_up_batch(7)) < 1e-6
+    assert error_of_steps(load(devices), ways, initial_parameters(1), synthetic_batch(7)) < 1e-6
 
 
 @settings(max_examples=8)
 @given(rows=draw.integers(4, 9), micro_batches=draw.integers(1, 4), seed=draw.integers(0, 99))
 def test_a_step_is_that_of_one_device_for_any_batch(backend: Backend, rows: int, micro_batches: int, seed: int) -> None:
     ways = strategies(micro_batches)
-    assert error_of_steps(backend, ways, initial_parameters(1, seed), made_up_batch(rows, seed)) < 1e-6
+    assert error_of_steps(backend, ways, initial_parameters(1, seed), synthetic_batch(rows, seed)) < 1e-6
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,7 +78,7 @@ def test_layers_are_shared_out_and_the_last_devices_take_more(
 
 
 def recorded(backend: Backend, name: str, rows: int, micro_batches: int) -> tuple[Task, ...]:
-    return record_step(backend, strategies(micro_batches)[name], initial_parameters(1), made_up_batch(rows))
+    return record_step(backend, strategies(micro_batches)[name], initial_parameters(1), synthetic_batch(rows))
 
 
 def test_bytes_are_those_of_activations_or_of_gradients(backend: Backend) -> None:
@@ -175,7 +178,7 @@ def test_the_verdict_follows_from_the_times(a: float, b: float, sentence: str) -
 
 def test_the_widest_network_is_spoken_of_first() -> None:
     timed = {1: cases(one=1e-3, a=2e-3), 4: cases(one=4e-3, a=2e-3)}
-    assert answers.explain(timed, "one") == (
+    assert answers.verdict(timed, "one") == (
         "At width 4 a was the fastest (2.00 × as fast as one, 2 ms a step). "
         "At width 1 one was faster than every division: the best, a, was 0.50 × as fast as one, 2 ms a step."
     )

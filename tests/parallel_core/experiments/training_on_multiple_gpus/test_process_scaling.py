@@ -8,7 +8,7 @@ import pytest
 
 import backends
 from backends.process_groups import Group, GroupedBackend
-from parallel_core.experiments import run_data_parallel
+from parallel_core import run_data_parallel
 from parallel_core.experiments.training_on_multiple_gpus import process_scaling as scaling
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
 from parallel_core.measurement.result import Result

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import backends
 from backends import Backend
-from parallel_core.experiments import run_data_parallel
+from parallel_core import run_data_parallel
 from parallel_core.measurement.result import Result
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, from_bytes, to_bytes
 from parallel_core.training.dataset import synthetic

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from backends import Backend
+from parallel_core import run_data_parallel
 from parallel_core.errors import RequestError
-from parallel_core.experiments import run_data_parallel
 from parallel_core.measurement.result import Result
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, from_bytes, to_bytes
 from parallel_core.training.checkpoints.checkpoint import Generator

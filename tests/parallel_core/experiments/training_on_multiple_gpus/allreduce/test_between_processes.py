@@ -13,10 +13,10 @@ import backends
 from backends import Array, Backend
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous
 from parallel_core import RequestError, Result
-from parallel_core.experiments import run_allreduce_between
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import run_between_processes
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import other_end, stream_between
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdict import explain_between
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdicts import verdict_between
 from parallel_core.measurement.result import Case
 from parallel_core.terminal.sweep import bandwidths
 from tests.backends.process_groups.threads import together
@@ -30,7 +30,7 @@ def on_ranks(
     def program(group: Group) -> Result:
         local = backends.load("numpy", counts[group.rank], threads_per_device=1)
         backend = GroupedBackend(local, group, counts, lambda _: None)
-        return run_allreduce_between(backend, WHERE, algorithms, sizes, rounds=2)
+        return run_between_processes(backend, WHERE, algorithms, sizes, rounds=2)
 
     return together(len(counts), program)
 
@@ -133,7 +133,7 @@ def made_up(size: int, stream: float, native: float) -> dict[int, dict[str, Case
 
 def test_the_explanation_compares_with_the_stream_at_both_ends_of_the_sizes() -> None:
     timed = made_up(4096, 1e-5, 1e-4) | made_up(10**8, 0.1, 0.1)
-    assert explain_between(timed, ["a", "b", "a"], 1, "gloo") == (
+    assert verdict_between(timed, ["a", "b", "a"], 1, "gloo") == (
         "3 processes on 2 hosts summed by gloo 100 MB at 1 GB/s, which took as long, within the noise, as one TCP "
         "stream from rank 0 to rank 1 needs to carry as much. They summed 4 KiB at 0.041 GB/s, which took 10.00 × as "
         "long as one TCP stream from rank 0 to rank 1 needs to carry as much."

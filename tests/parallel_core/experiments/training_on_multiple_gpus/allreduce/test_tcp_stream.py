@@ -70,7 +70,7 @@ def test_strangers_are_turned_away_and_the_right_one_gets_in(listener: socket.so
 def test_a_stranger_who_says_nothing_does_not_keep_the_right_one_out(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tcp_stream, "STRANGER_SECONDS", 0.1)
+    monkeypatch.setattr(tcp_stream, "SECRET_SECONDS", 0.1)
     with socket.create_connection((LOOPBACK, port_of(listener))), ThreadPoolExecutor(1) as other:
         right = other.submit(connected, LOOPBACK, port_of(listener), SECRET, 10)
         accepted(listener, SECRET, 10).close()

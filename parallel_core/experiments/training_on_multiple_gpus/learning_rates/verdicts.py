@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import in_words
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import counted_devices
 from parallel_core.formatting import figure, listed
 
-__all__ = ["CHANCE", "about_fixed", "about_rule", "best_rate", "explain", "noise_of"]
+__all__ = ["CHANCE", "about_fixed", "about_rule", "best_rate", "noise_of", "verdict"]
 
 CHANCE = 0.2
 """An accuracy below this is guessing among ten classes, or hardly better."""
@@ -22,7 +22,7 @@ def best_rate(curve: Curve) -> float:
 
 
 def noise_of(accuracies: Sequence[Sequence[float]], images: int) -> float:
-    """Return what two mean accuracies must differ by to be told apart; `accuracies` are of each point's rounds.
+    """Return what two mean accuracies must differ by to count as different; `accuracies` are of each point's rounds.
 
     Twice the standard error of a difference. A round's seed is the same at all points, so what it does to all of them
     alike is no noise; the variance that is left is of the points at which no round guessed. Where it cannot be found,
@@ -39,7 +39,7 @@ def noise_of(accuracies: Sequence[Sequence[float]], images: int) -> float:
     return max(MIN_NOISE, 2 * (2 * variance / count) ** 0.5)
 
 
-def explain(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
+def verdict(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
     """Say which rates were best on one device and with the largest batch, and whether the rule foretold it."""
     count = max(scaled)
     curve = scaled[count]
@@ -51,7 +51,8 @@ def explain(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
     before, after = best_rate(one), best_rate(curve)
     sentence = (
         f"The best rate was {figure(before)} on 1 device (accuracy {one[before]:.3f}, {equalled(one, noise)}) and "
-        f"{figure(after)} on {in_words(count)} with {count} × the batch ({curve[after]:.3f}, {equalled(curve, noise)})"
+        f"{figure(after)} on {counted_devices(count)} with {count} × the batch ({curve[after]:.3f}, "
+        f"{equalled(curve, noise)})"
     )
     foretold = nearest(count * before, curve)
     if foretold is None:
@@ -90,17 +91,17 @@ def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     gains = {rate: scaled[tried] - scaled[rate] for rate, tried in pairs.items()}
     better = [rate for rate in pairs if gains[rate] > noise]
     worse = [rate for rate in pairs if gains[rate] < -noise]
-    told = [
-        f"{comparison} at {rates(found)} (by up to {max(abs(gains[rate]) for rate in found):.3f})"
-        for comparison, found in (("better", better), ("worse", worse))
-        if found
+    changes = [
+        f"{comparison} at {rates(tried)} (by up to {max(abs(gains[rate]) for rate in tried):.3f})"
+        for comparison, tried in (("better", better), ("worse", worse))
+        if tried
     ]
-    verdict = f"was {' and '.join(told)} than keeping it" if told else "made no difference beyond the noise"
+    meaning = f"was {' and '.join(changes)} than keeping it" if changes else "made no difference beyond the noise"
     # Adding zero turns a negative zero, which rounding may give, into a plain one.
     kept = round(fmean(one[rate] - scaled[rate] for rate in pairs), 3) + 0.0
     followed = round(fmean(one[rate] - scaled[tried] for rate, tried in pairs.items()), 3) + 0.0
     return (
-        f"{larger} and as many images, multiplying the rate by {count} {verdict}. The larger batch lost {figure(kept)} "
+        f"{larger} and as many images, multiplying the rate by {count} {meaning}. The larger batch lost {figure(kept)} "
         f"of one device's accuracy at the same rate and {figure(followed)} at the scaled one, in the mean of "
         f"{len(pairs)} {'rate' if len(pairs) == 1 else 'rates'}."
     )
@@ -113,11 +114,11 @@ def equalled(curve: Curve, noise: float) -> str:
     return f"equalled within the noise by {rates(others)}" if others else "equalled by no other"
 
 
-def rates(found: Sequence[float]) -> str:
+def rates(values: Sequence[float]) -> str:
     """Write learning rates."""
-    return listed([figure(rate) for rate in found])
+    return listed([figure(rate) for rate in values])
 
 
 def nearest(rate: float, curve: Curve) -> float | None:
-    """Return the rate of the curve that is this one, up to rounding; None where there is none."""
+    """Return the rate of the curve that is this one, up to rounding; None if there is none."""
     return next((tried for tried in curve if abs(tried - rate) < 1e-6 * rate), None)

@@ -6,17 +6,17 @@ from parallel_core.formatting import figure, listed
 from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
-__all__ = ["about_bytes", "about_crossings", "about_micro_batches", "about_width", "explain"]
+__all__ = ["about_bytes", "about_crossings", "about_micro_batches", "about_width", "verdict"]
 
 
-def explain(timed: Mapping[int, Mapping[str, Case]], undivided: str) -> str:
+def verdict(timed: Mapping[int, Mapping[str, Case]], undivided: str) -> str:
     """Say which division was the fastest for the widest network, and for the narrowest; `undivided` is none of them."""
     widths = sorted({min(timed), max(timed)}, reverse=True)
     return " ".join(about_width(width, timed[width], undivided) for width in widths)
 
 
 def about_width(width: int, cases: Mapping[str, Case], undivided: str) -> str:
-    """Say which ways to divide a network of this width were the fastest, where any was faster than not dividing it."""
+    """Say which ways to divide a network of this width were the fastest, if any was faster than not dividing it."""
     whole = cases[undivided]
     divided = sorted((name for name in cases if name != undivided), key=lambda name: cases[name].median)
     best = cases[divided[0]]

@@ -3,18 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import Timed
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import NATIVE, ONE_STREAM, PLAIN_COPY
 from parallel_core.formatting import figure, listed, write_size
 from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
-__all__ = ["about_sharding", "explain", "explain_between"]
-
-Timed = Mapping[int, Mapping[str, Case]]
-"""The cases by the vectors' size in bytes, and by algorithm."""
+__all__ = ["about_sharding", "verdict", "verdict_between"]
 
 
-def explain(timed: Timed, judged: str) -> str:
+def verdict(timed: Timed, judged: str) -> str:
     """Say which algorithm was the fastest at the largest and the smallest size, and how near one is to the copies."""
     largest = max(timed)
     sentences = [about_size(largest, timed[largest]), about_bound(timed[largest], judged)]
@@ -52,7 +50,7 @@ def about_bound(cases: Mapping[str, Case], judged: str) -> str:
 
 
 def about_sharding(timed: Timed) -> tuple[str, ...]:
-    """Answer the book's question by the largest vectors; nothing where it was not asked."""
+    """Answer the book's question by the largest vectors; nothing if it was not asked."""
     largest = max(timed)
     cases = timed[largest]
     if not {"star", "sharded"} <= set(cases):
@@ -60,15 +58,15 @@ def about_sharding(timed: Timed) -> tuple[str, ...]:
     ratio = cases["star"].median / cases["sharded"].median
     compared = f"{ratio:.2f} × as fast as adding all up on the first (star) at {write_size(largest)}"
     if not differ_beyond_noise(cases["star"], cases["sharded"]):
-        verdict = "no difference beyond the noise"
+        meaning = "no difference beyond the noise"
     elif ratio > 1:
-        verdict = "sharing out the work paid"
+        meaning = "sharing out the work paid"
     else:
-        verdict = "dividing and joining the vectors cost more than it saved"
-    return (f"Adding up different parts on different devices (sharded) was {compared}: {verdict}.",)
+        meaning = "dividing and joining the vectors cost more than it saved"
+    return (f"Adding up different parts on different devices (sharded) was {compared}: {meaning}.",)
 
 
-def explain_between(timed: Timed, hosts: Sequence[str], other: int, transport: str) -> str:
+def verdict_between(timed: Timed, hosts: Sequence[str], other: int, transport: str) -> str:
     """Say how fast ranks on these hosts summed, and how near that is to one TCP stream from rank 0 to another."""
     where = "one host" if len(set(hosts)) == 1 else f"{len(set(hosts))} hosts"
     first = f"{len(hosts)} processes on {where} summed by {transport}"

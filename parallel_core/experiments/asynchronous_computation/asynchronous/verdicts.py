@@ -7,10 +7,10 @@ from humanize import metric, naturalsize
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import WAIT_EVERY
 from parallel_core.formatting import percent
 
-__all__ = ["answer_questions", "explain"]
+__all__ = ["answer_questions", "verdict"]
 
 
-def explain(dispatch_fraction: float, async_speedup: float) -> str:
+def verdict(dispatch_fraction: float, async_speedup: float) -> str:
     """Say in one sentence whether the engine is asynchronous."""
     if dispatch_fraction > 0.8:
         return (
@@ -69,13 +69,13 @@ def about_launch(cost: float) -> str:
 
 
 def about_memory(metrics: Mapping[str, float]) -> str:
-    """Say whether results that nobody keeps pile up in a deep queue; empty where memory was not measured."""
+    """Say whether results that nobody keeps pile up in a deep queue; empty if memory was not measured."""
     deepest = WAIT_EVERY[-1]
     kept, dropped = (metrics.get(f"peak_bytes_{what}_waiting_every_{deepest}") for what in ("kept", "dropped"))
     if kept is None or dropped is None:
         return ""
-    verdict = "costs little memory" if dropped < 0.25 * kept else "costs memory"
+    meaning = "costs little memory" if dropped < 0.25 * kept else "costs memory"
     return (
-        f"A queue {deepest} deep {verdict} when its results are dropped ({naturalsize(dropped)}); kept ones take "
+        f"A queue {deepest} deep {meaning} when its results are dropped ({naturalsize(dropped)}); kept ones take "
         f"{naturalsize(kept)}."
     )

@@ -9,7 +9,7 @@ from parallel_core.formatting import percent
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case
 
-__all__ = ["Added", "about_deepest", "explain"]
+__all__ = ["Added", "about_deepest", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Added:
         return min(shares) - MIN_NOISE, max(shares) + MIN_NOISE
 
 
-def explain(added: Added, place: str, dispatch_fraction: float) -> str:
+def verdict(added: Added, place: str, dispatch_fraction: float) -> str:
     """Say whether waiting for one result was selective, with products launched behind it in some place.
 
     `dispatch_fraction` is the share of the time for everything after which the launches had returned.

@@ -7,13 +7,13 @@ from parallel_core.formatting import figure
 from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
-__all__ = ["about_cost", "about_exchange", "about_growth", "compared", "explain"]
+__all__ = ["about_cost", "about_exchange", "about_growth", "compared", "verdict"]
 
 ROUNDING = 1e-5
 """A difference below it is called rounding; the frameworks compare float64, but may round a rate to float32."""
 
 
-def explain(synchronised: float, per_device: float, rows: int) -> str:
+def verdict(synchronised: float, per_device: float, rows: int) -> str:
     """Say which statistics give the step of one device, by the changes' relative differences at so many rows each."""
     return (
         f"With {rows} rows a device, a step with statistics of the global batch {compared(synchronised)}; "
@@ -31,24 +31,24 @@ def compared(difference: float) -> str:
 def about_growth(rows: Sequence[int], differences: Sequence[float]) -> str:
     """Say how the difference of the statistics per device depends on the rows per device."""
     first, last = differences[0], differences[-1]
-    told = f"{percent(first)} at {rows[0]} rows a device and {percent(last)} at {rows[-1]}"
+    sentence = f"{percent(first)} at {rows[0]} rows a device and {percent(last)} at {rows[-1]}"
     if len(rows) < 2 or not min(first, last) > ROUNDING:
         return f"Statistics of each device's rows make a step differ by {percent(last)} at {rows[-1]} rows a device."
     power = math.log(last / first) / math.log(rows[-1] / rows[0])
     law = f"it changes as rows to the power {figure(power)}, where means over independent rows vary with the power −0.5"
-    return f"Statistics of each device's rows make a step differ by {told}: {law}."
+    return f"Statistics of each device's rows make a step differ by {sentence}: {law}."
 
 
 def about_cost(per_device: Case, synchronised: Case, rows: int) -> str:
     """Say what synchronising costs."""
     ratio = synchronised.median / per_device.median
-    told = f"With {rows} rows a device, a step with synchronised statistics took {ratio:.2f} × as long as without"
+    sentence = f"With {rows} rows a device, a step with synchronised statistics took {ratio:.2f} × as long as without"
     if not differ_beyond_noise(per_device, synchronised):
-        return f"{told}: no difference beyond the noise."
+        return f"{sentence}: no difference beyond the noise."
     extra = synchronised.median - per_device.median
     if extra > 0:
-        return f"{told}, {figure(1e3 * extra)} ms more."
-    return f"{told}, although it does more."
+        return f"{sentence}, {figure(1e3 * extra)} ms more."
+    return f"{sentence}, although it does more."
 
 
 def about_exchange(allreduces: int, moved: int) -> str:

@@ -3,28 +3,28 @@
 from parallel_core.measurement.checks import MIN_NOISE, differ_beyond_noise
 from parallel_core.measurement.result import Case
 
-__all__ = ["about_chain", "about_cores", "about_threads", "about_workers", "explain"]
+__all__ = ["about_chain", "about_cores", "about_threads", "about_workers", "verdict"]
 
 IN_ORDER = 1.25
 """Up to this ratio, what was saved is no second operation at the same time."""
 
 
-def explain(independent: Case, chain: Case, workers: int) -> str:
+def verdict(independent: Case, chain: Case, workers: int) -> str:
     """Say whether independent products ran in order, by so many workers."""
     ratio = chain.median / independent.median
-    products = f"by {in_words(workers)}, independent products"
+    products = f"by {counted_workers(workers)}, independent products"
     noise = max(independent.spread, chain.spread, MIN_NOISE)
     if not differ_beyond_noise(independent, chain) and 1 / (1 - min(noise, 0.99)) > IN_ORDER:
         return (
-            f"The noise ({noise:.0%}) leaves open whether independent products by {in_words(workers)} ran in order "
-            f"({ratio:.2f} × as fast as a chain of as many)."
+            f"The noise ({noise:.0%}) leaves open whether independent products by {counted_workers(workers)} ran in "
+            f"order ({ratio:.2f} × as fast as a chain of as many)."
         )
     if not differ_beyond_noise(independent, chain):
         return f"In order: {products} took as long as a chain of as many ({ratio:.2f} ×)."
-    verdict = "In order" if ratio <= IN_ORDER else "In parallel"
+    meaning = "In order" if ratio <= IN_ORDER else "In parallel"
     if ratio < 1:
-        return f"{verdict}: {products} took even longer than a chain of as many ({ratio:.2f} × as fast)."
-    return f"{verdict}: {products} were {ratio:.2f} × as fast as a chain of as many."
+        return f"{meaning}: {products} took even longer than a chain of as many ({ratio:.2f} × as fast)."
+    return f"{meaning}: {products} were {ratio:.2f} × as fast as a chain of as many."
 
 
 def about_workers(engine: str, kind: str, few: Case, many: Case, workers: tuple[int, int]) -> str:
@@ -35,9 +35,9 @@ def about_workers(engine: str, kind: str, few: Case, many: Case, workers: tuple[
         return "A GPU takes products from one queue in order, and no workers serve it."
     fewest, most = workers
     if fewest == most:
-        return f"The device was served by {in_words(most)} alone: nothing was compared."
+        return f"The device was served by {counted_workers(most)} alone: nothing was compared."
     ratio = few.median / many.median
-    products = f"By {in_words(most)} instead of {fewest}, independent products"
+    products = f"By {counted_workers(most)} instead of {fewest}, independent products"
     if not differ_beyond_noise(few, many):
         return f"{products} took as long ({ratio:.2f} ×): no difference beyond the noise."
     if ratio < 1:
@@ -67,16 +67,16 @@ def about_chain(few: Case, many: Case) -> str:
 def about_threads(few: Case, threaded: Case) -> str:
     """Say what twice the threads made of the products instead."""
     ratio = few.median / threaded.median
-    told = "With twice the threads within each, independent products"
+    products = "With twice the threads within each, independent products"
     if not differ_beyond_noise(few, threaded):
-        return f"{told} took as long ({ratio:.2f} ×)."
+        return f"{products} took as long ({ratio:.2f} ×)."
     if ratio < 1:
-        return f"{told} took longer ({ratio:.2f} × as fast)."
-    return f"{told} were {ratio:.2f} × as fast."
+        return f"{products} took longer ({ratio:.2f} × as fast)."
+    return f"{products} were {ratio:.2f} × as fast."
 
 
 def about_cores(needed: int, cores: int) -> str:
-    """Say that workers or threads had no core of their own; empty where they had."""
+    """Say that workers or threads had no core of their own; empty if they had."""
     if needed <= cores:
         return ""
     return (
@@ -84,6 +84,6 @@ def about_cores(needed: int, cores: int) -> str:
     )
 
 
-def in_words(workers: int) -> str:
+def counted_workers(workers: int) -> str:
     """Write a number of workers."""
     return "one worker" if workers == 1 else f"{workers} workers"

@@ -12,35 +12,35 @@ from parallel_core.formatting import figure, listed
 from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
-__all__ = ["about_launching", "about_threads", "crossing_size", "explain"]
+__all__ = ["about_launching", "about_threads", "crossing_size", "verdict"]
 
 LAUNCHING = 0.8
 """From this share of the time on, until control returns, launching is what takes it."""
 
 
-def explain(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case], devices: int) -> str:
-    """Say from which size on several devices are faster than one, how much at most, and where they are not."""
+def verdict(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case], devices: int) -> str:
+    """Say from which size on several devices are faster than one, how much at most, and at which sizes they are not."""
     if not spread:
         return "With one device there is nothing to spread operations over: use --devices 2."
     largest, at = max((one.median / other.median, size) for one, other, size in zip(alone, spread, sizes, strict=True))
     crossing = crossing_size(sizes, alone, spread)
     if crossing is None:
-        verdict = f"There is no size from which on {devices} devices were faster than one beyond the noise"
+        meaning = f"There is no size from which on {devices} devices were faster than one beyond the noise"
     elif crossing <= sizes[0]:
-        verdict = f"{devices} devices were faster than one from the smallest size ({sizes[0]}) on"
+        meaning = f"{devices} devices were faster than one from the smallest size ({sizes[0]}) on"
     else:
-        verdict = f"{devices} devices were faster than one from a size of about {figure(crossing)} on"
+        meaning = f"{devices} devices were faster than one from a size of about {figure(crossing)} on"
     beyond = [size for size in no_faster(sizes, alone, spread) if crossing is not None and size > crossing]
-    but = f" (at {in_words(beyond)} within the noise)" if beyond else ""
+    but = f" (at {listed_sizes(beyond)} within the noise)" if beyond else ""
     slower = faster_at(sizes, alone, spread)
-    loss = f" They were slower at {in_words(slower)}." if slower else ""
-    return f"{verdict}{but}. Their largest speed-up was {largest:.2f}, at size {at}.{loss}"
+    loss = f" They were slower at {listed_sizes(slower)}." if slower else ""
+    return f"{meaning}{but}. Their largest speed-up was {largest:.2f}, at size {at}.{loss}"
 
 
 def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
     """Return the size from which several devices are faster at every size, at half of them or more beyond the noise.
 
-    It is interpolated linearly between the logarithms of the last size where they are not and the next one. None where
+    It is interpolated linearly between the logarithms of the last size at which they are not and the next one. None if
     there is none.
     """
     speedups = [one.median / other.median for one, other in zip(alone, spread, strict=True)]
@@ -66,11 +66,11 @@ def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) ->
         most = max(case.dispatch_median / case.median for case in alone)
         return [f"Launching alone was nowhere the limit: it took {most:.0%} of one device's time at most."]
     seconds = metric(limited[0][1].dispatch_median, "s")
-    told = (
-        f"At {in_words([size for size, _ in limited])} launching is the limit: one device was done almost as soon as "
-        f"the last product was launched, which took {seconds} for each at size {limited[0][0]}."
+    sentence = (
+        f"At {listed_sizes([size for size, _ in limited])} launching is the limit: one device was done almost as soon "
+        f"as the last product was launched, which took {seconds} for each at size {limited[0][0]}."
     )
-    return [told]
+    return [sentence]
 
 
 def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequence[Case]) -> list[str]:
@@ -78,20 +78,20 @@ def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequen
     if not threaded:
         return []
     better, worse = faster_at(sizes, spread, threaded), faster_at(sizes, threaded, spread)
-    told = []
+    sentences = []
     if better:
         largest, at = max(
             (other.median / one.median, size)
             for one, other, size in zip(spread, threaded, sizes, strict=True)
             if size in better
         )
-        told.append(
-            f"Parallel launches beat parallel operators at {in_words(better)}: there all devices were faster than one "
-            f"with the threads of all, most at size {at} ({largest:.2f} ×)."
+        sentences.append(
+            f"Parallel launches beat parallel operators at {listed_sizes(better)}: there all devices were faster than "
+            f"one with the threads of all, most at size {at} ({largest:.2f} ×)."
         )
     if worse:
-        told.append(f"Parallel operators beat parallel launches at {in_words(worse)}.")
-    return told or ["At no size did parallel launches and parallel operators differ by more than the noise."]
+        sentences.append(f"Parallel operators beat parallel launches at {listed_sizes(worse)}.")
+    return sentences or ["At no size did parallel launches and parallel operators differ by more than the noise."]
 
 
 def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case]) -> list[int]:
@@ -109,6 +109,6 @@ def no_faster(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case
     return [size for size in sizes if size not in faster]
 
 
-def in_words(sizes: Sequence[int]) -> str:
+def listed_sizes(sizes: Sequence[int]) -> str:
     """Write sizes: `size 8`, `sizes 8, 16 and 32`."""
     return f"{'size' if len(sizes) == 1 else 'sizes'} {listed([str(size) for size in sizes])}"

@@ -11,10 +11,10 @@ from parallel_core.formatting import figure, percent
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case
 
-__all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "explain", "floor_left"]
+__all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "floor_left", "verdict"]
 
 INSIDE = 0.02
-"""A share of t1: where t2 is less at every size, the computing is done when control returns."""
+"""A share of t1: if t2 is less at every size, the computing is done when control returns."""
 ABOVE_FLOOR = 1.25
 
 
@@ -44,7 +44,7 @@ class Point:
 
     @property
     def prediction_error(self) -> float:
-        """By what share the prediction is more than the measured time; negative where it is less."""
+        """By what share the prediction is more than the measured time; negative if it is less."""
         return self.predicted / self.case.median - 1
 
     @property
@@ -56,7 +56,7 @@ class Point:
 def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
     """Return the size from which on all ratios are above 1, interpolated between logarithms.
 
-    None where the first is above 1 with all others, and where the last is not.
+    None if all are above 1, or the last is not.
     """
     below = [index for index, ratio in enumerate(ratios) if ratio <= 1]
     if not below or below[-1] == len(ratios) - 1:
@@ -85,7 +85,7 @@ def is_inside(points: Sequence[Point]) -> bool:
     return all(point.t2_over_t1 < INSIDE for point in points)
 
 
-def explain(points: Sequence[Point]) -> str:
+def verdict(points: Sequence[Point]) -> str:
     """Say where the book's assumption holds."""
     first, last = points[0], points[-1]
     if is_inside(points):
@@ -123,31 +123,31 @@ def about_floor(points: Sequence[Point]) -> str:
     left, met = floor_left(points), crossing(points)
     if left is None:
         return f"The measured time does not leave its floor of {floor} for good up to {points[-1].elements:,} elements."
-    told = f"The measured time is a quarter above its floor of {floor} from {left:,.0f} elements on"
+    sentence = f"The measured time is a quarter above its floor of {floor} from {left:,.0f} elements on"
     if len({point.t2_over_t1 > 1 for point in points}) > 1 and met is None:
-        return f"{told}; t1 and t2 cross more than once."
+        return f"{sentence}; t1 and t2 cross more than once."
     if met is None:
-        return f"{told}; t1 and t2 do not cross in this range, so it is a call's own cost that makes the floor."
-    return f"{told}, which is {figure(left / met)} × as many as where t2 = t1 by the fit ({met:,.0f})."
+        return f"{sentence}; t1 and t2 do not cross in this range, so it is a call's own cost that makes the floor."
+    return f"{sentence}, which is {figure(left / met)} × as many as where t2 = t1 by the fit ({met:,.0f})."
 
 
 def about_predictions(points: Sequence[Point]) -> str:
-    """Say how far the longer of t1 and t2 is from what was measured, where it is furthest beyond the noise."""
+    """Say how far the longer of t1 and t2 is from what was measured, at the size that is furthest beyond the noise."""
     worst = max(points, key=lambda point: abs(point.prediction_error) - point.noise)
-    told = f"{metric(worst.predicted, 's')} for the {metric(worst.case.median, 's')} measured"
+    sentence = f"{metric(worst.predicted, 's')} for the {metric(worst.case.median, 's')} measured"
     if abs(worst.prediction_error) <= worst.noise:
-        return f"The longer of t1 and t2 predicts every size within the noise; at the worst {told}."
+        return f"The longer of t1 and t2 predicts every size within the noise; at the worst {sentence}."
     in_turn = worst.model.t1 + worst.model.t2
     hindered = worst.case.median * (1 - worst.noise) > in_turn and not is_inside(points)
     return (
         f"The longer of t1 and t2 is furthest off, beyond the noise, at {worst.elements:,} elements: it predicts "
-        f"{told} ({percent(worst.prediction_error, '+')})"
+        f"{sentence} ({percent(worst.prediction_error, '+')})"
         + (f". Both in turn would take {metric(in_turn, 's')}: the two sides hinder each other." if hindered else ".")
     )
 
 
 def about_overlap(points: Sequence[Point]) -> tuple[str, ...]:
-    """Say whether issuing and computing went on at the same time, where they are alike; nothing where they are not."""
+    """Say whether issuing and computing went on at the same time, if they take equally long; nothing if they do not."""
     alike = min(points, key=lambda point: abs(log(max(point.t2_over_t1, 1e-9))))
     shorter, longer = sorted((alike.model.t1, alike.model.t2))
     if shorter < longer / 2:
@@ -155,13 +155,13 @@ def about_overlap(points: Sequence[Point]) -> tuple[str, ...]:
     hidden = (shorter + longer - alike.case.median) / shorter
     uncertain = alike.noise * alike.case.median / shorter
     if hidden + uncertain < 0.5:
-        verdict = "the two sides took turns, or hindered each other"
+        meaning = "the two sides took turns, or hindered each other"
     elif hidden - uncertain > 0.5:
-        verdict = "the two sides worked at the same time"
+        meaning = "the two sides worked at the same time"
     else:
-        verdict = "the noise leaves open whether the two sides worked at the same time"
-    told = (
+        meaning = "the noise leaves open whether the two sides worked at the same time"
+    sentence = (
         f"Issuing and computing are most alike at {alike.elements:,} elements: the longer takes {metric(longer, 's')}, "
-        f"both in turn {metric(shorter + longer, 's')}, and {metric(alike.case.median, 's')} were measured: {verdict}."
+        f"both in turn {metric(shorter + longer, 's')}, and {metric(alike.case.median, 's')} were measured: {meaning}."
     )
-    return (told,)
+    return (sentence,)

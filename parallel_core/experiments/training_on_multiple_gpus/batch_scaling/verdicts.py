@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, in_words
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, counted_devices
 from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
-__all__ = ["Timed", "about_efficiency", "divided", "explain"]
+__all__ = ["Timed", "about_efficiency", "divided", "verdict"]
 
 Timed = Mapping[str, Mapping[int, Case]]
 """The times of an image, by the kind of batch and the number of devices."""
@@ -22,13 +22,13 @@ def divided(case: Case, parts: int) -> Case:
     )
 
 
-def explain(timed: Timed, batch_size: int) -> str:
+def verdict(timed: Timed, batch_size: int) -> str:
     """Say whether all devices were worth more with the larger batch, and by how much."""
     count = max(timed[FIXED])
     fixed, scaled = timed[FIXED][count], timed[SCALED][count]
     ratio = fixed.median / scaled.median
     compared = (
-        f"On {in_words(count)}, batches of {count * batch_size} instead of {batch_size} images trained "
+        f"On {counted_devices(count)}, batches of {count * batch_size} instead of {batch_size} images trained "
         f"{ratio:.2f} × as fast ({1 / scaled.median:,.0f} images/s instead of {1 / fixed.median:,.0f})"
     )
     if not differ_beyond_noise(fixed, scaled):
@@ -43,15 +43,15 @@ def about_efficiency(timed: Timed, most: float) -> str:
     """Say how much of k devices' worth was reached with either batch; `most` is what shared cores leave of it."""
     count = max(timed[FIXED])
     one = timed[FIXED][1]
-    told = [about_kind(kind, one, cases[count], count) for kind, cases in timed.items()]
-    sentence = f"The efficiency of {in_words(count)} was {' and '.join(told)}"
+    efficiencies = [about_kind(kind, one, cases[count], count) for kind, cases in timed.items()]
+    sentence = f"The efficiency of {counted_devices(count)} was {' and '.join(efficiencies)}"
     if most < 1:
         sentence += f"; they share cores, which leaves {most:.2f} at most if one device keeps its core busy"
     return f"{sentence}."
 
 
 def about_kind(kind: str, one: Case, case: Case, count: int) -> str:
-    """Write one kind's efficiency, and say where it is that of turns or of full value, within the noise."""
+    """Write one kind's efficiency, and say if it is that of turns or of full value, within the noise."""
     efficiency = one.median / case.median / count
     as_one, in_full = not differ_beyond_noise(one, case), not differ_beyond_noise(divided(one, count), case)
     if as_one and in_full:

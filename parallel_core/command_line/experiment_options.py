@@ -1,0 +1,71 @@
+"""The options of an experiment's parameters, as its module declares them, and the arguments that they are read into."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args, get_origin
+
+import click
+
+from parallel_core.command_line import options
+from parallel_core.command_line.options import Command
+from parallel_core.experiments.experiment import Parameter
+
+__all__ = ["arguments_from", "parameter_options"]
+
+
+def parameter_options(parameters: Sequence[Parameter]) -> Iterator[Callable[[Command], Command]]:
+    """Iterate over the options of parameters, in their order."""
+    for parameter in parameters:
+        if parameter.fields:
+            yield from parameter_options(tuple(parameter.fields.values()))
+        else:
+            yield option_of(parameter)
+
+
+def option_of(parameter: Parameter) -> Callable[[Command], Command]:
+    """Make the option of a parameter, by its type."""
+    default = parameter.written_default or parameter.default
+    if isinstance(default, Sequence) and not isinstance(default, str):
+        default = ",".join(map(str, default))
+    kind, metavar = kind_of(parameter)
+    return click.option(
+        f"--{parameter.option.replace('_', '-')}",
+        parameter.option,
+        type=kind,
+        metavar=parameter.metavar or metavar,
+        multiple=bool(parameter.choices),
+        default=default,
+        show_default=default is not None,
+        help=parameter.help,
+    )
+
+
+def kind_of(parameter: Parameter) -> tuple[click.ParamType | type, str | None]:
+    """Return the kind of values that a parameter takes, and what stands for them in the help."""
+    if parameter.parse is not None:
+        return options.Parsed(parameter.parse), None
+    if parameter.choices:
+        return options.Names(parameter.option, lambda: parameter.choices), "NAMES"
+    origin, of = get_origin(parameter.type), get_args(parameter.type)
+    if origin is Literal:
+        return click.Choice(of), None
+    if origin is not None:
+        return (options.Integers() if of[0] is int else options.Numbers()), "NUMBERS"
+    if parameter.type is int:
+        return click.IntRange(min=parameter.minimum), None
+    return (options.Number() if parameter.type is float else str), None
+
+
+def arguments_from(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a run, by parameter, from the values of the options."""
+    return {parameter.name: argument_from(parameter, values) for parameter in parameters}
+
+
+def argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
+    """Return one argument: a dataclass is made of its fields' options, a repeated option of all that it was given."""
+    if parameter.fields:
+        return replace(parameter.default, **arguments_from(tuple(parameter.fields.values()), values))
+    value = values[parameter.option]
+    if parameter.choices:
+        return tuple(name for names in value for name in names) or parameter.default
+    return value

@@ -1,0 +1,132 @@
+"""What a run takes beside its parameters: training data, checkpoints, the display of progress, the way to other ranks.
+
+A run names what it takes by the annotations of its arguments, and progress by their names; it imports none of this.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_args
+
+import click
+
+from backends import Backend
+from backends.process_groups import GroupedBackend, Rendezvous, rendezvous
+from parallel_core.command_line import options
+from parallel_core.command_line.experiment_options import arguments_from
+from parallel_core.command_line.options import Command
+from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import Experiment, annotations_of, parameters_of
+from parallel_core.jobs.rank.shared_inputs import agree_on_data, checkpointing_of
+from parallel_core.jobs.rank.training_progress import progress_of
+from parallel_core.measurement.result import Result
+from parallel_core.training.checkpoints import FILE, Checkpointing, from_bytes, open_directory, write_checkpoint
+from parallel_core.training.dataset import Dataset, load_fashion_mnist
+
+__all__ = ["resource_options", "run_with_resources"]
+
+PROGRESS = ("on_batch", "on_epoch")
+"""The arguments of a run that it calls as its training goes on."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Options, and how their values are made into what a run takes."""
+
+    options: tuple[Callable[[Any], Any], ...]
+    make: Callable[[Backend, Mapping[str, Any]], object]
+
+
+def checkpointing(directory: Path | None, every: int | None, resume: bool) -> Checkpointing | None:
+    """Read the checkpoint that is to be resumed, and return how new ones are kept; None if none are asked for.
+
+    Raises RequestError, and CheckpointError for a checkpoint that cannot be read.
+    """
+    if directory is None:
+        if every is not None or resume:
+            raise RequestError(f"{'--resume' if resume else '--checkpoint-steps'} needs --checkpoint DIR")
+        return None
+    content = open_directory(directory, resume)
+    if content is None and resume:
+        click.echo(f"parallel-core: no checkpoint in {directory} yet: training starts from the beginning", err=True)
+    resumed = None if content is None else from_bytes(content, str(directory / FILE))
+    return Checkpointing(partial(write_checkpoint, directory), every, resumed)
+
+
+def checkpoints_from(backend: Backend, values: Mapping[str, Any]) -> Checkpointing | None:
+    """Read the options for checkpoints, on the first of several ranks for all."""
+    read = partial(checkpointing, values["checkpoint"], values["checkpoint_steps"], values["resume"])
+    return checkpointing_of(backend, read)
+
+
+def data_from(backend: Backend, values: Mapping[str, Any]) -> Dataset:
+    """Load Fashion-MNIST, the same on all ranks if there are several."""
+    data = load_fashion_mnist(values["data_dir"])
+    if isinstance(backend, GroupedBackend):
+        agree_on_data(backend.group, data)
+    return data
+
+
+RESOURCES: Mapping[type, Resource] = MappingProxyType(
+    {
+        # Checkpoints are read before the data, which may have to be downloaded.
+        Checkpointing: Resource(
+            (
+                click.option(
+                    "--checkpoint",
+                    type=click.Path(path_type=Path),
+                    metavar="DIR",
+                    help=f"Keep the training in DIR/{FILE}, after each epoch.",
+                ),
+                click.option(
+                    "--checkpoint-steps", type=options.POSITIVE, metavar="N", help="And after each N steps of one."
+                ),
+                click.option("--resume", is_flag=True, help="Go on from the checkpoint in DIR, if there is one."),
+            ),
+            checkpoints_from,
+        ),
+        Dataset: Resource(
+            (
+                click.option(
+                    "--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are."
+                ),
+            ),
+            data_from,
+        ),
+        Rendezvous: Resource((), lambda _, __: rendezvous(os.environ)),
+    }
+)
+"""By the annotation of a run's argument."""
+
+
+def taken_by(run: Callable[..., Result]) -> dict[str, Resource]:
+    """Return the resources that a run takes, by the name of its argument."""
+    kinds = {name: (annotation, *get_args(annotation)) for name, annotation in annotations_of(run).items()}
+    return {name: made for kind, made in RESOURCES.items() for name in kinds if kind in kinds[name]}
+
+
+def resource_options(run: Callable[..., Result]) -> Iterator[Callable[[Command], Command]]:
+    """Iterate over the options of the resources that a run takes."""
+    for resource in reversed(taken_by(run).values()):
+        yield from resource.options
+
+
+def run_with_resources(experiment: Experiment, backend: Backend, values: Mapping[str, Any]) -> Result:
+    """Run an experiment with the values of its options, alone or as one of several processes."""
+    between = isinstance(backend, GroupedBackend) and backend.group.size > 1
+    run = experiment.run_between_processes if between else None
+    run = run or experiment.run
+    arguments: dict[str, Any] = {name: resource.make(backend, values) for name, resource in taken_by(run).items()}
+    arguments |= arguments_from(parameters_of(experiment), values)
+    with ExitStack() as shown:
+        if experiment.extent is not None:
+            progress = shown.enter_context(progress_of(backend, *experiment.extent(backend, **arguments)))
+            checkpoints = arguments.get("checkpoints")
+            if checkpoints is not None and checkpoints.resumed:
+                progress.go_on_from(checkpoints.resumed.state.progress)
+            arguments |= {name: getattr(progress, name) for name in PROGRESS if name in annotations_of(run)}
+        return run(backend, **arguments)

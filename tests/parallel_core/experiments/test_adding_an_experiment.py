@@ -1,0 +1,127 @@
+"""One experiment, one place: a module in a chapter's package is all that a new experiment takes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import backends
+import parallel_core
+from parallel_core.command_line import cli
+from parallel_core.command_line.compare import known_experiments
+from parallel_core.experiments import EXPERIMENTS, automatic_parallelism
+
+MODULE = '''"""One sum: how long does adding two vectors take?
+
+Book: Dive into Deep Learning, "Automatic Parallelism".
+
+Prediction: A few microseconds.
+
+Method: Two vectors of ones are added.
+
+Look at: `sum_seconds`.
+
+Read: The shorter, the better.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+
+from backends import Backend
+from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
+from parallel_core.measurement.result import Result
+
+
+def run(
+    backend: Backend,
+    length: Annotated[int, Parameter("Elements of a vector.", minimum=2)] = 8,
+    terms: Annotated[Literal["ones", "zeros"], Parameter("What is added.")] = "ones",
+    rounds: Rounds = 5,
+) -> Result:
+    drawn = getattr(np, terms)(length, dtype=np.float32)
+    x = backend.asarray(drawn, backend.devices[0])
+    cases = time_in_turn(backend, {"sum": lambda: backend.launch(backend.ops.add, x, x)}, rounds)
+    made = backend.to_numpy(backend.launch(backend.ops.add, x, x))
+    return result_of(
+        "one-sum",
+        backend,
+        parameters={"length": length, "terms": terms, "rounds": rounds},
+        cases=list(cases.values()),
+        metrics={"sum_seconds": cases["sum"].median},
+        explanation="It was added.",
+        error=largest_error([made], [drawn + drawn]),
+        compared="sums",
+    )
+
+
+EXPERIMENT = Experiment(
+    name="one-sum",
+    chapter="Automatic Parallelism",
+    position=99,
+    question="How long does adding two vectors take?",
+    run=run,
+    case="sum",
+    metric="sum_seconds",
+    queued_case="sum",
+)
+'''
+
+
+@pytest.fixture(autouse=True)
+def one_module_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lay a module that nothing else knows of into a chapter's package."""
+    (tmp_path / "one_sum.py").write_text(MODULE)
+    monkeypatch.setattr(automatic_parallelism, "__path__", [*automatic_parallelism.__path__, str(tmp_path)])
+
+
+def output_of(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+def test_it_is_listed_behind_its_chapter_s_others() -> None:
+    assert "Automatic Parallelism parallel Do two" in output_of("list")
+    assert "one-sum How long does adding two vectors take? Training on Multiple GPUs" in output_of("list")
+    names = list(EXPERIMENTS)
+    assert names[names.index("one-sum") - 1 :][:3:2] == ["graph", "data-parallel"]
+
+
+def test_its_command_has_its_parameters() -> None:
+    told = output_of("run", "one-sum", "--help")
+    assert "How long does adding two vectors take?" in told
+    assert "--length INTEGER RANGE Elements of a vector. [default: 8; x>=2]" in told
+    assert "--terms [ones|zeros] What is added. [default: ones]" in told
+    assert "--rounds INTEGER RANGE How often everything is timed. [default: 5; x>=1]" in told
+    assert "one-sum How long does" in output_of("run", "--help")
+    refused = CliRunner().invoke(cli, ["run", "one-sum", "--backend", "numpy", "--length", "1"])
+    assert refused.exit_code == 2
+
+
+def test_it_runs_from_the_command_line_and_from_python(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    shown = output_of("run", "one-sum", "--backend", "numpy", "--terms", "zeros", "--rounds", "2", "--json", str(path))
+    assert "sum_seconds" in shown
+    assert json.loads(path.read_text())["parameters"] == {"length": 8, "terms": "zeros", "rounds": 2}
+    assert parallel_core.run_one_sum(backends.load("numpy", 1), length=3).problems == ()
+    assert "run_one_sum" in dir(parallel_core)
+
+
+def test_it_explains_itself() -> None:
+    assert "Prediction A few microseconds." in output_of("run", "one-sum", "--explain")
+    assert parallel_core.explain("one-sum").question == "One sum: how long does adding two vectors take?"
+
+
+def test_a_comparison_knows_it() -> None:
+    assert known_experiments(("one-sum",), with_exercises=False) == ("one-sum",)
+    assert "one-sum" in known_experiments((), with_exercises=True)
+
+
+def test_a_module_without_a_declaration_is_no_experiment() -> None:
+    for name in ("products", "copying", "scheduling", "one_sum", "", "overlap.run"):
+        assert name not in EXPERIMENTS
+    with pytest.raises(AttributeError, match="has no attribute 'run_copying'"):
+        parallel_core.run_copying  # noqa: B018

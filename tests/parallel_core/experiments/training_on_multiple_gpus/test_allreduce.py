@@ -1,0 +1,127 @@
+"""`allreduce` has a figure for each size and algorithm, and its sentences follow from the numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import parallel_core
+from backends import Array, Backend
+from parallel_core import RequestError
+from parallel_core.experiments import EXPERIMENTS, Mode
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as collectives
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts as about_allreduce
+from parallel_core.formatting import parse_sizes, write_size
+from parallel_core.measurement.result import Case
+
+SMALL: dict[str, Any] = {"sizes": (40, 4096), "rounds": 2}
+
+
+def case(seconds: float) -> Case:
+    return Case("any", (seconds,), (seconds,))
+
+
+def allreduce(size: int = 2**20, **seconds: float) -> dict[int, dict[str, Case]]:
+    return {size: {name.replace("_", " "): case(taken) for name, taken in seconds.items()}}
+
+
+@pytest.mark.parametrize(
+    ("star", "sharded", "native", "sentences"),
+    [
+        (4e-3, 2e-3, 1e-3, ["At 1 MiB native was the fastest (1.05 GB/s, 4.00 × as fast as the star)."]),
+        (1e-3, 2e-3, 4e-3, ["At 1 MiB star was the fastest (1.05 GB/s).", "native took 4.00 × as long", "(25% of"]),
+        (2e-3, 1e-3, 1.01e-3, ["sharded and native were the fastest, within the noise (1.05 GB/s, 2.00 × as fast"]),
+        (1e-3, 1.01e-3, 2e-3, ["star and sharded were the fastest, within the noise (1.05 GB/s)."]),
+        (1e-3, 1e-3, 1.01e-3, ["no algorithm was faster than another", "native took as long as copying", "(99% of"]),
+        (4e-3, 2e-3, 5e-4, ["native took less time than copying every vector once (200% of its speed)"]),
+    ],
+)
+def test_allreduce(star: float, sharded: float, native: float, sentences: list[str]) -> None:
+    told = about_allreduce.verdict(allreduce(plain_copy=1e-3, star=star, sharded=sharded, native=native), "native")
+    for sentence in sentences:
+        assert sentence in told
+    assert told.count("At 1 MiB") == 1
+
+
+def test_allreduce_speaks_of_the_largest_size_first_and_of_its_bound() -> None:
+    small = allreduce(4096, plain_copy=1e-5, star=1e-5, native=2e-5)
+    large = allreduce(plain_copy=1e-3, star=3e-3, native=2e-3)
+    assert about_allreduce.verdict(small | large, "native") == (
+        "At 1 MiB native was the fastest (0.524 GB/s, 1.50 × as fast as the star). There native took 2.00 × as long as "
+        "copying every vector once, which is the least that must be read and written (50% of its speed). "
+        "At 4 KiB star was the fastest (0.41 GB/s)."
+    )
+
+
+def test_allreduce_by_one_algorithm_alone() -> None:
+    told = about_allreduce.verdict(allreduce(plain_copy=1e-3, ring=2e-3), "ring")
+    assert told.startswith("At 1 MiB ring summed 0.524 GB/s. There ring took 2.00 ×")
+
+
+@pytest.mark.parametrize(
+    ("sharded", "sentence"),
+    [
+        (1e-3, "was 2.00 × as fast as adding all up on the first (star) at 1 MiB: sharing out the work paid"),
+        (2e-3, "was 1.00 × as fast as adding all up on the first (star) at 1 MiB: no difference beyond the noise"),
+        (4e-3, "was 0.50 × as fast as adding all up on the first (star) at 1 MiB: dividing and joining the vectors"),
+    ],
+)
+def test_the_book_s_question_is_answered_by_the_numbers(sharded: float, sentence: str) -> None:
+    (told,) = about_allreduce.about_sharding(allreduce(plain_copy=1e-3, star=2e-3, sharded=sharded))
+    assert sentence in told
+
+
+def test_the_book_s_question_needs_both_ways() -> None:
+    assert about_allreduce.about_sharding(allreduce(plain_copy=1e-3, star=2e-3)) == ()
+
+
+def test_the_allreduce_experiment_has_a_figure_for_each_size_and_algorithm(backend: Backend) -> None:
+    result = parallel_core.run_allreduce(backend, ("star", "ring"), (4097, 6, 4096, 1), rounds=2)
+    # Sizes are whole elements, once each, in order.
+    assert result.series["bytes"] == (4, 4096)
+    assert result.parameters == {"algorithms": "star,ring", "sizes": "4B,4KiB", "rounds": 2}
+    names = ("plain copy", "star", "ring")
+    assert [case.name for case in result.cases] == [f"{name}, {size}" for size in ("4 B", "4 KiB") for name in names]
+    medians = {case.name: case.median for case in result.cases}
+    for name in names[1:]:
+        assert result.series[f"algbw_gb_per_s {name}"][1] == pytest.approx(4096 / medians[f"{name}, 4 KiB"] / 1e9)
+        assert result.series[f"share_of_copy_bound {name}"][0] == pytest.approx(
+            medians["plain copy, 4 B"] / medians[f"{name}, 4 B"]
+        )
+    # Of the last algorithm, for native was not asked for; three devices have a factor of 4/3.
+    assert result.metrics["algbw_gb_per_s"] == result.series["algbw_gb_per_s ring"][1]
+    assert result.metrics["busbw_gb_per_s"] == pytest.approx(result.metrics["algbw_gb_per_s"] * 4 / 3)
+
+
+@pytest.mark.parametrize("mode", ["full", "quick"])
+def test_a_comparison_times_the_allreduce_that_it_names(mode: Mode) -> None:
+    described = EXPERIMENTS["allreduce"]
+    timed = {f"native, {write_size(size)}" for size in parse_sizes(str(described.options[mode]["sizes"]))}
+    assert {described.case, described.queued_case} <= timed
+
+
+def test_sums_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_the_last(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
+        return (*collectives.star(backend, vectors[:-1]), vectors[-1])
+
+    monkeypatch.setattr(
+        "parallel_core.experiments.training_on_multiple_gpus.allreduce.checks.ALGORITHMS", {"star": without_the_last}
+    )
+    (problem,) = parallel_core.run_allreduce(backend, ("star",), (64,), rounds=1).problems
+    assert problem.startswith("sums differ from NumPy's by ")
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "sizes", "message"),
+    [
+        (("butterfly",), (64,), "unknown algorithm 'butterfly'"),
+        ((), (64,), "no algorithm"),
+        (("star",), (), "no size"),
+        (("star",), (2**60,), "choose smaller --sizes"),
+    ],
+)
+def test_allreduce_refuses_what_it_cannot_do(
+    backend: Backend, algorithms: tuple[str, ...], sizes: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(RequestError, match=message):
+        parallel_core.run_allreduce(backend, algorithms, sizes)

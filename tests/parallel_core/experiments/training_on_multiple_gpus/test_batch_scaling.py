@@ -1,0 +1,106 @@
+"""Batch scaling: a figure for each number of devices, and sentences that follow from them."""
+
+from typing import Any
+
+import pytest
+
+import parallel_core
+from backends import Backend
+from parallel_core import RequestError, Result
+from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts as about_scaling
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
+    FIXED,
+    SCALED,
+)
+from parallel_core.measurement.result import Case
+from parallel_core.training.dataset import synthetic
+
+MADE_UP = synthetic("a test needs no more", train=300, test=10)
+
+SMALL: dict[str, Any] = {"data": MADE_UP, "batch_size": 8, "steps": 2, "rounds": 2}
+
+
+def batch_scaling(backend: Backend) -> Result:
+    return parallel_core.run_batch_scaling(backend, MADE_UP, batch_size=8, steps=2, rounds=2)
+
+
+def test_batch_scaling_has_a_figure_for_each_number_of_devices(backend: Backend) -> None:
+    result = batch_scaling(backend)
+    names = ("1 device", "2 devices, fixed batch", "2 devices, scaled batch")
+    assert [case.name for case in result.cases] == [*names, "all devices, fixed batch", "all devices, scaled batch"]
+    assert result.series["devices"] == (1, 2, 3)
+    medians = {case.name: case.median for case in result.cases}
+    assert result.series["images_per_second scaled batch"] == pytest.approx(
+        (16 / medians[names[0]], 32 / medians[names[2]], 48 / medians["all devices, scaled batch"])
+    )
+    assert result.series["step_seconds fixed batch"][1] == pytest.approx(medians[names[1]] / 2)
+    assert result.series["scaling_efficiency scaled batch"][2] == pytest.approx(
+        medians[names[0]] / medians["all devices, scaled batch"]
+    )
+    assert result.metrics["scaled_batch_speedup"] == pytest.approx(
+        3 * medians["all devices, fixed batch"] / medians["all devices, scaled batch"]
+    )
+    assert len({len(values) for values in result.series.values()}) == 1
+
+
+def test_batch_scaling_refuses_more_images_than_there_are(backend: Backend) -> None:
+    with pytest.raises(RequestError, match=r"10 steps of 3 × 20 images are more than the 300 there are: .*--steps"):
+        parallel_core.run_batch_scaling(backend, MADE_UP, batch_size=20)
+
+
+def test_gradients_that_are_not_summed_make_the_result_invalid(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "allreduce", tuple)
+    problems = " ".join(batch_scaling(backend).problems)
+    assert "the first losses differ from NumPy's by " in problems
+
+
+def case(*seconds: float) -> Case:
+    return Case("any", seconds, seconds)
+
+
+def scaling(one: float, fixed: float, scaled: float) -> dict[str, dict[int, Case]]:
+    return {FIXED: {1: case(one), 2: case(fixed)}, SCALED: {1: case(one), 2: case(scaled)}}
+
+
+@pytest.mark.parametrize(
+    ("scaled", "sentence"),
+    [
+        (
+            5e-4,
+            "trained 1.20 × as fast (2,000 images/s instead of 1,667): the larger batch made devices worth more; 17%",
+        ),
+        (6.1e-4, "no difference beyond the noise"),
+        (8e-4, "trained 0.75 × as fast (1,250 images/s instead of 1,667): the larger batch made devices worth less"),
+    ],
+)
+def test_batch_scaling_is_judged_by_the_numbers(scaled: float, sentence: str) -> None:
+    told = about_scaling.verdict(scaling(1e-3, 6e-4, scaled), 256)
+    assert told.startswith("On 2 devices, batches of 512 instead of 256 images")
+    assert sentence in told
+    assert told.count(":") == 1
+
+
+@pytest.mark.parametrize(
+    ("scaled", "meaning"),
+    [
+        (1e-3, "0.50 with the scaled batch (no faster than one device)"),
+        (7e-4, "0.71 with the scaled batch (1.43 devices' worth)"),
+        (5e-4, "1.00 with the scaled batch (each counted in full)"),
+        (4e-4, "1.25 with the scaled batch (2.50 devices' worth)"),
+    ],
+)
+def test_efficiency_is_put_in_words(scaled: float, meaning: str) -> None:
+    assert meaning in about_scaling.about_efficiency(scaling(1e-3, 6e-4, scaled), 1)
+
+
+def test_efficiency_within_the_noise_is_left_open() -> None:
+    noisy = {FIXED: {1: case(1e-3, 9e-3), 2: case(1e-3, 9e-3)}}
+    assert "the noise leaves open whether they count" in about_scaling.about_efficiency(noisy, 1)
+
+
+def test_shared_cores_bound_the_efficiency() -> None:
+    timed = scaling(1e-3, 6e-4, 5e-4)
+    assert "they share cores, which leaves 0.50 at most" in about_scaling.about_efficiency(timed, 0.5)
+    assert "share" not in about_scaling.about_efficiency(timed, 1)

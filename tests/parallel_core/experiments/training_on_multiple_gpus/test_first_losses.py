@@ -1,0 +1,19 @@
+"""The first losses are NumPy's, on any number of devices."""
+
+import numpy as np
+import pytest
+
+from backends import Backend
+from parallel_core import Settings
+from parallel_core.experiments.training_on_multiple_gpus.first_losses import enlarged_start, first_losses, numpy_losses
+from parallel_core.training.dataset import synthetic
+
+MADE_UP = synthetic("a test needs no more", train=300, test=10)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_training_on_the_first_devices_gives_numpy_s_losses(backend: Backend, devices: int) -> None:
+    settings, start = Settings(1, 10), enlarged_start(0, 8)
+    found = first_losses(backend, devices, MADE_UP, settings, start)
+    np.testing.assert_allclose(found, numpy_losses(MADE_UP, settings, start), rtol=1e-4)
+    assert len(set(found)) == 3
