@@ -11,11 +11,10 @@ from click.testing import CliRunner
 from backends import Backend, BackendError
 from backends.host import core_numbers
 from parallel_core.command_line import cli
-from parallel_core.command_line import experiment_command as experiment
 from parallel_core.errors import RequestError
 from parallel_core.measurement.result import Result
 from parallel_core.trace_analysis.trace_files import read_timeline
-from tests.parallel_core.command_line.test_command_line import program
+from tests.parallel_core.command_line.test_command_line import run
 
 SMALL = ["run", "parallel", "--size", "64", "--rounds", "2"]
 BEYOND = str(len(core_numbers()) + 2)
@@ -28,7 +27,7 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
 ) -> None:
     require(framework)
     trace, picture = tmp_path / "trace.json.gz", tmp_path / "timeline.svg"
-    done = program(*SMALL, "--backend", framework, "--trace", str(trace), "--timeline", str(picture))
+    done = run(*SMALL, "--backend", framework, "--trace", str(trace), "--timeline", str(picture))
     # So short a run may be disturbed, and say so.
     assert done.returncode == 0 or "invalid result" in done.stderr, done.stderr
     for text in (
@@ -59,7 +58,7 @@ def test_everything_is_timed_and_written_before_the_profiler_runs(
         assert written == [json.loads(json.dumps(result.as_json()))]
         assert all(len(case.seconds) == 2 and case.again for case in result.cases)
 
-    monkeypatch.setattr(experiment, "profile_and_show", profile_instead)
+    monkeypatch.setattr("parallel_core.command_line.run.profile_and_show", profile_instead)
     arguments = [*SMALL, "--backend", "torch", "--json", str(path), "--trace", str(tmp_path / "trace.json")]
     done = CliRunner().invoke(cli, arguments)
     assert len(written) == 1, done.output
@@ -100,7 +99,7 @@ def test_a_profiler_that_cannot_run_is_one_line_and_status_2(
 ) -> None:
     if arguments[1] != "numpy":
         require(arguments[1])
-    done = program(*SMALL, *(argument.format(tmp_path) for argument in arguments))
+    done = run(*SMALL, *(argument.format(tmp_path) for argument in arguments))
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -110,7 +109,7 @@ def test_a_profiler_that_cannot_run_is_one_line_and_status_2(
 
 def test_a_comparison_s_process_is_measured_also_where_it_cannot_be_profiled(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
-    done = program(*SMALL, "--backend", "numpy", "--json", "-", "--trace-if-possible", str(path))
+    done = run(*SMALL, "--backend", "numpy", "--json", "-", "--trace-if-possible", str(path))
     assert done.returncode == 0 or "invalid result" in done.stderr, done.stderr
     assert json.loads(done.stdout)["experiment"] == "parallel"
     assert "no trace: numpy has no profiler" in done.stderr
