@@ -50,10 +50,10 @@ Wanted: TypeAlias = int | tuple[Device, ...]
 """A number of devices, or the devices themselves."""
 
 
-_NUMBER = "(0|[1-9][0-9]{0,3})"
+DEVICE_NUMBER = "(0|[1-9][0-9]{0,3})"
 
 
-_NAME = re.compile(rf"(?:(cpu):{_NUMBER}|(gpu):{_NUMBER}(?:/{_NUMBER})?)", re.ASCII)
+DEVICE_NAME = re.compile(rf"(?:(cpu):{DEVICE_NUMBER}|(gpu):{DEVICE_NUMBER}(?:/{DEVICE_NUMBER})?)", re.ASCII)
 
 
 class Choice(NamedTuple):
@@ -65,7 +65,7 @@ class Choice(NamedTuple):
 
 def parse_device(name: str) -> Device:
     """Read the name of a device, `cpu:1`, `gpu:0` or `gpu:0/1`; raises BackendError for anything else."""
-    match = _NAME.fullmatch(name)
+    match = DEVICE_NAME.fullmatch(name)
     if match is None:
         raise BackendError(f"{name!r} is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream on a GPU")
     cpu, cpu_index, gpu, gpu_index, stream = match.groups()

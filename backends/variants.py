@@ -49,21 +49,21 @@ class Variant:
         )
 
 
-_ANY: tuple[DeviceKind, ...] = get_args(DeviceKind)
-_ONE_BY_ONE = "PyTorch runs operators one by one"
-_GRAPHS = "only PyTorch can record what a function issues to a GPU"
-_SWITCH = "only PyTorch on GPUs has a switch for it"
-_REFERENCE = "is the reference for numbers, and so always computes in float32"
-_SHARED = "only MXNet's CPU devices share scratch memory"
+ANY_KIND: tuple[DeviceKind, ...] = get_args(DeviceKind)
+ONE_BY_ONE = "PyTorch runs operators one by one"
+ONLY_TORCH_RECORDS = "only PyTorch can record what a function issues to a GPU"
+ONLY_TORCH_SWITCHES = "only PyTorch on GPUs has a switch for it"
+IS_REFERENCE = "is the reference for numbers, and so always computes in float32"
+ONLY_MXNET_SHARES = "only MXNet's CPU devices share scratch memory"
 
 BULK_ON = Variant(
     "bulk-on",
     "bulk",
     default=False,
-    found_on={"mxnet": _ANY},
+    found_on={"mxnet": ANY_KIND},
     meaning="Up to 15 operators of a backward pass are queued as one, so that no gradient is ready before the last of "
     "them: look for a few long spans in place of many, and for exchanges that begin only behind them.",
-    elsewhere=_ONE_BY_ONE,
+    elsewhere=ONE_BY_ONE,
 )
 TEMPORARY_SPACE_LOW = Variant(
     "temporary-space-low",
@@ -72,13 +72,13 @@ TEMPORARY_SPACE_LOW = Variant(
     found_on={"mxnet": ("cpu",)},
     meaning="All CPU devices share 4 pieces of scratch memory, MXNet's own default, and operators with the same piece "
     "wait for each other: look for two devices that take turns in training, and idle gaps on both.",
-    elsewhere=_SHARED,
+    elsewhere=ONLY_MXNET_SHARES,
 )
 COPY_ON_COMPUTE_QUEUE = Variant(
     "copy-on-compute-queue",
     "copy queue",
     default=False,
-    found_on={"mxnet": ("cpu",), "torch": _ANY},
+    found_on={"mxnet": ("cpu",), "torch": ANY_KIND},
     meaning="A copy stands in the queue that computes its source, behind all that was launched there before: look for "
     "copies and computations on one queue, one after the other, and nothing under them.",
     elsewhere="MXNet's engine has workers of their own for the copies of every GPU",
@@ -90,8 +90,8 @@ TF32 = Variant(
     found_on={"torch": ("gpu",)},
     meaning="Products and convolutions round their operands to TensorFloat-32, 10 bits of mantissa in place of 23, if "
     "the GPU has matrix units for it: look for shorter products, and for checks that miss NumPy's numbers.",
-    elsewhere=_SWITCH,
-    not_on_sync=_REFERENCE,
+    elsewhere=ONLY_TORCH_SWITCHES,
+    not_on_sync=IS_REFERENCE,
 )
 GRAPH_REPLAY = Variant(
     "graph-replay",
@@ -101,7 +101,7 @@ GRAPH_REPLAY = Variant(
     meaning="The kernels of a backward pass with its forward pass, and those of an update, are recorded when they are "
     "launched for the third time, and from then on issued as a CUDA graph each: look for small batches that take less "
     "time, and no gaps between their kernels.",
-    elsewhere=_GRAPHS,
+    elsewhere=ONLY_TORCH_RECORDS,
 )
 
 VARIANTS: tuple[Variant, ...] = (
@@ -109,10 +109,10 @@ VARIANTS: tuple[Variant, ...] = (
         "bulk-off",
         "bulk",
         default=True,
-        found_on={"mxnet": _ANY},
+        found_on={"mxnet": ANY_KIND},
         meaning="Every operator of a backward pass is queued by itself, so that the last layer's gradients are ready "
         "first: look for many short spans, and for exchanges that begin between them.",
-        elsewhere=_ONE_BY_ONE,
+        elsewhere=ONE_BY_ONE,
     ),
     BULK_ON,
     Variant(
@@ -122,14 +122,14 @@ VARIANTS: tuple[Variant, ...] = (
         found_on={"mxnet": ("cpu",)},
         meaning="There are 256 pieces of scratch memory, and an operator seldom waits for another one's: look for "
         "convolutions of two devices at the same time.",
-        elsewhere=_SHARED,
+        elsewhere=ONLY_MXNET_SHARES,
     ),
     TEMPORARY_SPACE_LOW,
     Variant(
         "copy-on-own-queue",
         "copy queue",
         default=True,
-        found_on={"mxnet": _ANY, "torch": _ANY},
+        found_on={"mxnet": ANY_KIND, "torch": ANY_KIND},
         meaning="A copy does not stand in the queue that computes its source but in the destination's (MXNet on CPUs) "
         "or in one for copies alone: look for copies under the computation that goes on.",
     ),
@@ -140,8 +140,8 @@ VARIANTS: tuple[Variant, ...] = (
         default=True,
         found_on={"torch": ("gpu",)},
         meaning="Products and convolutions are computed in float32 throughout, as on CPUs and in NumPy.",
-        elsewhere=_SWITCH,
-        not_on_sync=_REFERENCE,
+        elsewhere=ONLY_TORCH_SWITCHES,
+        not_on_sync=IS_REFERENCE,
     ),
     TF32,
     Variant(
@@ -150,7 +150,7 @@ VARIANTS: tuple[Variant, ...] = (
         default=True,
         found_on={"torch": ("gpu",)},
         meaning="The host issues every kernel by itself: look for gaps between kernels that take less time than that.",
-        elsewhere=_GRAPHS,
+        elsewhere=ONLY_TORCH_RECORDS,
     ),
     GRAPH_REPLAY,
 )

@@ -32,7 +32,7 @@ __all__ = [
     "load_fashion_mnist",
 ]
 
-_HOMES = {
+HOMES = {
     "Benchmark": "measurement.benchmark",
     "Case": "measurement.result",
     "Dataset": "training.dataset",
@@ -47,7 +47,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # Measuring needs NumPy alone; a machine that is lent for its GPU may lack the libraries that show results.
-    if home := _HOMES.get(name):
+    if home := HOMES.get(name):
         return getattr(import_module(f"{__name__}.{home}"), name)
     if name.startswith("run_"):
         experiments = import_module(f"{__name__}.experiments").EXPERIMENTS

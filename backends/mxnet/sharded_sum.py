@@ -28,7 +28,7 @@ class _Context(ctypes.Structure):
 
 
 # A Python function that does nothing would wait 30 μs for the GIL each time; this function of C needs no GIL.
-_NOTHING = ctypes.cast(ctypes.CDLL(None).abs, FUNCTION)
+DO_NOTHING = ctypes.cast(ctypes.CDLL(None).abs, FUNCTION)
 
 _pending: dict[int, Callable[[], object]] = {}
 _numbers = count(1)
@@ -36,7 +36,7 @@ _numbers = count(1)
 
 # The engine calls functions of C only, so a Python function goes by a number, which its call removes. The engine would
 # call a deleter after waits have ended, and a worker that is in Python while Python shuts down aborts the process.
-_CALL = FUNCTION(lambda _, number: _pending.pop(number)())
+CALL_PENDING = FUNCTION(lambda _, number: _pending.pop(number)())
 
 
 def sum_in_shards(terms: Sequence[tuple[Any, ...]]) -> None:
@@ -70,7 +70,7 @@ def push(fn: Callable[[], object], context: Any, reads: Sequence[Any]) -> None:
     """
     number = next(_numbers)
     _pending[number] = fn
-    _push(_CALL, number, context, reads, [])
+    _push(CALL_PENDING, number, context, reads, [])
 
 
 def push_barrier(x: Any) -> None:
@@ -79,7 +79,7 @@ def push_barrier(x: Any) -> None:
     One array at a time: MXNet would wait forever for two that share their memory.
     """
     # On cpu(0), whose worker has nothing to compute.
-    _push(_NOTHING, None, mx.cpu(0), [], [x])
+    _push(DO_NOTHING, None, mx.cpu(0), [], [x])
 
 
 def _push(function: Any, number: int | None, context: Any, reads: Any, writes: Any) -> None:

@@ -37,8 +37,8 @@ FindDevice: TypeAlias = Callable[..., "Device | None"]
 READABLE = " '()*+,-./:<=>?@[]_|"
 MARKED_VERBS = ("launch", "wait", "waitall", "copy_to", "allreduce")
 
-_CALL = re.compile(rf"((?:{'|'.join(MARKED_VERBS)})\b.*?)(?: on (\w+:\d+))? #(\d+)")
-_TASK = re.compile(r"run (.*) on (\w+:\d+) (\w+) #(\d+)")
+CALL_MARK = re.compile(rf"((?:{'|'.join(MARKED_VERBS)})\b.*?)(?: on (\w+:\d+))? #(\d+)")
+TASK_MARK = re.compile(r"run (.*) on (\w+:\d+) (\w+) #(\d+)")
 
 _numbers = count(1)
 _calling = threading.local()
@@ -65,7 +65,7 @@ def parse_case(text: str) -> str | None:
 
 def parse_verb(text: str) -> ParsedMark | None:
     """Parse the mark of a verb's call; None for other marks."""
-    match = _CALL.fullmatch(text)
+    match = CALL_MARK.fullmatch(text)
     return match and ParsedMark(match[1], match[2] or "", "", int(match[3]))
 
 
@@ -76,7 +76,7 @@ def task_text(name: str, queue: str) -> str:
 
 def parse_task(text: str) -> ParsedMark | None:
     """Parse the mark of work on a worker; None for other marks."""
-    match = _TASK.fullmatch(text)
+    match = TASK_MARK.fullmatch(text)
     return match and ParsedMark(match[1], match[2], match[3], int(match[4]))
 
 

@@ -14,7 +14,7 @@ COMMANDS = ("run", "trace", "compare", "report", "diff", "launch", "doctor")
 """Each is in the module of its name."""
 
 
-class Program(click.Group):
+class _Program(click.Group):
     """Commands whose modules are imported when they are asked for, so that none waits for another's imports."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -29,14 +29,14 @@ class Program(click.Group):
         return command
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="parallel-core", prog_name="parallel-core")
 def cli() -> None:
     """See how deep-learning frameworks schedule work: the same experiments on MXNet, PyTorch and NumPy."""
 
 
 @cli.command("list")
-def list_all() -> None:
+def _list_all() -> None:
     """List the experiments by the book's chapter, and the backends."""
     for chapter, experiments in groupby(EXPERIMENTS.values(), key=lambda experiment: experiment.chapter):
         click.echo(chapter)

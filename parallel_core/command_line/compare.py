@@ -25,10 +25,10 @@ from parallel_core.report import write_report
 from parallel_core.system import files
 from parallel_core.terminal.comparison import comparison_progress, show_comparison
 
-__all__ = ["compare"]
+__all__ = ["compare", "known_experiments"]
 
 
-class Interpreter(click.ParamType[tuple[str, str]]):
+class _Interpreter(click.ParamType[tuple[str, str]]):
     """NAME=PATH: the Python that runs a backend."""
 
     name = "interpreter"
@@ -70,7 +70,7 @@ class Interpreter(click.ParamType[tuple[str, str]]):
 @click.option(
     "--python",
     "interpreters",
-    type=Interpreter(),
+    type=_Interpreter(),
     multiple=True,
     metavar="NAME=PATH",
     help="The Python that runs a backend, if it needs an environment of its own.",
@@ -121,23 +121,23 @@ def compare(
         experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
         backends=backend_names,
         engines=engines,
-        interpreters=choose_interpreters(backend_names, interpreters),
+        interpreters=_choose_interpreters(backend_names, interpreters),
         rounds=rounds or (3 if quick else 5),
         mode="quick" if quick else "full",
         devices=devices,
-        device_kind=known_device_kind(device_kind),
+        device_kind=_known_device_kind(device_kind),
         threads=threads,
         deadline=deadline,
     )
     if like is not None:
-        plan = with_sizes_of(plan, read_comparison(like), like)
+        plan = _with_sizes_of(plan, read_comparison(like), like)
     if json_path is not None:
         files.check_writable(json_path)
     folder = new_folder(out)
     if with_traces:
         new_traces(folder)
         plan = replace(plan, traces_in=folder)
-    comparison = run_plan(plan, folder, Console(stderr=True, highlight=False))
+    comparison = _run_plan(plan, folder, Console(stderr=True, highlight=False))
     analysis = analyse(comparison)
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
     page = write_report(analysis, folder)
@@ -160,24 +160,24 @@ def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str
     return tuple(dict.fromkeys(names or catalogued))
 
 
-def known_device_kind(kind: str) -> str:
+def _known_device_kind(kind: str) -> str:
     if kind not in ("auto", "cpu", "gpu"):
         raise RequestError(f"unknown device kind {kind!r} (known: auto, cpu, gpu)")
     return kind
 
 
-def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def _choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return each backend's Python, by default this one; fail if parallel-core is not installed there."""
     for backend, path in given:
         if backend not in names:
             raise RequestError(f"--python names {backend!r}, which is not compared (compared: {', '.join(names)})")
-        reason = why_it_cannot_run(path)
+        reason = _why_it_cannot_run(path)
         if reason:
             raise RequestError(f"{path} cannot run parallel-core ({reason}): install it there with {backend}")
     return dict.fromkeys(names, sys.executable) | dict(given)
 
 
-def why_it_cannot_run(interpreter: str) -> str:
+def _why_it_cannot_run(interpreter: str) -> str:
     """Say why a Python cannot run parallel-core; empty if it can."""
     asked = [interpreter, "-P", "-c", "import parallel_core.command_line.run"]
     try:
@@ -189,7 +189,7 @@ def why_it_cannot_run(interpreter: str) -> str:
     return (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
 
 
-def with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
+def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
     """Return the plan with the sizes of a saved comparison; fail if the rest of the work is not the same."""
     old_mode = "quick" if old.quick else "full"
     asked = {"mode": plan.mode, "devices": plan.devices, "device_kind": plan.device_kind, "threads": plan.threads}
@@ -208,7 +208,7 @@ def with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
     return replace(plan, sizes=sizes)
 
 
-def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
+def _run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
     """Run the plan and save the results after every process; exit at once on SIGINT, SIGTERM and SIGHUP."""
     path = folder / RESULT
     stopped_by: list[signal.Signals] = []
@@ -233,10 +233,10 @@ def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
     try:
         return asyncio.run(run_until_stopped())
     except asyncio.CancelledError:
-        exit_interrupted(stopped_by[0], path)
+        _exit_interrupted(stopped_by[0], path)
 
 
-def exit_interrupted(number: signal.Signals, path: Path) -> NoReturn:
+def _exit_interrupted(number: signal.Signals, path: Path) -> NoReturn:
     kept = f"; see what was measured until then: parallel-core report {path.parent}" if path.exists() else ""
     click.echo(f"parallel-core: interrupted{kept}", err=True)
     sys.exit(128 + number)

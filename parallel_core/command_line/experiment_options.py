@@ -19,15 +19,15 @@ def parameter_options(parameters: Sequence[Parameter]) -> Iterator[Callable[[Com
         if parameter.fields:
             yield from parameter_options(tuple(parameter.fields.values()))
         else:
-            yield option_of(parameter)
+            yield _option_of(parameter)
 
 
-def option_of(parameter: Parameter) -> Callable[[Command], Command]:
+def _option_of(parameter: Parameter) -> Callable[[Command], Command]:
     """Make the option of a parameter, by its type."""
     default = parameter.written_default or parameter.default
     if isinstance(default, Sequence) and not isinstance(default, str):
         default = ",".join(map(str, default))
-    kind, metavar = kind_of(parameter)
+    kind, metavar = _kind_of(parameter)
     return click.option(
         f"--{parameter.option.replace('_', '-')}",
         parameter.option,
@@ -40,7 +40,7 @@ def option_of(parameter: Parameter) -> Callable[[Command], Command]:
     )
 
 
-def kind_of(parameter: Parameter) -> tuple[click.ParamType | type, str | None]:
+def _kind_of(parameter: Parameter) -> tuple[click.ParamType | type, str | None]:
     """Return the kind of values that a parameter takes, and what stands for them in the help."""
     if parameter.parse is not None:
         return options.Parsed(parameter.parse), None
@@ -58,10 +58,10 @@ def kind_of(parameter: Parameter) -> tuple[click.ParamType | type, str | None]:
 
 def arguments_from(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a run, by parameter, from the values of the options."""
-    return {parameter.name: argument_from(parameter, values) for parameter in parameters}
+    return {parameter.name: _argument_from(parameter, values) for parameter in parameters}
 
 
-def argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
+def _argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
     """Return one argument: a dataclass is made of its fields' options, a repeated option of all that it was given."""
     if parameter.fields:
         return replace(parameter.default, **arguments_from(tuple(parameter.fields.values()), values))

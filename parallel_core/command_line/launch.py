@@ -85,12 +85,12 @@ def launch(
     command: tuple[str, ...],
 ) -> int:
     """Run an experiment on several processes: one progress bar, one result, and no process left behind."""
-    check_command(command)
-    name = agreed_backend(backend, command)
+    _check_command(command)
+    name = _agreed_backend(backend, command)
     if servers is not None and name != "mxnet":
         raise RequestError(f"--servers are MXNet's, and {name} has none")
-    hosts = chosen_hosts(hosts_path, processes)
-    address = root_address(hosts, interface, bind)
+    hosts = _chosen_hosts(hosts_path, processes)
+    address = _root_address(hosts, interface, bind)
     listens_at = address if bind is None else resolved(bind)
     if name == "mxnet" and is_wildcard(listens_at):
         raise RequestError("MXNet's scheduler listens at one address alone: name it with --bind or --interface")
@@ -100,7 +100,7 @@ def launch(
     if port is not None and hosts[0].name is None:
         check_port(listens_at, port)
     job = Job(
-        command=rank_command(command, name),
+        command=_rank_command(command, name),
         hosts=hosts,
         backend=name,
         servers=(servers or 1) if name == "mxnet" else 0,
@@ -112,16 +112,16 @@ def launch(
         python=python,
         keeps_port=port is not None,
     )
-    return launch_job(job, words_of(remote_shell), restarts)
+    return launch_job(job, _words_of(remote_shell), restarts)
 
 
-def rank_command(command: Sequence[str], backend: str) -> tuple[str, ...]:
+def _rank_command(command: Sequence[str], backend: str) -> tuple[str, ...]:
     """Return the whole command of a rank, which names its backend."""
-    given = () if backend_in(command) else ("--backend", backend)
+    given = () if _backend_in(command) else ("--backend", backend)
     return (sys.executable, "-P", "-m", "parallel_core", *command, *given)
 
 
-def check_command(command: Sequence[str]) -> None:
+def _check_command(command: Sequence[str]) -> None:
     """Raise RequestError if this is no command that runs on several processes."""
     if command[:1] != ("run",):
         raise RequestError("give the command of each process after --, such as: -- run data-parallel --epochs 2")
@@ -131,9 +131,9 @@ def check_command(command: Sequence[str]) -> None:
         raise RequestError(f"{experiment} does not run on several processes (those that do: {', '.join(known)})")
 
 
-def agreed_backend(option: str | None, command: Sequence[str]) -> str:
+def _agreed_backend(option: str | None, command: Sequence[str]) -> str:
     """Return the backend, which may be named before the command or in it. Raises RequestError if they differ."""
-    named = backend_in(command)
+    named = _backend_in(command)
     if option and named and option != named:
         raise RequestError(f"--backend is {option} before the command and {named} in it: name it once")
     name = option or named
@@ -144,7 +144,7 @@ def agreed_backend(option: str | None, command: Sequence[str]) -> str:
     return name
 
 
-def backend_in(command: Sequence[str]) -> str | None:
+def _backend_in(command: Sequence[str]) -> str | None:
     """Return the backend that a run command names; the last one counts."""
     name = None
     for word, following in zip(command, (*command[1:], ""), strict=False):
@@ -155,7 +155,7 @@ def backend_in(command: Sequence[str]) -> str | None:
     return name
 
 
-def chosen_hosts(path: Path | None, processes: int | None) -> tuple[Host, ...]:
+def _chosen_hosts(path: Path | None, processes: int | None) -> tuple[Host, ...]:
     """Return the hosts, with one slot for each rank. Raises RequestError."""
     if path is not None:
         hosts = read_hosts(path)
@@ -165,7 +165,7 @@ def chosen_hosts(path: Path | None, processes: int | None) -> tuple[Host, ...]:
     return (Host(None, processes),)
 
 
-def root_address(hosts: Sequence[Host], interface: str | None, bind: str | None) -> str:
+def _root_address(hosts: Sequence[Host], interface: str | None, bind: str | None) -> str:
     """Return the address at which the others reach the first host. Raises RequestError and ComputationError."""
     if bind is not None and not is_wildcard(bind):
         return resolved(bind)
@@ -177,7 +177,7 @@ def root_address(hosts: Sequence[Host], interface: str | None, bind: str | None)
     return local_address(resolved(others[0].rpartition("@")[2])) if others else LOOPBACK_ADDRESS
 
 
-def words_of(remote_shell: str) -> list[str]:
+def _words_of(remote_shell: str) -> list[str]:
     """Return the words of the remote shell's command. Raises RequestError if there are none."""
     try:
         words = shlex.split(remote_shell)

@@ -34,14 +34,14 @@ PROGRESS = ("on_batch", "on_epoch")
 
 
 @dataclass(frozen=True)
-class Resource:
+class _Resource:
     """Options, and how their values are made into what a run takes."""
 
     options: tuple[Callable[[Any], Any], ...]
     make: Callable[[Backend, Mapping[str, Any]], object]
 
 
-def checkpointing(directory: Path | None, every: int | None, resume: bool) -> Checkpointing | None:
+def _checkpointing(directory: Path | None, every: int | None, resume: bool) -> Checkpointing | None:
     """Read the checkpoint that is to be resumed, and return how new ones are kept; None if none are asked for.
 
     Raises RequestError, and CheckpointError for a checkpoint that cannot be read.
@@ -57,13 +57,13 @@ def checkpointing(directory: Path | None, every: int | None, resume: bool) -> Ch
     return Checkpointing(partial(write_checkpoint, directory), every, resumed)
 
 
-def checkpoints_from(backend: Backend, values: Mapping[str, Any]) -> Checkpointing | None:
+def _checkpoints_from(backend: Backend, values: Mapping[str, Any]) -> Checkpointing | None:
     """Read the options for checkpoints, on the first of several ranks for all."""
-    read = partial(checkpointing, values["checkpoint"], values["checkpoint_steps"], values["resume"])
+    read = partial(_checkpointing, values["checkpoint"], values["checkpoint_steps"], values["resume"])
     return checkpointing_of(backend, read)
 
 
-def data_from(backend: Backend, values: Mapping[str, Any]) -> Dataset:
+def _data_from(backend: Backend, values: Mapping[str, Any]) -> Dataset:
     """Load Fashion-MNIST, the same on all ranks if there are several."""
     data = load_fashion_mnist(values["data_dir"])
     if isinstance(backend, GroupedBackend):
@@ -71,10 +71,10 @@ def data_from(backend: Backend, values: Mapping[str, Any]) -> Dataset:
     return data
 
 
-RESOURCES: Mapping[type, Resource] = MappingProxyType(
+RESOURCES: Mapping[type, _Resource] = MappingProxyType(
     {
         # Checkpoints are read before the data, which may have to be downloaded.
-        Checkpointing: Resource(
+        Checkpointing: _Resource(
             (
                 click.option(
                     "--checkpoint",
@@ -87,23 +87,23 @@ RESOURCES: Mapping[type, Resource] = MappingProxyType(
                 ),
                 click.option("--resume", is_flag=True, help="Go on from the checkpoint in DIR, if there is one."),
             ),
-            checkpoints_from,
+            _checkpoints_from,
         ),
-        Dataset: Resource(
+        Dataset: _Resource(
             (
                 click.option(
                     "--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are."
                 ),
             ),
-            data_from,
+            _data_from,
         ),
-        Rendezvous: Resource((), lambda _, __: rendezvous(os.environ)),
+        Rendezvous: _Resource((), lambda _, __: rendezvous(os.environ)),
     }
 )
 """By the annotation of a run's argument."""
 
 
-def taken_by(run: Callable[..., Result]) -> dict[str, Resource]:
+def _taken_by(run: Callable[..., Result]) -> dict[str, _Resource]:
     """Return the resources that a run takes, by the name of its argument."""
     kinds = {name: (annotation, *get_args(annotation)) for name, annotation in annotations_of(run).items()}
     return {name: made for kind, made in RESOURCES.items() for name in kinds if kind in kinds[name]}
@@ -111,7 +111,7 @@ def taken_by(run: Callable[..., Result]) -> dict[str, Resource]:
 
 def resource_options(run: Callable[..., Result]) -> Iterator[Callable[[Command], Command]]:
     """Iterate over the options of the resources that a run takes."""
-    for resource in reversed(taken_by(run).values()):
+    for resource in reversed(_taken_by(run).values()):
         yield from resource.options
 
 
@@ -120,7 +120,7 @@ def run_with_resources(experiment: Experiment, backend: Backend, values: Mapping
     between = isinstance(backend, GroupedBackend) and backend.group.size > 1
     run = experiment.run_between_processes if between else None
     run = run or experiment.run
-    arguments: dict[str, Any] = {name: resource.make(backend, values) for name, resource in taken_by(run).items()}
+    arguments: dict[str, Any] = {name: resource.make(backend, values) for name, resource in _taken_by(run).items()}
     arguments |= arguments_from(parameters_of(experiment), values)
     with ExitStack() as shown:
         if experiment.extent is not None:

@@ -31,7 +31,7 @@ from parallel_core.terminal.result import show
 __all__ = ["run"]
 
 
-class ExperimentGroup(click.Group):
+class _ExperimentGroup(click.Group):
     """A command for each experiment of the catalogue, in its order, built when it is asked for."""
 
     def list_commands(self, _: click.Context) -> list[str]:
@@ -40,7 +40,7 @@ class ExperimentGroup(click.Group):
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         """Build an experiment's command from what its module declares; None for one that is not known."""
-        return command_of(EXPERIMENTS[cmd_name]) if cmd_name in EXPERIMENTS else None
+        return _command_of(EXPERIMENTS[cmd_name]) if cmd_name in EXPERIMENTS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -51,12 +51,12 @@ class ExperimentGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group("run", cls=ExperimentGroup)
+@click.group("run", cls=_ExperimentGroup)
 def run() -> None:
     """Run one experiment on one backend."""
 
 
-def command_of(experiment: Experiment) -> click.Command:
+def _command_of(experiment: Experiment) -> click.Command:
     """Make an experiment's command: the options that all share, then its parameters, its resources, and the rounds."""
 
     def command(
@@ -96,28 +96,28 @@ def command_of(experiment: Experiment) -> click.Command:
             with joined(loaded, where, experiment.name, own) as together:
                 result = run_with_resources(experiment, together, own)
                 if together.group.rank == 0:
-                    write(described(result, together), console, json_path, plot_path)
-            refuse_invalid(result)
+                    _write(described(result, together), console, json_path, plot_path)
+            _refuse_invalid(result)
             return
         if trace_path is not None or timeline_path is not None:
             check_profiler(loaded)
         profiled = trace_path or trace_if_possible or timeline_path
         with repeatable() if profiled else nullcontext():
             result = run_with_resources(experiment, loaded, own)
-        write(result, console, json_path, plot_path)
+        _write(result, console, json_path, plot_path)
         if trace_path is not None or timeline_path is not None:
             profile_and_show(loaded, result, console, trace_path, timeline_path)
         elif trace_if_possible is not None:
             profile_if_possible(loaded, result, console, trace_if_possible)
-        refuse_invalid(result)
+        _refuse_invalid(result)
 
     decorated: Any = command
-    for option in reversed(options_of(experiment)):
+    for option in reversed(_options_of(experiment)):
         decorated = option(decorated)
     return click.command(experiment.name, help=experiment.question)(decorated)
 
 
-def options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
+def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
     """List the options of an experiment's command, in the order of its help."""
 
     def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -155,7 +155,7 @@ def options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
     ]
 
 
-def write(result: Result, console: Console, json_path: Path | None, plot_path: Path | None) -> None:
+def _write(result: Result, console: Console, json_path: Path | None, plot_path: Path | None) -> None:
     """Show a result, and write the files that are asked for."""
     show(result, console)
     if json_path is not None:
@@ -166,7 +166,7 @@ def write(result: Result, console: Console, json_path: Path | None, plot_path: P
         files.write_whole(plot_path, lambda stream: plots.draw(result, stream, kind))
 
 
-def refuse_invalid(result: Result) -> None:
+def _refuse_invalid(result: Result) -> None:
     """Raise MeasurementError if a result is invalid."""
     if result.problems:
         raise MeasurementError(

@@ -72,18 +72,18 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
     left_out: list[str] = []
     broken: list[str] = []
     for cell, now in after.items():
-        reason = why_not_comparable(before.get(cell), now)
+        reason = _why_not_comparable(before.get(cell), now)
         if not reason:
-            changes += changes_of(before[cell][0], now[0])
+            changes += _changes_of(before[cell][0], now[0])
             continue
         left_out.append(f"{cell}: {reason}")
         if cell in before and before[cell][1] == "measured" != now[1]:
             broken.append(left_out[-1])
     left_out += [f"{cell}: only in the old comparison" for cell in before if cell not in after]
-    return Difference(tuple(changes), tuple(left_out), tuple(broken), environment_changes(old, new))
+    return Difference(tuple(changes), tuple(left_out), tuple(broken), _environment_changes(old, new))
 
 
-def changes_of(old: CellResults, new: CellResults) -> Iterator[Change]:
+def _changes_of(old: CellResults, new: CellResults) -> Iterator[Change]:
     for case in new.case_names:
         if before := old.medians(case):
             yield Change(new.cell, case, *compare_times(new.medians(case), before))
@@ -93,14 +93,14 @@ Assessed = tuple[CellResults, CellState, str]
 """A cell's results, whether they can be believed, and why not."""
 
 
-def why_not_comparable(old: Assessed | None, new: Assessed) -> str:
+def _why_not_comparable(old: Assessed | None, new: Assessed) -> str:
     """Say why a cell cannot be compared with its old results; empty if it can."""
     if old is None:
         return "only in the new comparison"
     for name, (_, state, reason) in (("old", old), ("new", new)):
         if state != "measured":
             return f"{state} in the {name} comparison ({reason})"
-    before, after = work(old[0].valid[0]), work(new[0].valid[0])
+    before, after = _work(old[0].valid[0]), _work(new[0].valid[0])
     unequal = [
         f"{name} was {before.get(name)} and is {after.get(name)}"
         for name in {**before, **after}
@@ -111,7 +111,7 @@ def why_not_comparable(old: Assessed | None, new: Assessed) -> str:
     return ""
 
 
-def work(result: Result) -> Mapping[str, Any]:
+def _work(result: Result) -> Mapping[str, Any]:
     """Return what decides how much work a case is, and on which devices it is done."""
     parameters = {name: value for name, value in result.parameters.items() if name not in REPETITIONS}
     data = {} if result.data is None else {"data": "synthetic" if result.data.startswith("synthetic") else "real"}
@@ -125,18 +125,18 @@ def work(result: Result) -> Mapping[str, Any]:
     }
 
 
-def environment_changes(old: Comparison, new: Comparison) -> tuple[str, ...]:
+def _environment_changes(old: Comparison, new: Comparison) -> tuple[str, ...]:
     machine = [
         f"{name}: {old.machine.get(name)} → {new.machine.get(name)}"
         for name in ("processor", "cores", "memory_bytes", "system")
         if old.machine.get(name) != new.machine.get(name)
     ]
-    before, after = versions(old), versions(new)
+    before, after = _versions(old), _versions(new)
     changed = [name for name in before if name in after and before[name] != after[name]]
     return (*machine, *(f"{name}: {before[name]} → {after[name]}" for name in changed))
 
 
-def versions(comparison: Comparison) -> dict[str, str]:
+def _versions(comparison: Comparison) -> dict[str, str]:
     """Return the versions that results were made with; each framework may have an interpreter of its own."""
     by_name: dict[str, str] = {}
     for results in comparison.cells:

@@ -23,11 +23,11 @@ def suites(comparison: Comparison) -> dict[str, pyperf.BenchmarkSuite]:
     benchmarks: dict[str, list[pyperf.Benchmark]] = {}
     for results in comparison.cells:
         side = f"{results.cell.backend}-{results.cell.engine}"
-        benchmarks.setdefault(side, []).extend(benchmark(results, name) for name in results.case_names)
+        benchmarks.setdefault(side, []).extend(_benchmark(results, name) for name in results.case_names)
     return {side: pyperf.BenchmarkSuite(of_side) for side, of_side in benchmarks.items() if of_side}
 
 
-def benchmark(results: CellResults, case_name: str) -> pyperf.Benchmark:
+def _benchmark(results: CellResults, case_name: str) -> pyperf.Benchmark:
     """Return a case's times: a pyperf run is a process, with its warm-ups."""
     name = f"{results.cell.experiment}: {case_name}"
     return pyperf.Benchmark(
@@ -35,7 +35,7 @@ def benchmark(results: CellResults, case_name: str) -> pyperf.Benchmark:
             pyperf.Run(
                 case.seconds,
                 warmups=[(case.repeats, seconds) for seconds in case.warmup_seconds],
-                metadata={**metadata(name, result), "loops": case.repeats},
+                metadata={**_metadata(name, result), "loops": case.repeats},
                 collect_metadata=False,
             )
             for result in results.valid
@@ -45,7 +45,7 @@ def benchmark(results: CellResults, case_name: str) -> pyperf.Benchmark:
     )
 
 
-def metadata(name: str, result: Result) -> dict[str, Any]:
+def _metadata(name: str, result: Result) -> dict[str, Any]:
     """Return what pyperf shows beside a benchmark, under pyperf's own names if it has them."""
     environment, backend = result.environment, result.backend
     known = {
@@ -74,10 +74,10 @@ def save_suites(comparison: Comparison, folder: Path) -> None:
     """Write the suites into a folder, each file whole or not at all; raises OSError."""
     folder.mkdir(exist_ok=True)
     for side, suite in suites(comparison).items():
-        files.write_whole(folder / f"{side}.json", partial(dump, suite))
+        files.write_whole(folder / f"{side}.json", partial(_dump, suite))
 
 
-def dump(suite: pyperf.BenchmarkSuite, stream: BinaryIO) -> None:
+def _dump(suite: pyperf.BenchmarkSuite, stream: BinaryIO) -> None:
     text = io.StringIO()
     suite.dump(text)
     stream.write(text.getvalue().encode())

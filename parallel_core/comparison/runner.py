@@ -17,7 +17,7 @@ from parallel_core.measurement.result import Result
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.subprocesses import Outcome, supervise
 
-__all__ = ["CALIBRATION", "NextRun", "Plan", "run_comparison", "run_once"]
+__all__ = ["CALIBRATION", "NextRun", "Plan", "expected_seconds", "is_due", "run_comparison", "run_once", "runs_left"]
 
 CALIBRATION = 0
 """The number of the uncounted round in which one process per experiment chooses the sizes for all."""
@@ -172,15 +172,15 @@ async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: 
         outcome = await supervise(plan.command(cell, calibrated, plan.trace(cell, turn)), plan.deadline, plan.cores)
     except (FileNotFoundError, PermissionError) as error:
         return FailedRun(turn, f"{plan.interpreters[cell.backend]} cannot be started: {error.strerror}", refused=True)
-    return read_outcome(outcome, plan, cell, turn)
+    return _read_outcome(outcome, plan, cell, turn)
 
 
-def read_outcome(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result | FailedRun:
+def _read_outcome(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result | FailedRun:
     """Return a process's result, which may have problems, or why it gave none."""
     if outcome.status in (0, 1) and not outcome.timed_out:
         try:
             result = Result.from_json(json.loads(outcome.output))
-            if is_of(result, plan, cell):
+            if _is_of(result, plan, cell):
                 return result
         except ValueError:
             pass
@@ -189,7 +189,7 @@ def read_outcome(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result 
     return FailedRun(turn, outcome.reason(plan.deadline), refused=outcome.status == REFUSED)
 
 
-def is_of(result: Result, plan: Plan, cell: Cell) -> bool:
+def _is_of(result: Result, plan: Plan, cell: Cell) -> bool:
     given = (result.experiment, result.backend["name"], result.backend["engine"])
     asked = (cell.experiment, cell.backend, cell.engine)
     return given == asked and all(name in result.parameters for name in plan.to_calibrate(cell))
@@ -197,14 +197,14 @@ def is_of(result: Result, plan: Plan, cell: Cell) -> bool:
 
 def is_due(plan: Plan, results: CellResults, calibrated: Mapping[str, Any], turn: int) -> bool:
     """Tell whether a cell is run in a round: in every regular one, and later to replace invalid and failed runs."""
-    if given_up(results):
+    if _given_up(results):
         return False
     if turn == CALIBRATION:
         return bool(plan.to_calibrate(results.cell)) and results.cell.experiment not in calibrated
     return turn <= plan.rounds or len(results.valid) < plan.rounds
 
 
-def given_up(results: CellResults) -> bool:
+def _given_up(results: CellResults) -> bool:
     return len(results.failures) >= MAX_FAILURES or any(failure.refused for failure in results.failures)
 
 
@@ -217,7 +217,7 @@ def runs_left(
     if turn == CALIBRATION:
         # One process calibrates for all cells of its experiment.
         this_round = list({cell.experiment: cell for cell in reversed(this_round)}.values())[::-1]
-    later = [cell for cell in plan.cells if not given_up(cells[cell])]
+    later = [cell for cell in plan.cells if not _given_up(cells[cell])]
     return this_round + max(0, plan.rounds - turn) * later
 
 

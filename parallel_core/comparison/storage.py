@@ -90,10 +90,10 @@ def new_traces(folder: Path) -> None:
 
 def saved_timelines(folder: Path) -> TimelineOf | None:
     """Return the reader of a folder's timelines; None if the comparison was made without traces."""
-    return partial(saved_timeline, folder) if (folder / TRACES).is_dir() else None
+    return partial(_saved_timeline, folder) if (folder / TRACES).is_dir() else None
 
 
-def saved_timeline(folder: Path, cell: Cell) -> Timeline:
+def _saved_timeline(folder: Path, cell: Cell) -> Timeline:
     """Read a cell's timeline; raises RequestError if its process wrote none, or one that cannot be read."""
     from parallel_core.trace_analysis.trace_files import read_timeline
 

@@ -18,7 +18,7 @@ CHAPTERS = ("asynchronous_computation", "automatic_parallelism", "training_on_mu
 
 
 @final
-class Catalogue(Mapping[str, Experiment]):
+class _Catalogue(Mapping[str, Experiment]):
     """All experiments by name, in the book's order; only the module of the one that is asked for is imported."""
 
     def __getitem__(self, name: str) -> Experiment:
@@ -27,7 +27,7 @@ class Catalogue(Mapping[str, Experiment]):
         for chapter in CHAPTERS:
             path = f"{__name__}.{chapter}.{module}"
             if path in sys.modules or (module.isidentifier() and find_spec(path)):
-                experiment = declared_in(chapter, module)
+                experiment = _declared_in(chapter, module)
                 if experiment is not None and experiment.name == name:
                     return experiment
         raise KeyError(name)
@@ -35,7 +35,7 @@ class Catalogue(Mapping[str, Experiment]):
     def __iter__(self) -> Iterator[str]:
         for chapter in CHAPTERS:
             modules = iter_modules(import_module(f"{__name__}.{chapter}").__path__)
-            declared = (declared_in(chapter, module.name) for module in modules)
+            declared = (_declared_in(chapter, module.name) for module in modules)
             experiments = [experiment for experiment in declared if experiment is not None]
             yield from (
                 experiment.name for experiment in sorted(experiments, key=lambda experiment: experiment.position)
@@ -45,10 +45,10 @@ class Catalogue(Mapping[str, Experiment]):
         return sum(1 for _ in self)
 
 
-def declared_in(chapter: str, module: str) -> Experiment | None:
+def _declared_in(chapter: str, module: str) -> Experiment | None:
     """Return the experiment that a module declares, None for one that others are made of."""
     experiment: Experiment | None = getattr(import_module(f"{__name__}.{chapter}.{module}"), "EXPERIMENT", None)
     return experiment
 
 
-EXPERIMENTS: Mapping[str, Experiment] = Catalogue()
+EXPERIMENTS: Mapping[str, Experiment] = _Catalogue()

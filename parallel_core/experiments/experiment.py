@@ -79,7 +79,7 @@ def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:
     """Read the parameters of an experiment from the signature of its `run`; a dataclass stands for its fields."""
     annotations = annotations_of(experiment.run)
     return tuple(
-        with_type(parameter, name, annotations[name].__origin__, declared.default)
+        _with_type(parameter, name, annotations[name].__origin__, declared.default)
         for name, declared in inspect.signature(experiment.run).parameters.items()
         for parameter in getattr(annotations[name], "__metadata__", ())
     )
@@ -90,13 +90,13 @@ def annotations_of(run: Callable[..., Result]) -> dict[str, Any]:
     return get_type_hints(run, include_extras=True)
 
 
-def with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -> Parameter:
+def _with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -> Parameter:
     """Return the parameter with its name, its type without None, and its default; and its fields with theirs."""
     types = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     (own,) = (type_ for type_ in types if type_ is not NoneType)
     hints = get_type_hints(own) if parameter.fields else {}
     fields = {
-        field_name: with_type(part, field_name, hints[field_name], getattr(default, field_name))
+        field_name: _with_type(part, field_name, hints[field_name], getattr(default, field_name))
         for field_name, part in parameter.fields.items()
     }
     return replace(parameter, name=name, type=own, default=default, option=parameter.option or name, fields=fields)

@@ -42,14 +42,14 @@ def explanation(experiment: Experiment) -> Explanation:
     module = import_module(experiment.run.__module__)
     question, *paragraphs = (" ".join(text.split()) for text in (inspect.getdoc(module) or "").split("\n\n"))
     parts: dict[str, list[str]] = {}
-    for heading, text in with_headings(paragraphs):
+    for heading, text in _with_headings(paragraphs):
         parts.setdefault(heading, []).append(text)
     if tuple(parts) != HEADINGS:
         raise ValueError(f"{module.__name__} explains {', '.join(parts)}, and not {', '.join(HEADINGS)}")
     return Explanation(question, tuple((heading, tuple(texts)) for heading, texts in parts.items()))
 
 
-def with_headings(paragraphs: list[str]) -> Iterator[tuple[str, str]]:
+def _with_headings(paragraphs: list[str]) -> Iterator[tuple[str, str]]:
     """Iterate over (heading, text); a paragraph without a heading has that of the one before it."""
     heading = ""
     for paragraph in paragraphs:

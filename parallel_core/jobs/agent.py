@@ -36,7 +36,7 @@ from parallel_core.jobs.messages import (
     is_rank,
 )
 
-__all__ = ["main"]
+__all__ = ["Started", "follow", "main"]
 
 CHUNK = 1 << 16
 MAX_PROCESSES_LINE = 1 << 24
@@ -58,15 +58,15 @@ class Started(NamedTuple):
 
 def main() -> None:
     """Serve until standard input ends."""
-    asyncio.run(serve())
+    asyncio.run(_serve())
 
 
-async def serve() -> None:
+async def _serve() -> None:
     """Start the processes that standard input names; return when it has ended and all of them are dead."""
     loop = asyncio.get_running_loop()
     commands = asyncio.StreamReader(MAX_PROCESSES_LINE)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
-    send = await open_sender(sys.stdout)
+    send = await _open_sender(sys.stdout)
     loop.add_signal_handler(signal.SIGTERM, commands.feed_eof)
     running: dict[str, Started] = {}
 
@@ -85,15 +85,15 @@ async def serve() -> None:
         try:
             while command := await commands.readline():
                 if command.strip() == b"stacks":
-                    ask_for_stacks(running)
+                    _ask_for_stacks(running)
         finally:
             for started in running.values():
-                kill_group(started.process.pid)
+                _kill_group(started.process.pid)
             # A process that the system cannot kill now must not keep the agent.
             loop.call_later(KILL_SECONDS, os._exit, 1)
 
 
-def ask_for_stacks(running: Mapping[str, Started]) -> None:
+def _ask_for_stacks(running: Mapping[str, Started]) -> None:
     """Send the ranks the signal that makes them write their stacks to standard error."""
     for name, started in running.items():
         # Servers have no handler for the signal, which would kill them.
@@ -104,7 +104,7 @@ def ask_for_stacks(running: Mapping[str, Started]) -> None:
 async def follow(process: Process, running: dict[str, Started], send: Send) -> None:
     """Start a process, pass on all that it writes, and then that it has ended."""
     try:
-        started = start(process)
+        started = _start(process)
     except OSError as error:
         await send(Unstartable(process.name, f"{process.command[0]}: {error.strerror or error}"))
         return
@@ -114,21 +114,21 @@ async def follow(process: Process, running: dict[str, Started], send: Send) -> N
     assert output is not None
     assert errors is not None
     passing = asyncio.gather(
-        pass_on_output(process.name, output, False, started, send),
-        pass_on_output(process.name, errors, True, started, send),
-        pass_on_reports(process.name, started, send),
+        _pass_on_output(process.name, output, False, started, send),
+        _pass_on_output(process.name, errors, True, started, send),
+        _pass_on_reports(process.name, started, send),
     )
     status = await started.ended
-    kill_group(started.process.pid)
+    _kill_group(started.process.pid)
     await passing
     del running[process.name]
     lifeline.close()
     await send(Ended(process.name, status))
 
 
-def start(process: Process) -> Started:
+def _start(process: Process) -> Started:
     """Start a process in a session of its own. Raises OSError."""
-    environment = {**os.environ, **process.environment, **node_host(process)}
+    environment = {**os.environ, **process.environment, **_node_host(process)}
     readable, writable = os.pipe()
     reports = os.fdopen(readable, "rb", 0)
     environment[REPORTS_VARIABLE] = str(writable)
@@ -151,7 +151,7 @@ def start(process: Process) -> Started:
     return Started(started, reports, asyncio.get_running_loop().create_future())
 
 
-def node_host(process: Process) -> dict[str, str]:
+def _node_host(process: Process) -> dict[str, str]:
     """Return the variable that names this host's own address to an MXNet process, unless it has one.
 
     Raises OSError if there is no such address.
@@ -166,24 +166,24 @@ def node_host(process: Process) -> dict[str, str]:
         raise OSError(str(error)) from error
 
 
-async def pass_on_output(name: str, pipe: IO[bytes], error: bool, started: Started, send: Send) -> None:
+async def _pass_on_output(name: str, pipe: IO[bytes], error: bool, started: Started, send: Send) -> None:
     """Pass on what a process writes, as it comes."""
-    async for data in read_to_the_end(pipe, started.ended):
+    async for data in _read_to_the_end(pipe, started.ended):
         await send(Printed(name, data, error))
 
 
-async def pass_on_reports(name: str, started: Started, send: Send) -> None:
+async def _pass_on_reports(name: str, started: Started, send: Send) -> None:
     """Pass on a process's reports; a line that is no report is passed on as output to standard error."""
     rest = b""
-    async for data in read_to_the_end(started.reports, started.ended):
+    async for data in _read_to_the_end(started.reports, started.ended):
         # The death of its writer may cut the last line.
         *lines, rest = (rest + data).split(b"\n")
-        for message in merged(name, lines):
+        for message in _merged(name, lines):
             await send(message)
         await asyncio.sleep(REPORTS_SECONDS)
 
 
-async def read_to_the_end(pipe: IO[bytes], ended: "asyncio.Future[int]") -> AsyncIterator[bytes]:
+async def _read_to_the_end(pipe: IO[bytes], ended: "asyncio.Future[int]") -> AsyncIterator[bytes]:
     """Yield what comes from a process's pipe, up to what is in it when the process has ended, and close it.
 
     Its end is not waited for, because a child of the process in another session may hold it open for ever.
@@ -211,7 +211,7 @@ async def read_to_the_end(pipe: IO[bytes], ended: "asyncio.Future[int]") -> Asyn
             yield data
 
 
-def merged(name: str, lines: list[bytes]) -> Iterator[FromAgent]:
+def _merged(name: str, lines: list[bytes]) -> Iterator[FromAgent]:
     """Yield the messages for lines of reports, with successive progress added up."""
     progress: Progress | None = None
     for line in lines:
@@ -231,7 +231,7 @@ def merged(name: str, lines: list[bytes]) -> Iterator[FromAgent]:
         yield Reported(name, progress)
 
 
-async def open_sender(pipe: IO[str]) -> Send:
+async def _open_sender(pipe: IO[str]) -> Send:
     """Return a function that writes messages to a pipe, one on each line, at the pace of its reader."""
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.connect_write_pipe(
@@ -248,7 +248,7 @@ async def open_sender(pipe: IO[str]) -> Send:
     return send
 
 
-def kill_group(leader: int) -> None:
+def _kill_group(leader: int) -> None:
     """Kill all processes of a group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)

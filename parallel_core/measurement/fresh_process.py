@@ -29,7 +29,7 @@ def measure_elsewhere(experiment: str, options: Mapping[str, str | int | Sequenc
         for value in [values] if isinstance(values, str | int) else values:
             words += [f"--{name}", str(value)]
     # -P: the current folder may hold another checkout than the one that is installed.
-    outcome = run_to_end([sys.executable, "-P", "-m", "parallel_core", "run", experiment, *words, "--json", "-"])
+    outcome = _run_to_end([sys.executable, "-P", "-m", "parallel_core", "run", experiment, *words, "--json", "-"])
     if outcome.status in (0, 1) and not outcome.timed_out:
         try:
             return Result.from_json(json.loads(outcome.output))
@@ -41,7 +41,7 @@ def measure_elsewhere(experiment: str, options: Mapping[str, str | int | Sequenc
     raise MeasurementError(f"{experiment} in a process of its own: {reason}")
 
 
-def run_to_end(command: list[str]) -> Outcome:
+def _run_to_end(command: list[str]) -> Outcome:
     """Run a command until it ends, in this process's group, so that a signal to the group ends both."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=MAX_RUN_SECONDS, check=False)

@@ -26,17 +26,17 @@ def result_figure(result: Result) -> Figure:
         return task_graph(result.tasks, f"{result.parameters['of']}, recorded on {side}")
     curves = EXPERIMENTS[result.experiment].curves
     if "loss" in result.series:
-        drawn = learning_curve(result)
+        drawn = _learning_curve(result)
     elif curves is not None and curves.over in result.series:
-        drawn = sweep_figure(result, curves)
+        drawn = _sweep_figure(result, curves)
     else:
-        drawn = case_times(result)
+        drawn = _case_times(result)
     titles = (f"{result.experiment} on {side}, {', '.join(backend['devices'])}", result.data)
     drawn.suptitle("\n".join(filter(None, titles)), fontsize="medium")
     return drawn
 
 
-def case_times(result: Result) -> Figure:
+def _case_times(result: Result) -> Figure:
     """Draw a bar for each case until all was done, and in it, darker, until control returned.
 
     The first case is on top. The whisker goes from the fastest to the slowest repetition.
@@ -61,7 +61,7 @@ def case_times(result: Result) -> Figure:
     return figure
 
 
-def learning_curve(result: Result) -> Figure:
+def _learning_curve(result: Result) -> Figure:
     losses, accuracies = result.series["loss"], result.series["test_accuracy"]
     steps = len(losses) / len(accuracies)
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -78,7 +78,7 @@ def learning_curve(result: Result) -> Figure:
     return figure
 
 
-def sweep_figure(result: Result, curves: Curves) -> Figure:
+def _sweep_figure(result: Result, curves: Curves) -> Figure:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     points = result.series[curves.over]

@@ -42,7 +42,7 @@ def task_graph(tasks: Sequence[Task], title: str) -> Figure:
     drawn = without_implied(tasks)
     columns, rows = levels(drawn), rows_of(drawn)
     devices = sorted({task.device for task in drawn})
-    tops = lane_tops(drawn, rows, devices)
+    tops = _lane_tops(drawn, rows, devices)
     width = max(LEFT + COLUMN * (1 + max(columns)) + 0.1, 6.8)
     height = tops[-1] + BOTTOM
     # Inputs only bring values in: their time is not counted.
@@ -53,17 +53,17 @@ def task_graph(tasks: Sequence[Task], title: str) -> Figure:
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.set_axis_off()
     axes.text(0.15, 0.3, title, fontsize=12, fontweight="bold", va="center", color=INK)
-    draw_lanes(axes, devices, tops, width)
+    _draw_lanes(axes, devices, tops, width)
     places = [
         (LEFT + COLUMN * (column + 0.5), tops[devices.index(task.device)] + LANE_MARGIN + ROW * (row + 0.5))
         for task, column, row in zip(drawn, columns, rows, strict=True)
     ]
     for later, task in enumerate(drawn):
         for earlier in task.after:
-            draw_arrow(axes, places[earlier], places[later], on_chain=earlier in chain and later in chain)
+            _draw_arrow(axes, places[earlier], places[later], on_chain=earlier in chain and later in chain)
     for place, (task, at) in enumerate(zip(drawn, places, strict=True)):
-        draw_task(axes, task, at, on_chain=place in chain)
-    draw_legend(axes, tasks, [tasks[place] for place in sorted(chain)])
+        _draw_task(axes, task, at, on_chain=place in chain)
+    _draw_legend(axes, tasks, [tasks[place] for place in sorted(chain)])
     return figure
 
 
@@ -80,7 +80,7 @@ def rows_of(tasks: Sequence[Task]) -> tuple[int, ...]:
     return tuple(rows)
 
 
-def lane_tops(tasks: Sequence[Task], rows: Sequence[int], devices: Sequence[str]) -> list[float]:
+def _lane_tops(tasks: Sequence[Task], rows: Sequence[int], devices: Sequence[str]) -> list[float]:
     tops = [TOP]
     for device in devices:
         deepest = max(row for task, row in zip(tasks, rows, strict=True) if task.device == device)
@@ -88,14 +88,14 @@ def lane_tops(tasks: Sequence[Task], rows: Sequence[int], devices: Sequence[str]
     return tops
 
 
-def draw_lanes(axes: Axes, devices: Sequence[str], tops: Sequence[float], width: float) -> None:
+def _draw_lanes(axes: Axes, devices: Sequence[str], tops: Sequence[float], width: float) -> None:
     for place, device, top, end in zip(count(), devices, tops, tops[1:], strict=False):
         axes.axhspan(top, end, color="#FAFAFA" if place % 2 else "#F0F4F7", linewidth=0, zorder=0)
         axes.text(0.15, (top + end) / 2, device, fontsize=11, fontweight="bold", va="center", color=INK)
     axes.hlines(tops, 0, width, color="#D5DCE2", linewidth=0.8, zorder=1)
 
 
-def draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], on_chain: bool) -> None:
+def _draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], on_chain: bool) -> None:
     """Draw a dependency from one box's right side to another's left, level at both ends."""
     (x0, y0), (x1, y1) = (start[0] + BOX_WIDTH / 2, start[1]), (end[0] - BOX_WIDTH / 2, end[1])
     bend = (COLUMN - BOX_WIDTH) * 0.8
@@ -108,8 +108,8 @@ def draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float],
     )
 
 
-def draw_task(axes: Axes, task: Task, at: tuple[float, float], on_chain: bool) -> None:
-    axes.add_patch(box(task.kind, on_chain, (at[0] - BOX_WIDTH / 2, at[1] - BOX_HEIGHT / 2)))
+def _draw_task(axes: Axes, task: Task, at: tuple[float, float], on_chain: bool) -> None:
+    axes.add_patch(_box(task.kind, on_chain, (at[0] - BOX_WIDTH / 2, at[1] - BOX_HEIGHT / 2)))
     if task.kind == "load" or not task.seconds:
         axes.text(*at, task.name, fontsize=10, ha="center", va="center", color=INK, zorder=5)
         return
@@ -118,7 +118,7 @@ def draw_task(axes: Axes, task: Task, at: tuple[float, float], on_chain: bool) -
     axes.text(at[0], at[1] + 0.105, seconds, fontsize=8, ha="center", va="center", color="#5A6670", zorder=5)
 
 
-def box(kind: str, on_chain: bool, corner: tuple[float, float] = (0, 0)) -> FancyBboxPatch:
+def _box(kind: str, on_chain: bool, corner: tuple[float, float] = (0, 0)) -> FancyBboxPatch:
     """Return the box of a kind of task; copies have dashed edges."""
     return FancyBboxPatch(
         corner,
@@ -133,7 +133,7 @@ def box(kind: str, on_chain: bool, corner: tuple[float, float] = (0, 0)) -> Fanc
     )
 
 
-def draw_legend(axes: Axes, tasks: Sequence[Task], chain: Sequence[Task]) -> None:
+def _draw_legend(axes: Axes, tasks: Sequence[Task], chain: Sequence[Task]) -> None:
     kinds = [kind for kind in MEANINGS if any(task.kind == kind for task in tasks)]
     handles = [
         Patch(

@@ -43,27 +43,27 @@ def timeline_figure(timeline: Timeline) -> Figure:
     if not filled:
         raise RequestError(f"the timeline of {timeline.source} has no spans to draw")
     shown = [lanes(case) for case in filled[:MAX_PANELS]]
-    names = all_lanes(shown)
+    names = _all_lanes(shown)
     figure = Figure(figsize=(WIDTH, FRAME + len(shown) * (PANEL + LANE * len(names))), layout="constrained")
     panels = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
     longest = max(one.seconds for one in shown)
     scale, unit = next((size, name) for size, name in UNITS if longest >= size or name == UNITS[-1][1])
     for axes, one, case in zip(panels, shown, filled, strict=False):
-        draw_panel(axes, one, names, scale, longest / scale)
+        _draw_panel(axes, one, names, scale, longest / scale)
         title = ", ".join((f"{one.case}: {metric(one.seconds, 's')}", *overlap_phrases(figures_of(case))))
         axes.set_title(fill(title, TITLE_CHARACTERS), loc="left", fontsize=8.5, parse_math=False)
-    panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out(len(filled) - len(shown))}", fontsize=8.5)
-    handles = legend([block for one in shown for lane in one.lanes for block in lane.blocks])
+    panels[-1].set_xlabel(f"{unit} since the case's first launch{_left_out(len(filled) - len(shown))}", fontsize=8.5)
+    handles = _legend([block for one in shown for lane in one.lanes for block in lane.blocks])
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
     figure.suptitle(timeline.source, fontsize="medium", parse_math=False)
     return figure
 
 
-def all_lanes(shown: Sequence[CaseLanes]) -> list[str]:
+def _all_lanes(shown: Sequence[CaseLanes]) -> list[str]:
     return list(dict.fromkeys(lane.name for one in shown for lane in one.lanes))
 
 
-def legend(blocks: Sequence[Block]) -> list[Patch]:
+def _legend(blocks: Sequence[Block]) -> list[Patch]:
     used = {block.look for block in blocks}
     handles = [
         Patch(facecolor=to_rgba(colour, full), label=name)
@@ -72,15 +72,15 @@ def legend(blocks: Sequence[Block]) -> list[Patch]:
     ]
     palest = min(blocks, key=lambda block: block.busy_share)
     if palest.busy_share < PALE:
-        handles.append(Patch(facecolor=block_colour(palest), label="pale: many short ones, with gaps"))
+        handles.append(Patch(facecolor=_block_colour(palest), label="pale: many short ones, with gaps"))
     return handles
 
 
-def left_out(count: int) -> str:
+def _left_out(count: int) -> str:
     return "" if not count else f" ({count} more {'case is' if count == 1 else 'cases are'} not shown)"
 
 
-def draw_panel(axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float, longest: float) -> None:
+def _draw_panel(axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float, longest: float) -> None:
     """Draw a case's lanes, the first one on top; `longest` is the width of all panels in units of `scale` seconds."""
     axes.set(xlim=(0, longest), ylim=(len(names) - 0.5, -0.5))
     axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
@@ -91,7 +91,7 @@ def draw_panel(axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float,
     for place in range(0, len(names), 2):
         axes.axhspan(place - 0.5, place + 0.5, color="#F4F6F8", linewidth=0, zorder=0)
     for lane in shown.lanes:
-        draw_lane(axes, lane, names.index(lane.name), scale, longest)
+        _draw_lane(axes, lane, names.index(lane.name), scale, longest)
     for launch in shown.launches:
         axes.annotate(
             "",
@@ -104,14 +104,14 @@ def draw_panel(axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float,
         )
 
 
-def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) -> None:
+def _draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) -> None:
     ends = drawn_ends(lane.blocks, longest * scale * MIN_BLOCK_SHARE)
     min_edged = longest * scale * EDGED_BLOCK_SHARE
     edged = [block.spans == 1 and block.end - block.start > min_edged for block in lane.blocks]
     axes.broken_barh(
         [(block.start / scale, (end - block.start) / scale) for block, end in zip(lane.blocks, ends, strict=True)],
         (place - 0.36, 0.72),
-        facecolors=[block_colour(block) for block in lane.blocks],
+        facecolors=[_block_colour(block) for block in lane.blocks],
         edgecolors=["white" if has_edge else "none" for has_edge in edged],
         linewidths=[0.5 if has_edge else 0 for has_edge in edged],
         zorder=2,
@@ -121,15 +121,15 @@ def draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float) 
         name = block.label.partition(" (")[0]
         if room > CHARACTER_WIDTH * (len(name) + 1):
             at = (block.start + block.end) / 2 / scale
-            text = axes.text(at, place, name, ha="center", va="center", fontsize=6.5, color=ink(block), zorder=4)
+            text = axes.text(at, place, name, ha="center", va="center", fontsize=6.5, color=_ink(block), zorder=4)
             text.set(clip_on=True, parse_math=False)
 
 
-def block_colour(block: Block) -> tuple[float, float, float, float]:
+def _block_colour(block: Block) -> tuple[float, float, float, float]:
     _, colour, full = LOOKS[block.look]
     return to_rgba(colour, full * opacity(block))
 
 
-def ink(block: Block) -> str:
+def _ink(block: Block) -> str:
     """Return the colour of a block's label: one that contrasts with the block."""
     return "white" if block.look == "compute" and block.busy_share > PALE else "black"

@@ -44,9 +44,9 @@ def case_times_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> go.F
     names = dict.fromkeys(name for cell in cells for name in cell.times)
     bars = []
     for cell in cells:
-        times = {folded(name): cell.times[name] for name in names if name in cell.times}
-        bars.append(interval_bars(escape(cell.cell.side), times, " s", marker(analysis, cell.cell)))
-    return bar_chart(bars, "seconds until all was done", len(names) * (len(cells) + 1))
+        times = {_folded(name): cell.times[name] for name in names if name in cell.times}
+        bars.append(_interval_bars(escape(cell.cell.side), times, " s", _marker(analysis, cell.cell)))
+    return _bar_chart(bars, "seconds until all was done", len(names) * (len(cells) + 1))
 
 
 def metric_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> go.Figure | None:
@@ -55,8 +55,8 @@ def metric_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> go.Figur
     for cell in experiment.believed:
         if cell.metric:
             side = escape(cell.cell.side)
-            bars.append(interval_bars(side, {side: cell.metric}, "", marker(analysis, cell.cell)))
-    drawn = bar_chart(bars, experiment.experiment.metric, len(bars))
+            bars.append(_interval_bars(side, {side: cell.metric}, "", _marker(analysis, cell.cell)))
+    drawn = _bar_chart(bars, experiment.experiment.metric, len(bars))
     if drawn is not None:
         drawn.update_layout(showlegend=False, barmode="overlay")
     return drawn
@@ -65,7 +65,7 @@ def metric_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> go.Figur
 def dispatch_chart(analysis: Analysis) -> go.Figure | None:
     """Draw when control returned and when all was done, for a case of each experiment, on a logarithmic scale."""
     drawn = go.Figure()
-    for cell in believed_cells(analysis):
+    for cell in _believed_cells(analysis):
         cases = cell.results.cases(EXPERIMENTS[cell.cell.experiment].queued_case)
         if not cases:
             continue
@@ -75,7 +75,7 @@ def dispatch_chart(analysis: Analysis) -> go.Figure | None:
                 x=[median(case.dispatch_median for case in cases), median(case.median for case in cases)],
                 y=[label, label],
                 mode="lines+markers",
-                line={"color": colour(analysis, cell.cell), "width": 3},
+                line={"color": _colour(analysis, cell.cell), "width": 3},
                 marker={"size": 11, "symbol": ["circle-open", "circle"]},
                 hovertemplate=["control returned after %{x:.3s}s", "done after %{x:.3s}s"],
                 name=label,
@@ -91,7 +91,7 @@ def dispatch_chart(analysis: Analysis) -> go.Figure | None:
 def cost_model_chart(analysis: Analysis) -> go.Figure | None:
     """Draw the time of waiting once, and each time, as measured and as the cost model predicts it."""
     wanted = {name for names in COST_MODEL_METRICS.values() for name in names}
-    cells = [one for one in believed_cells(analysis) if one.cell.experiment == "async" and wanted <= set(one.metrics)]
+    cells = [one for one in _believed_cells(analysis) if one.cell.experiment == "async" and wanted <= set(one.metrics)]
     bars = []
     for (label, names), shade in zip(COST_MODEL_METRICS.items(), COLOURS, strict=False):
         intervals = {
@@ -99,8 +99,8 @@ def cost_model_chart(analysis: Analysis) -> go.Figure | None:
             for cell in cells
             for name, waiting in zip(names, ("waiting once", "waiting each time"), strict=False)
         }
-        bars.append(interval_bars(label, intervals, " s", {"color": shade}))
-    return bar_chart(bars if cells else [], "seconds for all increments", 6 * len(cells))
+        bars.append(_interval_bars(label, intervals, " s", {"color": shade}))
+    return _bar_chart(bars if cells else [], "seconds for all increments", 6 * len(cells))
 
 
 def learning_chart(analysis: Analysis) -> go.Figure | None:
@@ -109,7 +109,7 @@ def learning_chart(analysis: Analysis) -> go.Figure | None:
     for number, (cell, result) in enumerate(trained(analysis)):
         losses, accuracies = result.series["loss"], result.series["test_accuracy"]
         steps = len(losses) // len(accuracies)
-        shade, side = colour(analysis, cell), escape(cell.side)
+        shade, side = _colour(analysis, cell), escape(cell.side)
         # Curves that coincide hide each other: each later one is thinner, so that all can be seen.
         dash = "dot" if cell.engine == "sync" else "solid"
         line = {"color": shade, "width": max(1.5, 7 - 1.8 * number), "dash": dash}
@@ -140,27 +140,27 @@ def learning_chart(analysis: Analysis) -> go.Figure | None:
 
 def trained(analysis: Analysis) -> list[tuple[Cell, Result]]:
     """Return each training cell with its first result; the other processes of a cell have the same losses."""
-    first_results = [(cell.cell, cell.results.valid[0]) for cell in believed_cells(analysis)]
+    first_results = [(cell.cell, cell.results.valid[0]) for cell in _believed_cells(analysis)]
     return [(cell, result) for cell, result in first_results if "loss" in result.series]
 
 
-def believed_cells(analysis: Analysis) -> list[CellAnalysis]:
+def _believed_cells(analysis: Analysis) -> list[CellAnalysis]:
     return [cell for cell in analysis.cells if cell.believed]
 
 
-def marker(analysis: Analysis, cell: Cell) -> Mapping[str, object]:
+def _marker(analysis: Analysis, cell: Cell) -> Mapping[str, object]:
     """Return the look of a cell's bars: its framework's colour, hatched on the synchronous engine."""
-    shade = colour(analysis, cell)
+    shade = _colour(analysis, cell)
     pattern = {"shape": "/" if cell.engine == "sync" else "", "fgopacity": 0.6, "fillmode": "replace"}
     return {"color": shade, "pattern": pattern, "line": {"color": shade, "width": 1}}
 
 
-def colour(analysis: Analysis, cell: Cell) -> str:
+def _colour(analysis: Analysis, cell: Cell) -> str:
     return COLOURS[analysis.backends.index(cell.backend) % len(COLOURS)]
 
 
-def interval_bars(name: str, intervals: Mapping[str, Interval], unit: str, look: Mapping[str, object]) -> go.Bar:
-    drawn = [drawable(interval) for interval in intervals.values()]
+def _interval_bars(name: str, intervals: Mapping[str, Interval], unit: str, look: Mapping[str, object]) -> go.Bar:
+    drawn = [_drawable(interval) for interval in intervals.values()]
     return go.Bar(
         name=name,
         y=list(intervals),
@@ -175,7 +175,7 @@ def interval_bars(name: str, intervals: Mapping[str, Interval], unit: str, look:
 
 def error_bars(intervals: Sequence[Interval]) -> dict[str, object]:
     """Return what plotly draws of intervals beside their estimates."""
-    drawn = [drawable(interval) for interval in intervals]
+    drawn = [_drawable(interval) for interval in intervals]
     return {
         "type": "data",
         "symmetric": False,
@@ -184,12 +184,12 @@ def error_bars(intervals: Sequence[Interval]) -> dict[str, object]:
     }
 
 
-def drawable(interval: Interval) -> Interval:
+def _drawable(interval: Interval) -> Interval:
     """Return an interval that can be drawn: an unbounded one, of a single process, becomes a point."""
     return interval if math.isfinite(interval.high) else Interval(*[interval.estimate] * 3)
 
 
-def bar_chart(bars: Sequence[go.Bar], title: str, rows: int) -> go.Figure | None:
+def _bar_chart(bars: Sequence[go.Bar], title: str, rows: int) -> go.Figure | None:
     return framed(go.Figure(list(bars)), title, rows).update_layout(barmode="group") if bars else None
 
 
@@ -209,5 +209,5 @@ def framed(drawn: go.Figure, title: str, rows: float) -> go.Figure:
     return drawn
 
 
-def folded(label: str) -> str:
+def _folded(label: str) -> str:
     return "<br>".join(map(escape, wrap(label, 18)))

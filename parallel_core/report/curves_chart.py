@@ -35,7 +35,7 @@ def curves_chart(experiment: ExperimentAnalysis) -> go.Figure | None:
     in_legend: set[str] = set()
     for row, cell in enumerate(cells, start=1):
         for label in cell.curves:
-            line = curve(cell, curves, label, styles[label])
+            line = _curve(cell, curves, label, styles[label])
             drawn.add_trace(line.update(showlegend=label not in in_legend), row, 1)
             in_legend.add(label)
     rows = PANEL * len(cells)
@@ -59,7 +59,7 @@ def curves_chart(experiment: ExperimentAnalysis) -> go.Figure | None:
     return drawn.update_layout(legend={"y": 1 + 1.5 / rows})
 
 
-def curve(cell: CellAnalysis, curves: Curves, label: str, style: CurveStyle) -> go.Scatter:
+def _curve(cell: CellAnalysis, curves: Curves, label: str, style: CurveStyle) -> go.Scatter:
     """Return a cell's curve; the legend switches the curves of one label in all panels."""
     intervals = cell.curves[label]
     name = escape(label or curves.y_title)

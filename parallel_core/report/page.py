@@ -50,7 +50,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     )
     environment.filters["seconds"] = partial(metric, unit="s")
     environment.filters["bounds"] = with_bounds
-    environment.filters["prose"] = prose
+    environment.filters["prose"] = _prose
     comparison = analysis.comparison
     results = [result for _, result in trained(analysis)]
     return environment.get_template("page.html.jinja").render(
@@ -59,14 +59,14 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         memory=naturalsize(comparison.machine["memory_bytes"]),
         answer=analysis.answer,
         cells=analysis.cells,
-        experiments=[section(analysis, experiment, timeline_of) for experiment in analysis.experiments],
+        experiments=[_section(analysis, experiment, timeline_of) for experiment in analysis.experiments],
         dispatch=as_markup(dispatch_chart(analysis), "dispatch"),
         cost_model=as_markup(cost_model_chart(analysis), "cost-model"),
         learning=as_markup(learning_chart(analysis), "learning"),
         data="; ".join(sorted({result.data for result in results if result.data})),
-        environments=environments(comparison),
-        agreement_at_first=max_loss_difference(results, FIRST_BATCHES),
-        agreement=max_loss_difference(results),
+        environments=_environments(comparison),
+        agreement_at_first=_max_loss_difference(results, FIRST_BATCHES),
+        agreement=_max_loss_difference(results),
         first_batches=FIRST_BATCHES,
         backends=analysis.backends,
         verbs=verbs(result.backend for cell in comparison.cells for result in cell.results),
@@ -77,7 +77,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     )
 
 
-def section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
+def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
     described, believed = experiment.experiment, experiment.believed
     name = described.name
     curves = curves_chart(experiment)
@@ -86,26 +86,26 @@ def section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Tim
     return {
         "described": described,
         "sentences": experiment.sentences,
-        "explanations": [(cell.cell.side, median_explanation(cell)) for cell in believed],
-        "objections": [(cell.cell.side, sentence) for cell in experiment.cells for sentence in objections(cell)],
+        "explanations": [(cell.cell.side, _median_explanation(cell)) for cell in believed],
+        "objections": [(cell.cell.side, sentence) for cell in experiment.cells for sentence in _objections(cell)],
         "figure": as_markup(metric_chart(analysis, experiment), f"figure-{name}"),
         "times": None if without_times else as_markup(case_times_chart(analysis, experiment), f"times-{name}"),
         "timelines": as_markup(timelines_chart(profiled), f"timelines-{name}"),
         "unprofiled": unprofiled,
         "curves": as_markup(curves, f"curves-{name}"),
-        "graphs": graph_pictures(experiment),
+        "graphs": _graph_pictures(experiment),
         "parameters": dict(believed[0].results.valid[0].parameters) if believed else {},
     }
 
 
-def objections(cell: CellAnalysis) -> list[str]:
+def _objections(cell: CellAnalysis) -> list[str]:
     """Return what speaks against a cell's numbers; of many unstable cases the first, and how many more there are."""
     more = len(cell.warnings) - MAX_WARNINGS
     sentences = [cell.reason, *cell.warnings[:MAX_WARNINGS], f"and {more} more unstable cases" if more > 0 else ""]
     return [sentence for sentence in sentences if sentence]
 
 
-def max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
+def _max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
     """Return the largest difference between losses of one batch, as a share of the loss; None for one result or none.
 
     `batches` limits it to the first ones.
@@ -116,7 +116,7 @@ def max_loss_difference(results: list[Result], batches: int | None = None) -> fl
     return max(max(step) / min(step) - 1 for step in list(zip(*losses, strict=False))[:batches])
 
 
-def environments(comparison: Comparison) -> list[dict[str, str]]:
+def _environments(comparison: Comparison) -> list[dict[str, str]]:
     by_side: dict[str, dict[str, str]] = {}
     for results in comparison.cells:
         for result in results.valid[:1]:
@@ -143,13 +143,13 @@ def environments(comparison: Comparison) -> list[dict[str, str]]:
     return list(by_side.values())
 
 
-def median_explanation(cell: CellAnalysis) -> str:
+def _median_explanation(cell: CellAnalysis) -> str:
     name = EXPERIMENTS[cell.cell.experiment].metric
     ordered = sorted(cell.results.valid, key=lambda result: result.metrics.get(name, 0.0))
     return ordered[len(ordered) // 2].explanation
 
 
-def graph_pictures(experiment: ExperimentAnalysis) -> list[Markup]:
+def _graph_pictures(experiment: ExperimentAnalysis) -> list[Markup]:
     if not can_draw():
         return []
     first_results: dict[str, Result] = {}
@@ -180,6 +180,6 @@ def as_markup(drawn: Any, name: str) -> Markup | None:
     return Markup(html)
 
 
-def prose(docstring: str) -> Markup:
+def _prose(docstring: str) -> Markup:
     paragraphs = [Markup("<p>{}</p>").format(paragraph.replace("\n", " ")) for paragraph in docstring.split("\n\n")]
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", "".join(paragraphs)))

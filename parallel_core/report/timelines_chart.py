@@ -60,7 +60,7 @@ def panels(experiment: ExperimentAnalysis, timeline_of: TimelineOf) -> tuple[lis
         except RequestError as error:
             without[cell.side] = str(error)
             continue
-        case = case_of(timeline, experiment.experiment.case)
+        case = _case_of(timeline, experiment.experiment.case)
         if case is None:
             without[cell.side] = "; ".join(timeline.notes) or "its trace is empty"
             continue
@@ -70,7 +70,7 @@ def panels(experiment: ExperimentAnalysis, timeline_of: TimelineOf) -> tuple[lis
     return drawn, without
 
 
-def case_of(timeline: Timeline, usual: str) -> CaseSpans | None:
+def _case_of(timeline: Timeline, usual: str) -> CaseSpans | None:
     """Return the case of that name, or the last one in which something ran; None if nothing ran."""
     filled = {case.name: case for case in cases_of(timeline) if case.spans}
     return filled[shown_case(list(filled), usual)] if filled else None
@@ -88,13 +88,13 @@ def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
         shared_xaxes="all",
         row_heights=heights,
         vertical_spacing=TITLE / rows if len(shown) > 1 else 0,
-        subplot_titles=[title(panel) for panel in shown],
+        subplot_titles=[_title(panel) for panel in shown],
     )
     longest = max(panel.shown.seconds for panel in shown)
     in_legend: set[Look] = set()
     for row, panel in enumerate(shown, start=1):
         for look in LOOKS:
-            bars = bars_of(panel, look, longest, in_legend=look not in in_legend)
+            bars = _bars_of(panel, look, longest, in_legend=look not in in_legend)
             if bars is not None:
                 drawn.add_trace(bars, row, 1)
                 in_legend.add(look)
@@ -123,7 +123,7 @@ def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
     return drawn.update_layout(legend={"y": 1 + TITLE / rows})
 
 
-def title(panel: Panel) -> str:
+def _title(panel: Panel) -> str:
     case = panel.shown.case
     usual = EXPERIMENTS[panel.cell.experiment].case
     named = "" if case == usual else f" of “{escape(case)}”"
@@ -133,7 +133,7 @@ def title(panel: Panel) -> str:
     return "<br>".join((", ".join(first), *panel.remarks[1:]))
 
 
-def bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.Bar | None:
+def _bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.Bar | None:
     """Return the bars of a look in all lanes of a panel; None if there are none."""
     name, colour, full = LOOKS[look]
     places: list[int] = []
@@ -163,12 +163,12 @@ def bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.
             "opacity": [round(opacity(block), 2) for block in blocks],
             "line": {"width": 0},
         },
-        hovertext=[hover_text(block) for block in blocks],
+        hovertext=[_hover_text(block) for block in blocks],
         hovertemplate="%{hovertext}<br>from %{base} ms<extra></extra>",
     )
 
 
-def hover_text(block: Block) -> str:
+def _hover_text(block: Block) -> str:
     lines = [escape(block.label), metric(block.end - block.start, "s")]
     if block.spans > 1:
         lines[-1] += f", {percent(block.busy_share)} of it busy"

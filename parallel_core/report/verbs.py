@@ -37,19 +37,19 @@ def verbs(ran: Iterable[Mapping[str, Any]]) -> tuple[Verb, ...]:
 
     `ran` is what each result says of its backend: its name, engine and devices.
     """
-    classes = dict.fromkeys(filter(None, map(class_that_ran, ran)))
-    readable = {path: name for path, name in classes if tree_of(path.partition(":")[0])}
+    classes = dict.fromkeys(filter(None, map(_class_that_ran, ran)))
+    readable = {path: name for path, name in classes if _tree_of(path.partition(":")[0])}
     return tuple(
         Verb(
             verb,
             inspect.getdoc(getattr(Backend, verb)) or "",
-            {name: coloured(source_of_verb(path, verb)) for path, name in readable.items()},
+            {name: _coloured(source_of_verb(path, verb)) for path, name in readable.items()},
         )
         for verb in VERBS
     )
 
 
-def class_that_ran(backend: Mapping[str, Any]) -> tuple[str, str] | None:
+def _class_that_ran(backend: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the path of a backend's class, and its name for readers; None if it is not installed here."""
     try:
         kinds = {parse_device(name).kind for name in backend["devices"]}
@@ -65,15 +65,15 @@ def source_of_verb(path: str, verb: str) -> str:
     These are the private ones of its file, and those that it imports from the folder of its framework.
     """
     module, _, name = path.partition(":")
-    functions = list(methods(module, name, verb))[:1]
+    functions = list(_methods(module, name, verb))[:1]
     for module, function in functions:
-        functions += dict.fromkeys(called for called in called_by(module, function) if called not in functions)
-    return "\n\n".join(lines_of(module, function) for module, function in functions)
+        functions += dict.fromkeys(called for called in _called_by(module, function) if called not in functions)
+    return "\n\n".join(_lines_of(module, function) for module, function in functions)
 
 
-def methods(module: str, name: str, verb: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+def _methods(module: str, name: str, verb: str) -> Iterator[tuple[str, ast.FunctionDef]]:
     """Iterate over a method in a class and in those that it inherits from, with their modules."""
-    tree = tree_of(module)
+    tree = _tree_of(module)
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
     # An entry point may name a function that makes the object: then the file's only class is meant.
     chosen = classes.get(name, next(iter(classes.values()), None))
@@ -81,28 +81,28 @@ def methods(module: str, name: str, verb: str) -> Iterator[tuple[str, ast.Functi
         yield from ((module, node) for node in chosen.body if isinstance(node, ast.FunctionDef) and node.name == verb)
         for base in chosen.bases:
             if isinstance(base, ast.Name) and base.id != chosen.name:
-                yield from methods(imports(tree).get(base.id, module), base.id, verb)
+                yield from _methods(_imports(tree).get(base.id, module), base.id, verb)
 
 
-def called_by(module: str, function: ast.FunctionDef) -> Iterator[tuple[str, ast.FunctionDef]]:
+def _called_by(module: str, function: ast.FunctionDef) -> Iterator[tuple[str, ast.FunctionDef]]:
     """Iterate over the functions that a function calls in its own file or imports, in the order of its text."""
-    tree = tree_of(module)
+    tree = _tree_of(module)
     if tree is None:
         return
-    private = {name: node for name, node in functions_in(tree).items() if name.startswith("_")}
+    private = {name: node for name, node in _functions_in(tree).items() if name.startswith("_")}
     parts = module.split(".")
     folder = ".".join(parts[: min(2, len(parts) - 1)]) + "."
     for node in ast.walk(function):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        origin = imports(tree).get(name, "")
+        origin = _imports(tree).get(name, "")
         if name in private:
             yield module, private[name]
-        elif origin.startswith(folder) and (other := tree_of(origin)) and name in functions_in(other):
-            yield origin, functions_in(other)[name]
+        elif origin.startswith(folder) and (other := _tree_of(origin)) and name in _functions_in(other):
+            yield origin, _functions_in(other)[name]
 
 
 @cache
-def source_of(module: str) -> str:
+def _source_of(module: str) -> str:
     """Return the text of a module, importing no more than its package; empty if it cannot be read."""
     try:
         spec = find_spec(module)
@@ -112,30 +112,30 @@ def source_of(module: str) -> str:
 
 
 @cache
-def tree_of(module: str) -> ast.Module | None:
+def _tree_of(module: str) -> ast.Module | None:
     """Parse a module; None if it cannot be read or is no Python."""
     try:
-        return ast.parse(source_of(module)) if source_of(module) else None
+        return ast.parse(_source_of(module)) if _source_of(module) else None
     except SyntaxError:
         return None
 
 
-def functions_in(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+def _functions_in(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     """Return the functions and methods of a module by name."""
     return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-def imports(tree: ast.Module) -> dict[str, str]:
+def _imports(tree: ast.Module) -> dict[str, str]:
     """Return the modules from which a module imports names, by name."""
     nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     return {alias.asname or alias.name: node.module or "" for node in nodes for alias in node.names}
 
 
-def lines_of(module: str, node: ast.FunctionDef) -> str:
+def _lines_of(module: str, node: ast.FunctionDef) -> str:
     """Return a function's lines, not indented."""
-    return dedent("\n".join(source_of(module).splitlines()[node.lineno - 1 : node.end_lineno]))
+    return dedent("\n".join(_source_of(module).splitlines()[node.lineno - 1 : node.end_lineno]))
 
 
-def coloured(code: str) -> Markup:
+def _coloured(code: str) -> Markup:
     """Return code as HTML, coloured by the page's style."""
     return Markup(highlight(code, PythonLexer(), HtmlFormatter(cssclass="code")))

@@ -15,7 +15,7 @@ from typing import IO
 
 from backends.host import on_cores
 
-__all__ = ["Outcome", "supervise"]
+__all__ = ["Outcome", "signal_name", "supervise"]
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ async def supervise(command: Sequence[str], deadline: float, cores: set[int]) ->
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             status = await process.wait()
-        return Outcome(status, text(output), text(errors), timed_out)
+        return Outcome(status, _text(output), _text(errors), timed_out)
 
 
-def text(stream: IO[bytes]) -> str:
+def _text(stream: IO[bytes]) -> str:
     """Read what a process has written."""
     stream.seek(0)
     return stream.read().decode(errors="replace")

@@ -39,18 +39,18 @@ def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Nex
             total = done + run.left
             if console.is_terminal:
                 progress.update(
-                    task, description=f"{stage(run, rounds)}: {run.cell}", completed=done, total=total, left=left
+                    task, description=f"{_stage(run, rounds)}: {run.cell}", completed=done, total=total, left=left
                 )
                 progress.refresh()
             elif run.round != announced:
-                console.print(", ".join(filter(None, (f"{stage(run, rounds)}: {done} of {total} runs done", left))))
+                console.print(", ".join(filter(None, (f"{_stage(run, rounds)}: {done} of {total} runs done", left))))
             announced = run.round
             done += 1
 
         yield on_run
 
 
-def stage(run: NextRun, rounds: int) -> str:
+def _stage(run: NextRun, rounds: int) -> str:
     if run.round == CALIBRATION:
         return "choosing sizes"
     return f"round {run.round} of {rounds}" if run.round <= rounds else "making up for failed runs"
@@ -59,17 +59,17 @@ def stage(run: NextRun, rounds: int) -> str:
 def show_comparison(analysis: Analysis, console: Console) -> None:
     """Print a table for each experiment, the answer, and what is not to be trusted."""
     for experiment in analysis.experiments:
-        console.print(comparison_table(experiment))
+        console.print(_comparison_table(experiment))
         all_data = {result.data for cell in experiment.cells for result in cell.results.valid if result.data}
         for data in sorted(all_data):
             console.print(f"data: {escape(data)}", style="dim")
         for cell in experiment.cells:
-            for remark in filter(None, (cell.reason, first_warning(cell))):
+            for remark in filter(None, (cell.reason, _first_warning(cell))):
                 console.print(f"! {cell.cell.side}: {escape(remark)}", style="dim")
     console.print(f"\n{escape(analysis.answer)}", style="bold")
 
 
-def first_warning(cell: CellAnalysis) -> str:
+def _first_warning(cell: CellAnalysis) -> str:
     """Name the first of a cell's unstable cases and count the others; empty if there is none."""
     if not cell.warnings:
         return ""
@@ -77,7 +77,7 @@ def first_warning(cell: CellAnalysis) -> str:
     return f"unstable ({cell.warnings[0]}{more})"
 
 
-def comparison_table(experiment: ExperimentAnalysis) -> Table:
+def _comparison_table(experiment: ExperimentAnalysis) -> Table:
     described = experiment.experiment
     against = next((f"; ratio to {cell.cell.side}" for cell in experiment.believed), "")
     table = Table(

@@ -32,7 +32,7 @@ def show(result: Result, console: Console) -> None:
         ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None), style="dim"
     )
     caption = None if result.data is None else f"data: {result.data}"
-    for table in tables(result, caption):
+    for table in _tables(result, caption):
         console.print(table)
     console.print(escape(result.explanation), style="bold")
     # The first sentence says who schedules; the others, what is unusual about the devices.
@@ -42,18 +42,18 @@ def show(result: Result, console: Console) -> None:
         console.print(f"INVALID: {escape(problem)}", style="bold red")
 
 
-def tables(result: Result, caption: str | None) -> Iterator[Table]:
+def _tables(result: Result, caption: str | None) -> Iterator[Table]:
     """Make the tables of a result: its curves, its cases, its metrics and checks."""
     curves = EXPERIMENTS[result.experiment].curves
     swept = curves is not None and curves.over in result.series
     if curves is not None and swept:
         yield bandwidths(result) if curves.quantity == "algbw_gb_per_s" else curves_table(result, curves)
     if curves is None or not swept or not curves.in_place_of_times:
-        yield timings(result, caption)
-    yield numbers(result, caption)
+        yield _timings(result, caption)
+    yield _numbers(result, caption)
 
 
-def timings(result: Result, caption: str | None) -> Table:
+def _timings(result: Result, caption: str | None) -> Table:
     """Make the table of cases: control returned, done, spread."""
     table = Table("case", caption=caption, caption_justify="left", title_justify="left")
     for heading in ("control returned after", "done after", "spread"):
@@ -65,7 +65,7 @@ def timings(result: Result, caption: str | None) -> Table:
     return table
 
 
-def numbers(result: Result, caption: str | None) -> Table:
+def _numbers(result: Result, caption: str | None) -> Table:
     """Make the table of metrics and checks."""
     table = Table("metric", caption=caption, caption_justify="left")
     table.add_column("value", justify="right")

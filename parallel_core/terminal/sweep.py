@@ -53,17 +53,17 @@ def bandwidths(result: Result) -> Table:
         cells = []
         for name, values in speeds.items():
             share = f" {shares[name][row]:4.0%}" if name in shares else ""
-            cells.append(in_bold(speed(values[row]) + share, name == fastest))
+            cells.append(_in_bold(_speed(values[row]) + share, name == fastest))
         table.add_row(write_size(int(size)), *cells)
     return table
 
 
-def speed(gigabytes: float) -> str:
+def _speed(gigabytes: float) -> str:
     """Write GB/s in five characters, so that a table of them fits into a terminal; very low ones take more."""
     if gigabytes < 0.001:
         return figure(gigabytes)
     return f"{gigabytes:.{max(0, 4 - len(f'{gigabytes:.0f}'))}f}"
 
 
-def in_bold(text: str, bold: bool) -> str:
+def _in_bold(text: str, bold: bool) -> str:
     return f"[bold]{text}[/]" if bold else text

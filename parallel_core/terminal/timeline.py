@@ -26,23 +26,23 @@ EVERY_CASE = (SECONDS, DISPATCH)
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
     """Print a row for each of several cases, and the case called `main` in full; None: all, if they are few."""
     if len(figures) > 1:
-        console.print(cases_table(figures))
+        console.print(_cases_table(figures))
     for case in figures:
         if case.case == main or (main is None and len(figures) <= MAX_FULL_CASES):
-            show_case(case, console)
+            _show_case(case, console)
 
 
-def show_case(case: CaseFigures, console: Console) -> None:
+def _show_case(case: CaseFigures, console: Console) -> None:
     """Print one case: a table of its queues, and a line each for overlap, critical path and waits."""
     if not case.queues:
         console.print(f"“{escape(case.case)}”: the profiler recorded nothing in it")
         return
-    console.print(queues_table(case))
-    for line in case_lines(case):
+    console.print(_queues_table(case))
+    for line in _case_lines(case):
         console.print(f"· {escape(line)}")
 
 
-def cases_table(figures: Sequence[CaseFigures]) -> Table:
+def _cases_table(figures: Sequence[CaseFigures]) -> Table:
     """Make the table of cases: how long each took, how much of it ran at once."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="by the trace", title_justify="left", title_style="dim")
     table.add_column("case", overflow="fold")
@@ -59,7 +59,7 @@ def cases_table(figures: Sequence[CaseFigures]) -> Table:
     return table
 
 
-def queues_table(case: CaseFigures) -> Table:
+def _queues_table(case: CaseFigures) -> Table:
     """Make the table of a case's queues."""
     title = f"“{escape(case.case)}”, {metric(case.seconds, 's')} by the trace"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
@@ -77,7 +77,7 @@ def queues_table(case: CaseFigures) -> Table:
     return table
 
 
-def case_lines(case: CaseFigures) -> Iterator[str]:
+def _case_lines(case: CaseFigures) -> Iterator[str]:
     """Yield what overlapped, what the critical path is made of, and how long operations waited."""
     if case.hidden_share is not None:
         yield (
@@ -119,7 +119,7 @@ def show_agreements(
         if one.quantity not in EVERY_CASE or (one.case == main and one.quantity in (SECONDS, asked))
     ]
     if listed_ones:
-        console.print(agreements_table(listed_ones))
+        console.print(_agreements_table(listed_ones))
     for one in listed_ones:
         if not one.agree:
             console.print(f"! “{escape(one.case)}”: {escape(one.sentence)}", style="yellow")
@@ -133,7 +133,7 @@ def show_agreements(
         console.print(overhead.sentence, style="dim")
 
 
-def agreements_table(agreements: Sequence[Agreement]) -> Table:
+def _agreements_table(agreements: Sequence[Agreement]) -> Table:
     """Make the table of quantities by the trace and by the clock."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("case", overflow="fold")

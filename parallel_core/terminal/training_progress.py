@@ -12,7 +12,7 @@ from parallel_core.training.loop import CompletedSteps, Epoch
 __all__ = ["TrainingProgress", "epoch_line", "training_progress"]
 
 
-class ImagesPerSecond(ProgressColumn):
+class _ImagesPerSecond(ProgressColumn):
     """The speed of a task that counts images."""
 
     def render(self, task: Task) -> Text:
@@ -56,7 +56,7 @@ def training_progress(console: Console, epochs: int, images: int) -> Iterator[Tr
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        ImagesPerSecond(),
+        _ImagesPerSecond(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as progress:

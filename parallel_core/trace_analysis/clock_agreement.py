@@ -30,6 +30,9 @@ __all__ = [
     "agreements",
     "explain_difference",
     "overhead",
+    "propagated",
+    "saved_share",
+    "speedup",
     "stretches",
 ]
 
@@ -149,7 +152,7 @@ def overhead(result: Result, profiled: Mapping[str, float]) -> Overhead | None:
     return Overhead(MappingProxyType(ratios), typical, f"Under the profiler it took {typical:.2f} × as long ({of}).")
 
 
-def repetition_noise(case: Case) -> float:
+def _repetition_noise(case: Case) -> float:
     """Return the share by which a single repetition of a case may differ from its median."""
     return max(case.spread, MIN_NOISE)
 
@@ -176,7 +179,7 @@ def _of_metric(
         return None
     used = [*(cases[part] for part in together.parts), together]
     # The noise may reach the whole median, and a time of 0 has no speedup.
-    noises = [min(repetition_noise(case), 0.99) for case in used]
+    noises = [min(_repetition_noise(case), 0.99) for case in used]
     noise = propagated(compared.by_clock, [case.median for case in used], noises)
     sentence = compared.sentence.format(trace=compared.write(by_trace), clock=compared.write(by_clock))
     parts = [traced[part] for part in together.parts if part in traced]
@@ -197,7 +200,7 @@ def _with_verdict(one: Agreement, noise: str, reason: str) -> Agreement:
 
 def _of_case(case: Case, figures: CaseFigures, profiled: float | None) -> list[Agreement]:
     seconds, by_clock = figures.seconds / case.repeats, case.median * case.share
-    noise = repetition_noise(case) * by_clock
+    noise = _repetition_noise(case) * by_clock
     sentence = f"{metric(seconds, 's')} by the trace, {metric(by_clock, 's')} by the clock"
     if case.share < 1:
         sentence += f", which is {percent(case.share)} of what was timed"

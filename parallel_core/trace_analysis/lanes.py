@@ -25,6 +25,7 @@ __all__ = [
     "drawn_ends",
     "few_lanes",
     "lanes",
+    "look",
     "overlap_phrases",
 ]
 
@@ -112,10 +113,10 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
     for span in case.spans:
         by_lane[span.device, span.queue].append(span)
     merged_lanes = tuple(
-        Lane(device, queue, merged(by_lane[device, queue], case.start, case.seconds / parts))
+        Lane(device, queue, _merged(by_lane[device, queue], case.start, case.seconds / parts))
         for device, queue in sorted(by_lane, key=lambda lane: queue_order(*lane))
     )
-    return CaseLanes(case.name, case.seconds, merged_lanes, launches(case.spans, case.start))
+    return CaseLanes(case.name, case.seconds, merged_lanes, _launches(case.spans, case.start))
 
 
 def few_lanes(case: CaseSpans, max_blocks: int) -> CaseLanes:
@@ -140,7 +141,7 @@ def drawn_ends(blocks: Sequence[Block], min_seconds: float) -> list[float]:
     ]
 
 
-def launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:
+def _launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:
     """Return when the devices' operations were launched and started; nothing if there are too many to be seen."""
     launched = tuple(
         Launch(span.launched - origin, span.start - origin, f"{span.device} {span.queue}")
@@ -150,7 +151,7 @@ def launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:
     return launched if len(launched) <= MAX_LAUNCHES else ()
 
 
-def merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Block, ...]:
+def _merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Block, ...]:
     """Return a lane's blocks. Spans and gaps below the resolution, in seconds, are short.
 
     Neighbouring short spans of one look, with short gaps between them, become one block. If looks change faster than
@@ -158,7 +159,7 @@ def merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Blo
     """
 
     def is_close(piece: list[Span], span: Span) -> bool:
-        both_short = max(span_seconds(piece[-1]), span_seconds(span)) < resolution
+        both_short = max(_span_seconds(piece[-1]), _span_seconds(span)) < resolution
         return both_short and span.start - piece[-1].end < resolution
 
     def is_alike(piece: list[Span], span: Span) -> bool:
@@ -169,13 +170,13 @@ def merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Blo
 
     return tuple(
         block
-        for run in gathered(spans, is_close)
-        for place in gathered(gathered(run, is_alike), is_too_fine)
-        for block in blocks_of(place, origin)
+        for run in _gathered(spans, is_close)
+        for place in _gathered(_gathered(run, is_alike), is_too_fine)
+        for block in _blocks_of(place, origin)
     )
 
 
-def gathered(items: Iterable[Item], belongs: Callable[[list[Item], Item], bool]) -> Iterator[list[Item]]:
+def _gathered(items: Iterable[Item], belongs: Callable[[list[Item], Item], bool]) -> Iterator[list[Item]]:
     """Divide items into lists of neighbours: an item joins the list before it if it belongs to it."""
     group: list[Item] = []
     for item in items:
@@ -187,13 +188,13 @@ def gathered(items: Iterable[Item], belongs: Callable[[list[Item], Item], bool])
         yield group
 
 
-def blocks_of(place: Sequence[Sequence[Span]], origin: float) -> Iterator[Block]:
+def _blocks_of(place: Sequence[Sequence[Span]], origin: float) -> Iterator[Block]:
     """Make a block for each look in a place, one after the other, with lengths in proportion to their busy seconds."""
     alike: dict[Look, list[Span]] = {}
     for piece in place:
         alike.setdefault(look(piece[0]), []).extend(piece)
     start, end = place[0][0].start, place[-1][-1].end
-    busy = {one: sum(map(span_seconds, spans)) for one, spans in alike.items()}
+    busy = {one: sum(map(_span_seconds, spans)) for one, spans in alike.items()}
     whole = sum(busy.values())
     reached = 0.0
     at = start
@@ -203,7 +204,7 @@ def blocks_of(place: Sequence[Sequence[Span]], origin: float) -> Iterator[Block]
         to = end if number == len(alike) or not whole else min(end, start + (end - start) * reached / whole)
         waited = [span.start - span.launched for span in spans if span.launched is not None]
         yield Block(
-            at - origin, to - origin, one, block_label(spans), len(spans), busy[one], max(waited) if waited else None
+            at - origin, to - origin, one, _block_label(spans), len(spans), busy[one], max(waited) if waited else None
         )
         at = to
 
@@ -213,23 +214,23 @@ def look(span: Span) -> Look:
     return "wait" if is_wait(span) else span.kind
 
 
-def span_seconds(span: Span) -> float:
+def _span_seconds(span: Span) -> float:
     """Return the length of a span."""
     return span.end - span.start
 
 
-def block_label(spans: Sequence[Span]) -> str:
+def _block_label(spans: Sequence[Span]) -> str:
     """Name the spans of a block; a single operation by the framework's own name too."""
     if len(spans) == 1:
         (span,) = spans
-        name = shortened(span.name)
-        operator = "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
+        name = _shortened(span.name)
+        operator = "" if span.kind == "host" or span.operator == span.name else _shortened(span.operator)
         return f"{name} ({operator})" if operator else name
-    names = [shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)]
+    names = [_shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)]
     return f"{len(spans)} × {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}"
 
 
-def shortened(name: str) -> str:
+def _shortened(name: str) -> str:
     """Return a name, or its beginning if it is too long."""
     return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[: MAX_NAME_CHARACTERS - 1]}…"
 

@@ -22,6 +22,7 @@ __all__ = [
     "cache_directory",
     "find_fashion_mnist",
     "load_fashion_mnist",
+    "locate",
     "parse_idx",
     "read_directory",
     "synthetic",
@@ -85,7 +86,7 @@ def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
         return read_directory(directory)
     cache = cache_directory()
     try:
-        download(cache)
+        _download(cache)
     except (OSError, ValueError) as error:
         reason = type(error).__name__
         return synthetic(f"Fashion-MNIST is not on this machine and cannot be downloaded ({reason})")
@@ -116,7 +117,7 @@ def read_directory(directory: Path) -> Dataset:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise DataError(f"data directory {directory} cannot be read: {reason}") from error
-    train_images, train_labels, test_images, test_labels = (read_file(directory, name) for name in FILES)
+    train_images, train_labels, test_images, test_labels = (_read_file(directory, name) for name in FILES)
     return Dataset(
         f"Fashion-MNIST from {directory}",
         train_images,
@@ -126,7 +127,7 @@ def read_directory(directory: Path) -> Dataset:
     )
 
 
-def read_file(directory: Path, name: str) -> np.ndarray:
+def _read_file(directory: Path, name: str) -> np.ndarray:
     """Read one file, packed or not, and check that its content is the original's."""
     path = locate(directory, name)
     if path is None:
@@ -167,7 +168,7 @@ def parse_idx(content: bytes) -> np.ndarray:
     return values.reshape(shape)
 
 
-def download(directory: Path) -> None:
+def _download(directory: Path) -> None:
     """Fetch the four packed files into a directory, checked against the authors' checksums."""
     import pooch
 

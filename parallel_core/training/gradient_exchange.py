@@ -33,12 +33,12 @@ def exchange(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Buc
 
     `buckets` hold every position once, the last ones first, as `buckets_of` returns them.
     """
-    sums = sum_buckets(backend, gradients, buckets)
+    sums = _sum_buckets(backend, gradients, buckets)
     places = [(bucket, item) for bucket in reversed(range(len(buckets))) for item in range(len(buckets[bucket]))]
     return [tuple(sums[bucket][device][item] for bucket, item in places) for device in range(len(gradients))]
 
 
-def sum_buckets(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> list[tuple[Array, ...]]:
+def _sum_buckets(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> list[tuple[Array, ...]]:
     """Launch an allreduce for each bucket, in their order; return its sum for every device."""
     return [backend.allreduce([tuple(own[place] for place in bucket) for own in gradients]) for bucket in buckets]
 
@@ -53,7 +53,7 @@ def count_reduced_early(backend: Backend, gradients: Sequence[Array], buckets: S
         return 0
     # Queued behind the backward pass; their results are new arrays, since the exchange overwrites the gradients.
     ends = [backend.launch(backend.ops.total, own[0]) for own in gradients]
-    sums = sum_buckets(backend, gradients, buckets)
+    sums = _sum_buckets(backend, gradients, buckets)
     done = completion_times(backend, (*ends, *sums))
     first_end = min(done[: len(ends)])
     # The first parameter's gradient is the last one: its bucket cannot be early, whichever thread wakes up first.

@@ -96,7 +96,7 @@ def continue_training(
         while progress.step < last:
             stop = last if every is None else min(last, (progress.step // every + 1) * every)
             steps = slice(progress.step, stop)
-            stretch = train_steps(backend, params, data, settings, progress.epoch, steps, on_batch)
+            stretch = _train_steps(backend, params, data, settings, progress.epoch, steps, on_batch)
             progress = replace(progress, begun=progress.begun + stretch)
             if stop < last:
                 yield progress
@@ -115,7 +115,7 @@ def train_epoch(
 ) -> Epoch:
     """Train for one epoch, without evaluating it; see `train`."""
     steps = slice(0, steps_of(data, settings))
-    return Epoch(number, **vars(train_steps(backend, params, data, settings, number, steps, on_batch)))
+    return Epoch(number, **vars(_train_steps(backend, params, data, settings, number, steps, on_batch)))
 
 
 def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
@@ -131,7 +131,7 @@ def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
     return int(sum_over_devices(backend, devices, by_device)[0]) / len(data.test_labels)
 
 
-def train_steps(
+def _train_steps(
     backend: Backend,
     params: list[Array],
     data: Dataset,
@@ -148,14 +148,14 @@ def train_steps(
     backend.waitall()
     start = perf_counter()
     # Reading a loss waits for its step, so it is read after the next step is queued: no device runs idle.
-    for step in one_behind(launch_steps(backend, params, data, settings, epoch, steps)):
+    for step in _one_behind(_launch_steps(backend, params, data, settings, epoch, steps)):
         number = (steps.start or 0) + len(losses)
-        values, applied = read_step(backend, step)
+        values, applied = _read_step(backend, step)
         for device, value in zip(devices, values, strict=True):
             if not math.isfinite(value):
                 raise LossIsNotFiniteError(epoch, number + 1, device, value, updated=applied)
         if not applied:
-            faulty = devices_at_fault(backend, params, data, settings, epoch, number)
+            faulty = _devices_at_fault(backend, params, data, settings, epoch, number)
             raise GradientsAreNotFiniteError(epoch, number + 1, faulty)
         losses.append(values)
         images.append(step.images)
@@ -176,7 +176,7 @@ def sum_over_devices(backend: Backend, devices: Sequence[Device], rows: Sequence
 
 
 @dataclass(frozen=True)
-class Step:
+class _Step:
     """A launched step: the losses and guards of the devices, which may still be computed, and the number of images."""
 
     losses: list[Array]
@@ -185,9 +185,9 @@ class Step:
     dispatch_seconds: float
 
 
-def launch_steps(
+def _launch_steps(
     backend: Backend, params: list[Array], data: Dataset, settings: Settings, epoch: int, steps: slice
-) -> Iterator[Step]:
+) -> Iterator[_Step]:
     """Launch some of an epoch's steps, one for each item that the caller takes."""
     buckets = buckets_of(settings.exchange, PARAMETERS)
     guarded = guards(backend, params)
@@ -195,25 +195,25 @@ def launch_steps(
         start = perf_counter()
         rate = settings.learning_rate
         params[:], guarded, losses = train_batch(backend, params, images, labels, rate, guarded, buckets)
-        yield Step(losses, guarded, len(images), perf_counter() - start)
+        yield _Step(losses, guarded, len(images), perf_counter() - start)
 
 
-def one_behind(steps: Iterator[Step]) -> Iterator[Step]:
+def _one_behind(steps: Iterator[_Step]) -> Iterator[_Step]:
     """Yield each step after the next one has been launched."""
     # The end has no next one.
-    for step, _ in pairwise(chain[Step | None](steps, (None,))):
+    for step, _ in pairwise(chain[_Step | None](steps, (None,))):
         if step is not None:
             yield step
 
 
-def read_step(backend: Backend, step: Step) -> tuple[tuple[float, ...], bool]:
+def _read_step(backend: Backend, step: _Step) -> tuple[tuple[float, ...], bool]:
     """Wait for a step; return the devices' losses, and whether the parameters were updated."""
     # The guards are equal: each device sees the same sum.
     *losses, guard = backend.to_numpy((*step.losses, step.guards[0]))
     return tuple(map(float, losses)), math.isfinite(guard[0])
 
 
-def devices_at_fault(
+def _devices_at_fault(
     backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, epoch: int, step: int
 ) -> list[Device]:
     """Compute the gradients of a refused step again; return the devices whose own are not finite."""

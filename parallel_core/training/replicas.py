@@ -30,14 +30,14 @@ def largest_replica_difference(backend: Backend, params: Sequence[Array]) -> flo
     difference = largest_of(
         relative_error(mine, first) for replica in replicas for mine, first in zip(replica, replicas[0], strict=True)
     )
-    digests = [digest(replica) for replica in replicas]
+    digests = [_digest(replica) for replica in replicas]
     sums = sum_over_devices(backend, devices_of(backend, params), digests)
     # Sums of bytes are exact: if all digests are equal, the sum is a multiple of each.
     alike = np.array_equal(sums, np.multiply(digests[0], count_replicas(backend, params)))
     return difference if alike or difference else float("inf")
 
 
-def digest(replica: Sequence[np.ndarray]) -> list[float]:
+def _digest(replica: Sequence[np.ndarray]) -> list[float]:
     """Return a digest of some arrays, as 32 whole numbers below 256."""
     hashed = hashlib.sha256()
     for array in replica:

@@ -34,7 +34,7 @@ Readers: TypeAlias = dict[object, Done]
 """For each stream, the end of the last task there that reads a value, and so of all such tasks before it."""
 
 _items = threading.Lock()
-_NO_VALUE = object()
+NO_VALUE = object()
 
 
 class Future:
@@ -50,7 +50,7 @@ class Future:
         self._pending.acquire()
         self.end: Done = self._pending
         """The end of the task that computes this."""
-        self._value: Any = _NO_VALUE
+        self._value: Any = NO_VALUE
         self._error: BaseException | None = None
         self.readers: Readers = {}
         # Made when they are needed: most futures are of one array, and thousands of them are queued.
@@ -111,7 +111,7 @@ class Future:
 
     def _is_missing(self, path: ItemPath) -> bool:
         announced = self._announced is not None and path in self._announced
-        return not announced and self._value is _NO_VALUE and self._error is None
+        return not announced and self._value is NO_VALUE and self._error is None
 
     def conflicting_readers(self, path: ItemPath = ()) -> Iterator[tuple[object, Done]]:
         """Iterate over the readers of the item at `path`, of what it is in, and of its own items."""

@@ -35,7 +35,7 @@ from parallel_core.formatting import listed
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
 
-__all__ = ["EXPERIMENT", "OTHERS", "contrasts", "run", "verdict"]
+__all__ = ["EXPERIMENT", "OTHERS", "about_contrasts", "about_variants", "contrasts", "run", "verdict"]
 
 AGAINST = Parameter(
     "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none.", metavar="NAMES"
@@ -74,20 +74,20 @@ def run(
     for name, engine in others:
         side = f"{name} {engine}"
         try:
-            cases[side] = case_elsewhere({"backend": name, "engine": engine, **shared})
+            cases[side] = _case_elsewhere({"backend": name, "engine": engine, **shared})
         except (RequestError, MeasurementError) as reason:
             failures.append(f"No contrast with {side}: {reason}")
-    fractions = {side: fraction(case) for side, case in cases.items()}
+    fractions = {side: _fraction(case) for side, case in cases.items()}
     return result_of(
         "eager-cpu",
         backend,
         parameters={"size": size, "against": against, "rounds": rounds},
         cases=(mine, *(replace(case, name=f"{CASE}, {side}") for side, case in cases.items())),
         metrics={
-            "dispatch_fraction": fraction(mine),
+            "dispatch_fraction": _fraction(mine),
             **{f"{side.replace(' ', '_')}_dispatch_fraction": share for side, share in fractions.items()},
         },
-        explanation=verdict(fraction(mine)),
+        explanation=verdict(_fraction(mine)),
         notes=(
             f"Scheduler: {backend.scheduler}.",
             *about_contrasts(fractions),
@@ -116,7 +116,7 @@ def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str],
     return tuple(dict.fromkeys(by_name[name] for name in asked))
 
 
-def case_elsewhere(options: Mapping[str, str | int]) -> Case:
+def _case_elsewhere(options: Mapping[str, str | int]) -> Case:
     """Measure the same in a fresh process; return its case. Raises MeasurementError if its result is invalid."""
     result = measure_elsewhere("eager-cpu", options)
     if result.problems:
@@ -124,7 +124,7 @@ def case_elsewhere(options: Mapping[str, str | int]) -> Case:
     return next(case for case in result.cases if case.name == CASE)
 
 
-def fraction(case: Case) -> float:
+def _fraction(case: Case) -> float:
     """Return the share of its time after which control returned."""
     return case.dispatch_median / case.median
 

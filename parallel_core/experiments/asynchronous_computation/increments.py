@@ -55,14 +55,14 @@ def increment(backend: Backend, x: Array, steps: int) -> Array:
     return y
 
 
-def increment_and_wait(backend: Backend, x: Array, steps: int) -> Array:
+def _increment_and_wait(backend: Backend, x: Array, steps: int) -> Array:
     """Launch `steps` increments and wait for each."""
     for _ in range(steps):
         y = backend.wait(backend.launch(backend.ops.add, x, 1.0))
     return y
 
 
-def increment_in_one_launch(backend: Backend, x: Array, steps: int) -> Array:
+def _increment_in_one_launch(backend: Backend, x: Array, steps: int) -> Array:
     """Launch one function that makes all the increments: what remains is the framework's own cost."""
     add = backend.ops.add
 
@@ -80,9 +80,9 @@ def time_increments(backend: Backend, steps: int, rounds: int) -> tuple[tuple[Ca
     each, once, single = time_in_turn(
         backend,
         {
-            "increments, waiting each time": partial(increment_and_wait, backend, x, steps),
+            "increments, waiting each time": partial(_increment_and_wait, backend, x, steps),
             "increments, waiting once": partial(increment, backend, x, steps),
-            "increments in one launch": partial(increment_in_one_launch, backend, x, steps),
+            "increments in one launch": partial(_increment_in_one_launch, backend, x, steps),
         },
         rounds,
     ).values()

@@ -34,7 +34,7 @@ def calibrate(
     backend: Backend, source: Device, destination: Device, size: int | None, copies: int | None
 ) -> tuple[int, int]:
     """Choose the size and the number of copies with which computing and copying take about the same time."""
-    ratio = partial(time_ratio, backend, source, destination)
+    ratio = partial(_time_ratio, backend, source, destination)
     chosen = size or START_SIZE
     # Where even a single copy takes longer (a GPU behind a bus), larger matrices shift the balance to computing.
     while size is None and copies is None and ratio(chosen, 1) < 1 and chosen < LARGEST_SIZE:
@@ -47,7 +47,7 @@ def calibrate(
     return chosen, copies
 
 
-def time_ratio(backend: Backend, source: Device, destination: Device, size: int, copies: int) -> float:
+def _time_ratio(backend: Backend, source: Device, destination: Device, size: int, copies: int) -> float:
     """Measure how many times longer the products take than the copies, on a tenth of the products."""
     x = normal_matrix(backend, size, source)
     results = products(backend, x, PRODUCTS // 10)

@@ -42,7 +42,7 @@ from parallel_core.experiments.products import size_for
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Result
 
-__all__ = ["EXPERIMENT", "run", "verdict"]
+__all__ = ["EXPERIMENT", "program", "run", "verdict"]
 
 DIAMOND = "diamonds"
 SEEDS = (1, 2, 3)
@@ -65,10 +65,10 @@ def run(backend: Backend, size: ChosenSize = None, rounds: Rounds = 5) -> Result
         backend,
         parameters={"size": size, "rounds": rounds},
         cases=[case for each in scheduled.values() for case in (each.alone, each.free)],
-        metrics=metrics_of(scheduled),
+        metrics=_metrics_of(scheduled),
         explanation=verdict(scheduled),
         notes=tuple(about_schedule(f"The graph {name!r}", each) for name, each in scheduled.items() if name != DIAMOND),
-        error=largest_of([error_of(backend, nodes, size) for nodes in graphs.values()]),
+        error=largest_of([_error_of(backend, nodes, size) for nodes in graphs.values()]),
         compared="results",
     )
 
@@ -83,14 +83,14 @@ def program(nodes: tuple[Node, ...], size: int) -> Program:
     return Program(inputs, lambda backend, matrices: launch_graph(backend, nodes, matrices))
 
 
-def error_of(backend: Backend, nodes: tuple[Node, ...], size: int) -> float:
+def _error_of(backend: Backend, nodes: tuple[Node, ...], size: int) -> float:
     """Compute a graph once more and return the largest relative difference of any node from NumPy's."""
     planned = program(nodes, size)
     values = planned.run(backend, planned.inputs(backend))
     return largest_error(map(backend.to_numpy, values), expected(nodes, device_matrices(size, len(backend.devices))))
 
 
-def metrics_of(scheduled: dict[str, Scheduled]) -> dict[str, float]:
+def _metrics_of(scheduled: dict[str, Scheduled]) -> dict[str, float]:
     """Return the figures of the diamonds, and the median fraction of the random graphs."""
     fixed = scheduled[DIAMOND]
     return {

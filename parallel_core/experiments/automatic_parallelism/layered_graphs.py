@@ -67,11 +67,11 @@ def launch_graph(backend: Backend, nodes: Sequence[Node], matrices: Sequence[Arr
             values[earlier] if nodes[earlier].device == node.device else backend.copy_to(values[earlier], device)
             for earlier in node.after
         ]
-        values.append(backend.launch(partial(compute, backend.ops, node.products), matrices[node.device], *operands))
+        values.append(backend.launch(partial(_compute, backend.ops, node.products), matrices[node.device], *operands))
     return values
 
 
-def compute(ops: Ops, products: int, matrix: Array, *operands: Array) -> Array:
+def _compute(ops: Ops, products: int, matrix: Array, *operands: Array) -> Array:
     """Average the operands, or take the matrix if there are none, and multiply by the matrix some times."""
     value = ops.multiply(reduce(ops.add, operands or (matrix,)), 1 / max(1, len(operands)))
     for _ in range(products):

@@ -12,7 +12,7 @@ often as makes both parts take about the same time, since overlap can save most 
 buffers, because memory that is touched for the first time costs more than the copy. The book's way is timed beside
 ours. On GPUs both copy to the host.
 
-Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
+Look at: `_overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
 
 Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about
 the same time.
@@ -31,7 +31,7 @@ from parallel_core.measurement.result import Case, Result
 __all__ = ["EXPERIMENT", "run", "verdict"]
 
 
-def run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
+def _run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
     """Launch a product for every buffer, and copies of each into its buffer when the next product has been launched.
 
     A copy from a GPU waits for all that was launched there before it: were all products launched first, it would wait
@@ -45,7 +45,7 @@ def run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array
     return made
 
 
-def copy_the_book_s_way(backend: Backend, results: list[Array], copies: int) -> None:
+def _copy_the_book_s_way(backend: Backend, results: list[Array], copies: int) -> None:
     """Launch copies of every result to the host, on the queue that computes."""
     for result in results:
         for _ in range(copies):
@@ -58,7 +58,7 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
     `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
     backend with a single device.
     """
-    source, destination = ends(backend)
+    source, destination = _ends(backend)
     size, copies = calibrate(backend, source, destination, size, copies)
     x = normal_matrix(backend, size, source)
     results = products(backend, x)
@@ -66,7 +66,7 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
 
     def both_the_book_s_way() -> list[Array]:
         made = products(backend, x)
-        copy_the_book_s_way(backend, made, copies)
+        _copy_the_book_s_way(backend, made, copies)
         return made
 
     run_alone, copy_alone, together, book_copy_alone, book_together = time_in_turn(
@@ -74,8 +74,8 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
         {
             "run": lambda: products(backend, x),
             "copy": lambda: copy_each(backend, results, destination, buffers, copies),
-            "run and copy together": lambda: run_and_copy(backend, x, destination, buffers, copies),
-            "copy the book's way": lambda: copy_the_book_s_way(backend, results, copies),
+            "run and copy together": lambda: _run_and_copy(backend, x, destination, buffers, copies),
+            "copy the book's way": lambda: _copy_the_book_s_way(backend, results, copies),
             "together the book's way": both_the_book_s_way,
         },
         rounds,
@@ -85,10 +85,10 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
 
     # The timed buffers held the right values before any timed copy, so the check fills fresh ones.
     checked = [backend.asarray(np.zeros((size, size), dtype=np.float32), destination) for _ in results]
-    run_and_copy(backend, x, destination, checked, copies=1)
+    _run_and_copy(backend, x, destination, checked, copies=1)
     source = backend.to_numpy(x)
-    efficiency = overlap_efficiency(run_alone, copy_alone, together)
-    book_efficiency = overlap_efficiency(run_alone, book_copy_alone, book_together)
+    efficiency = _overlap_efficiency(run_alone, copy_alone, together)
+    book_efficiency = _overlap_efficiency(run_alone, book_copy_alone, book_together)
     return result_of(
         "overlap",
         backend,
@@ -96,13 +96,13 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
         cases=(run_alone, copy_alone, together, book_copy_alone, book_together),
         metrics={"overlap_efficiency": efficiency, "book_overlap_efficiency": book_efficiency},
         explanation=verdict(efficiency, run_alone, copy_alone),
-        notes=(f"With copies the book's way, {hidden_part(book_efficiency)}.",),
+        notes=(f"With copies the book's way, {_hidden_part(book_efficiency)}.",),
         error=largest_error(map(backend.to_numpy, checked), [source @ source] * PRODUCTS),
         compared="copied products",
     )
 
 
-def ends(backend: Backend) -> tuple[Device, Device]:
+def _ends(backend: Backend) -> tuple[Device, Device]:
     """Return the devices to copy from and to; raises RequestError if there is nowhere to copy to."""
     source, *others = backend.devices
     if source.kind == "gpu":
@@ -111,7 +111,7 @@ def ends(backend: Backend) -> tuple[Device, Device]:
     return source, others[0]
 
 
-def overlap_efficiency(run_alone: Case, copy_alone: Case, together: Case) -> float:
+def _overlap_efficiency(run_alone: Case, copy_alone: Case, together: Case) -> float:
     """Return the share of the shorter part that was hidden under the longer one, not clamped."""
     shorter = min(run_alone.median, copy_alone.median)
     return (run_alone.median + copy_alone.median - together.median) / shorter
@@ -126,11 +126,11 @@ def verdict(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
     if efficiency < 0.2:
         return f"Nothing overlapped: each copy kept the computation waiting, or was kept waiting by it.{unequal}"
     if efficiency < 0.8:
-        return f"{hidden_part(efficiency).capitalize()}.{unequal}"
-    return f"The overlap is real: {hidden_part(efficiency)}.{unequal}"
+        return f"{_hidden_part(efficiency).capitalize()}.{unequal}"
+    return f"The overlap is real: {_hidden_part(efficiency)}.{unequal}"
 
 
-def hidden_part(efficiency: float) -> str:
+def _hidden_part(efficiency: float) -> str:
     """Say how much of the shorter part was hidden."""
     if efficiency < -0.1:
         return "together took longer than one after the other"

@@ -81,12 +81,12 @@ def time_programs(backend: Backend, programs: Mapping[str, Program], rounds: int
     scheduled = {}
     for name in programs:
         # The first one was the warm-up.
-        tasks = with_medians(recorded[name][-rounds:])
+        tasks = _with_medians(recorded[name][-rounds:])
         scheduled[name] = Scheduled(
             timed[name, ONE_BY_ONE],
             timed[name, FREE],
             tasks,
-            bounds_of(tasks, places(backend), backend.workers_per_device),
+            bounds_of(tasks, _places(backend), backend.workers_per_device),
         )
     return scheduled
 
@@ -96,12 +96,12 @@ def case_name(program: str, how: str) -> str:
     return ", ".join(filter(None, (program, how)))
 
 
-def with_medians(runs: list[tuple[Task, ...]]) -> tuple[Task, ...]:
+def _with_medians(runs: list[tuple[Task, ...]]) -> tuple[Task, ...]:
     """Return the tasks of the last of several equal runs, each with the median of its seconds."""
     return tuple(replace(same[-1], seconds=median(task.seconds for task in same)) for same in zip(*runs, strict=True))
 
 
-def places(backend: Backend) -> int:
+def _places(backend: Backend) -> int:
     """Count what can work at once: all on GPUs, and the CPU devices' workers, but no more than there are cores for."""
     on_cpus = sum(device.kind == "cpu" for device in backend.devices)
     workers = min(on_cpus * backend.workers_per_device, max(1, available_cores() // backend.threads_per_device))

@@ -40,7 +40,7 @@ from parallel_core.measurement.checks import MIN_NOISE, largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["EXPERIMENT", "run", "verdict"]
+__all__ = ["EXPERIMENT", "about_cores", "all_at_once", "copy_both_ways", "fractions", "noise", "run", "verdict"]
 
 TOGETHER = "all at once"
 
@@ -104,7 +104,7 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
         metrics=metrics,
         explanation=verdict(metrics, noise(parts, together)),
         notes=(about_cores(metrics, available_cores()),) if on_cpu else (),
-        error=error_of(backend, matrices, results, size),
+        error=_error_of(backend, matrices, results, size),
         compared="products or copies",
     )
 
@@ -125,7 +125,7 @@ def noise(parts: list[Case], together: Case) -> float:
     return max(MIN_NOISE, spreads / sum(part.median for part in parts))
 
 
-def error_of(backend: Backend, matrices: list[Array], results: list[list[Array]], size: int) -> float:
+def _error_of(backend: Backend, matrices: list[Array], results: list[list[Array]], size: int) -> float:
     """Do all at once into fresh buffers, and compare products and copies with NumPy's products."""
     zeros = np.zeros((size, size), dtype=np.float32)
     # The timed buffers held the right values before any timed copy.

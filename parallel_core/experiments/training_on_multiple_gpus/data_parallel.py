@@ -86,7 +86,7 @@ def run(
     params = [backend.asarray(loaded, device) for device in backend.devices]
     buckets = buckets_of(settings.exchange, len(shapes()))
     # A single bucket holds the last gradient too.
-    early = reduced_early(backend, params, data, settings, buckets) if len(buckets) > 1 else 0
+    early = _reduced_early(backend, params, data, settings, buckets) if len(buckets) > 1 else 0
     epochs = start.epochs
     every = checkpoints.every if checkpoints else None
     for progress in continue_training(backend, params, data, settings, on_batch, start, every):
@@ -126,7 +126,7 @@ def run(
         ),
         metrics=metrics,
         explanation=verdict(epochs, timed, count_replicas(backend, params))
-        + (went_on_from(resumed) if resumed else ""),
+        + (_went_on_from(resumed) if resumed else ""),
         error=error,
         compared="the first losses",
         of="their size",
@@ -139,7 +139,7 @@ def run(
     )
 
 
-def run_between_processes(
+def _run_between_processes(
     backend: GroupedBackend,
     data: Dataset,
     settings: Settings,
@@ -153,13 +153,13 @@ def run_between_processes(
     return with_scaling(result, backend, data, settings, trained=len(result.series["loss"]) - len(resumed))
 
 
-def extent(_: Backend, data: Dataset, settings: Settings, **__: object) -> tuple[int, int]:
+def _extent(_: Backend, data: Dataset, settings: Settings, **__: object) -> tuple[int, int]:
     """Return the epochs, and the images of each."""
     images = len(data.train_labels)
     return settings.epochs, min(images, settings.batch_size * (settings.limit or images))
 
 
-def reduced_early(
+def _reduced_early(
     backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, buckets: Sequence[Bucket]
 ) -> float:
     """Count the buckets that are reduced before the backward pass has ended: the median over a few untimed steps."""
@@ -188,7 +188,7 @@ def verdict(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> st
     return f"{sentence}."
 
 
-def went_on_from(resumed: Checkpoint) -> str:
+def _went_on_from(resumed: Checkpoint) -> str:
     """Say where a training came from, and who got it there."""
     state = resumed.state
     place = f"step {state.step} of epoch {state.epoch}" if state.step else f"epoch {len(state.progress.epochs)}"
@@ -201,8 +201,8 @@ EXPERIMENT = Experiment(
     position=1,
     question="How fast does LeNet train from scratch when each batch is divided over the devices?",
     run=run,
-    run_between_processes=run_between_processes,
-    extent=extent,
+    run_between_processes=_run_between_processes,
+    extent=_extent,
     case="training, an epoch",
     metric="images_per_second",
     queued_case="training, an epoch",

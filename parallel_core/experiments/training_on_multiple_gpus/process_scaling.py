@@ -49,12 +49,12 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
     few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
     silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, on_exchange=ignore)
     steps = {
-        "together": partial(time_step, backend, data, few),
-        "without exchange": partial(time_step, silent, data, few),
-        "alone": partial(time_alone, backend, data, few),
-        "exchange alone": partial(time_exchange, backend, settings, few.limit or STEPS),
+        "together": partial(_time_step, backend, data, few),
+        "without exchange": partial(_time_step, silent, data, few),
+        "alone": partial(_time_alone, backend, data, few),
+        "exchange alone": partial(_time_exchange, backend, settings, few.limit or STEPS),
     }
-    seconds = time_in_turns(backend, steps)
+    seconds = _time_in_turns(backend, steps)
     size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
     together, alone = seconds["together"], seconds["alone"]
     efficiency = alone / (backend.group.size * together)
@@ -76,7 +76,7 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
     return replace(result, metrics={**result.metrics, **metrics}, notes=(*result.notes, note))
 
 
-def time_in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+def _time_in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
     """Time every way in turns, in all ranks at once; return the medians of this rank's times."""
     timed: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(WARMUPS + ROUNDS):
@@ -88,23 +88,23 @@ def time_in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float
     return {name: median(taken[WARMUPS:]) for name, taken in timed.items()}
 
 
-def time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
+def _time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
     """Train from the start for a few steps; return the seconds of one."""
     params = [get_params(backend, device, settings.seed, settings.width) for device in backend.devices]
     epoch = train_epoch(backend, params, data, settings, number=1)
     return epoch.seconds / len(epoch.losses)
 
 
-def time_alone(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
+def _time_alone(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
     """Train whole batches on rank 0 alone; the others wait at the next barrier. Return the seconds of one step."""
     if backend.group.rank > 0:
         return 0.0
-    one = time_step(backend.local, data, replace(settings, limit=1))
+    one = _time_step(backend.local, data, replace(settings, limit=1))
     # The wait at the barrier must not exceed the deadline.
-    return one if one > LONG_STEP else time_step(backend.local, data, settings)
+    return one if one > LONG_STEP else _time_step(backend.local, data, settings)
 
 
-def time_exchange(backend: GroupedBackend, settings: Settings, steps: int) -> float:
+def _time_exchange(backend: GroupedBackend, settings: Settings, steps: int) -> float:
     """Exchange zeros in the shapes of the gradients; return the seconds of one step's exchange."""
     zeros = tuple(np.zeros_like(array) for array in initial_parameters(settings.seed, settings.width))
     gradients = [backend.asarray(zeros, device) for device in backend.devices]

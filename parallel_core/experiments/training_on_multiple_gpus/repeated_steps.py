@@ -23,11 +23,11 @@ def repeated_steps(
     `place` gives the parameters to go on from, one value per device; they are kept up to date.
     """
     steps = min(STEPS, len(epoch.losses))
-    again = partial(time_steps, backend, place, data, replace(settings, limit=steps))
+    again = partial(_time_steps, backend, place, data, replace(settings, limit=steps))
     return if_repeatable(again), steps / len(epoch.losses)
 
 
-def time_steps(backend: Backend, place: Callable[[], list[Array]], data: Dataset, settings: Settings) -> Timing:
+def _time_steps(backend: Backend, place: Callable[[], list[Array]], data: Dataset, settings: Settings) -> Timing:
     """Train for some steps and return their timing."""
     epoch = train_epoch(backend, place(), data, settings, number=settings.epochs + 1)
     return epoch.dispatch_seconds, epoch.seconds

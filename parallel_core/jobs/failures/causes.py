@@ -106,22 +106,22 @@ def cause_of(everyone: Sequence[Observed], now: float) -> Conclusion:
     if abrupt:
         # Ends that are not from outside may be consequences.
         first = min(abrupt, key=lambda one: (not one.ended_from_outside, one.ended_at))
-        return Conclusion(how_it_ended(first), culprits=(first.name,))
+        return Conclusion(_how_it_ended(first), culprits=(first.name,))
     own = [rank for rank in ranks if rank.failed and not rank.failed.by_others]
     if refused and all(rank.refused for rank in own):
         return Conclusion(refused[0].reason, REFUSAL, (refused[0].name,))
     if own or refused:
-        return shared_reason([*own, *(rank for rank in refused if rank not in own)])
-    if (early := ended_early(everyone)) is not None:
+        return _shared_reason([*own, *(rank for rank in refused if rank not in own)])
+    if (early := _ended_early(everyone)) is not None:
         return early
     if any(not rank.is_gone and not rank.failed for rank in ranks):
         return hang(everyone, now)
-    return shared_reason([rank for rank in ranks if rank.failed])
+    return _shared_reason([rank for rank in ranks if rank.failed])
 
 
 def hang(everyone: Sequence[Observed], now: float) -> Conclusion:
     """Return which ranks keep the others waiting, after nothing has happened for too long."""
-    if (early := ended_early(everyone)) is not None:
+    if (early := _ended_early(everyone)) is not None:
         return Conclusion(early.message, culprits=early.culprits, hang=True)
     ranks = [one for one in everyone if is_rank(one.name)]
     running = [rank for rank in ranks if not rank.is_gone and not rank.failed]
@@ -131,29 +131,29 @@ def hang(everyone: Sequence[Observed], now: float) -> Conclusion:
     if absent:
         seconds = now - min(rank.last for rank in absent)
         return Conclusion(
-            f"{subject(absent)} not joined within {seconds:.0f} s", culprits=process_names(absent), hang=True
+            f"{_subject(absent)} not joined within {seconds:.0f} s", culprits=_process_names(absent), hang=True
         )
     launched = [rank.progress.exchanges for rank in running]
     slowest = [rank for rank in running if rank.progress.exchanges == min(launched)]
-    since = f"for {now - max(rank.last for rank in slowest):.0f} s {last_step(slowest[0])}"
+    since = f"for {now - max(rank.last for rank in slowest):.0f} s {_last_step(slowest[0])}"
     exchanges = f"{min(launched)} exchange{'s' * (min(launched) != 1)}"
     if len(slowest) < len(running):
         others = f"{exchanges} launched, while others have launched {max(launched)}"
-        message = f"{subject(slowest)} made no progress {since}: {others}"
+        message = f"{_subject(slowest)} made no progress {since}: {others}"
     elif len(running) > 1:
         message = (
             f"no rank has made progress {since}: all stopped after {exchanges}, so the network or the framework may be "
             "the cause"
         )
     else:
-        message = f"{subject(slowest)} made no progress {since}"
+        message = f"{_subject(slowest)} made no progress {since}"
     ended = [rank for rank in ranks if rank.status == 0]
     if ended:
-        message += f"; {labels(ended)} had ended by then"
-    return Conclusion(message, culprits=process_names(slowest), hang=True)
+        message += f"; {_labels(ended)} had ended by then"
+    return Conclusion(message, culprits=_process_names(slowest), hang=True)
 
 
-def ended_early(everyone: Sequence[Observed]) -> Conclusion | None:
+def _ended_early(everyone: Sequence[Observed]) -> Conclusion | None:
     """Return that a process ended in good order while the others still needed it; None if none did."""
     waiting = [one.progress.exchanges for one in everyone if is_rank(one.name) and one.status != 0]
     if not waiting:
@@ -167,10 +167,10 @@ def ended_early(everyone: Sequence[Observed]) -> Conclusion | None:
     if not needed:
         return None
     first = min(needed, key=lambda one: one.ended_at)
-    return Conclusion(f"{first.label} ended {last_step(first)}, before the others", culprits=(first.name,))
+    return Conclusion(f"{first.label} ended {_last_step(first)}, before the others", culprits=(first.name,))
 
 
-def how_it_ended(process: Observed) -> str:
+def _how_it_ended(process: Observed) -> str:
     """Return a line on how a process ended that gave no reason."""
     if process.unstartable is not None:
         return f"{process.label} could not be started: {process.unstartable}"
@@ -180,15 +180,15 @@ def how_it_ended(process: Observed) -> str:
     status = process.status or 0
     if status == -SIGKILL:
         return (
-            f"{process.label} was killed by SIGKILL {last_step(process)}: the system may have run out of memory "
+            f"{process.label} was killed by SIGKILL {_last_step(process)}: the system may have run out of memory "
             "(see dmesg), or somebody killed it"
         )
     if status < 0:
-        return f"{process.label} was killed by {signal_name(-status)} {last_step(process)}{last_words}"
-    return f"{process.label} ended with status {status} {last_step(process)}{last_words or ' and without a word'}"
+        return f"{process.label} was killed by {signal_name(-status)} {_last_step(process)}{last_words}"
+    return f"{process.label} ended with status {status} {_last_step(process)}{last_words or ' and without a word'}"
 
 
-def last_step(process: Observed) -> str:
+def _last_step(process: Observed) -> str:
     """Return what a process had done when it last reported."""
     if not is_rank(process.name):
         return "while the ranks were at work"
@@ -200,22 +200,22 @@ def last_step(process: Observed) -> str:
     return "before its first exchange" if process.joined else "before it had joined"
 
 
-def shared_reason(failed: Sequence[Observed]) -> Conclusion:
+def _shared_reason(failed: Sequence[Observed]) -> Conclusion:
     """Return the first reason once, with all ranks that give it: shapes that differ fail in every rank."""
     agreed = [rank for rank in failed if rank.reason == failed[0].reason]
-    return Conclusion(f"{labels(agreed)}: {failed[0].reason}", culprits=process_names(agreed))
+    return Conclusion(f"{_labels(agreed)}: {failed[0].reason}", culprits=_process_names(agreed))
 
 
-def subject(processes: Sequence[Observed]) -> str:
+def _subject(processes: Sequence[Observed]) -> str:
     """Return names and hosts with the verb."""
-    return f"{labels(processes)} {'has' if len(processes) == 1 else 'have'}"
+    return f"{_labels(processes)} {'has' if len(processes) == 1 else 'have'}"
 
 
-def labels(processes: Sequence[Observed]) -> str:
+def _labels(processes: Sequence[Observed]) -> str:
     """Return names and hosts."""
     return ", ".join(one.label for one in processes)
 
 
-def process_names(processes: Sequence[Observed]) -> tuple[str, ...]:
+def _process_names(processes: Sequence[Observed]) -> tuple[str, ...]:
     """Return names alone."""
     return tuple(one.name for one in processes)

@@ -53,7 +53,7 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
     if role and backend != "mxnet":
         raise RequestError(f"DMLC_ROLE={role} makes this a process of MXNet's, and the backend is {backend}: unset it")
     if where.role != "worker":
-        serve(where)
+        _serve(where)
     if reports_are_read():
         leave_with_starter()
     dump_stacks_on_request()
@@ -64,7 +64,7 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
     return where
 
 
-def serve(where: Rendezvous) -> NoReturn:
+def _serve(where: Rendezvous) -> NoReturn:
     """Become MXNet's scheduler or server, which the user started by hand; it keeps a deadline of its own."""
     environment = {name: value for name, value in (os.environ | SERVING_ENVIRONMENT).items() if value is not None}
     os.execve(sys.executable, [sys.executable, "-P", "-m", SERVER_MODULE, f"{where.timeout}"], environment)
@@ -92,7 +92,7 @@ def joined(
     All ranks must have been started with the same options, except for paths, which may differ from host to host.
     """
     host = socket.gethostname()
-    on_exchange = send_progress if reports_are_read() else OwnDeadline(where).on_exchange
+    on_exchange = _send_progress if reports_are_read() else _OwnDeadline(where).on_exchange
     send_report(Arrived(host))
     backend = join(local, where, on_exchange)
     send_report(Joined(backend.group.rank, host))
@@ -109,13 +109,13 @@ def described(result: Result, backend: GroupedBackend) -> Result:
     return replace(result, backend={**result.backend, **processes})
 
 
-def send_progress(exchanges: int) -> None:
+def _send_progress(exchanges: int) -> None:
     """Report that an exchange was launched."""
     send_report(Progress(exchanges))
 
 
 @final
-class OwnDeadline:
+class _OwnDeadline:
     """Ends a rank that no launcher of ours watches, when it has launched no exchange for too long."""
 
     def __init__(self, where: Rendezvous) -> None:

@@ -33,7 +33,7 @@ def send_report(report: Report) -> None:
 def leave(error: BaseException, message: str, status: int) -> NoReturn:
     """Report a failure, to the launcher or on standard error, and end the process."""
     if reports_are_read():
-        send_report(Failed(message, is_consequence(error), status))
+        send_report(Failed(message, _is_consequence(error), status))
     else:
         rank, role = os.environ.get("RANK"), os.environ.get("DMLC_ROLE") or "worker"
         who = f"{f'rank {rank}' if rank else f'a {role}'} on {socket.gethostname()}"
@@ -43,7 +43,7 @@ def leave(error: BaseException, message: str, status: int) -> NoReturn:
     os._exit(status)
 
 
-def is_consequence(error: BaseException | None) -> bool:
+def _is_consequence(error: BaseException | None) -> bool:
     """Return whether an error is only the consequence of another rank's."""
     while error is not None:
         # The sum is not finite, though this rank's own terms are.

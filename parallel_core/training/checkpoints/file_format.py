@@ -65,24 +65,24 @@ def from_bytes(content: bytes, source: str) -> Checkpoint:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            text = read_array(archive, STATE_ARRAY)
-            state = read_state(text.tobytes(), source)
+            text = _read_array(archive, STATE_ARRAY)
+            state = _read_state(text.tobytes(), source)
             wanted = shapes(state.settings.width)
-            arrays = tuple(read_array(archive, name) for name in parameter_names(len(wanted)))
+            arrays = tuple(_read_array(archive, name) for name in parameter_names(len(wanted)))
     except CheckpointError:
         raise
     except UNREADABLE as error:
         reason = str(error).strip("'\"") or type(error).__name__
-        refuse(source, f"is no whole checkpoint ({reason})")
+        _refuse(source, f"is no whole checkpoint ({reason})")
     for name, array, shape in zip(parameter_names(len(wanted)), arrays, wanted, strict=True):
         if array.dtype != np.float32 or array.shape != shape:
-            refuse(source, f"has {name} as {array.dtype} {array.shape}, not float32 {shape}")
+            _refuse(source, f"has {name} as {array.dtype} {array.shape}, not float32 {shape}")
         if not np.isfinite(array).all():
-            refuse(source, f"has numbers in {name} that are not finite")
+            _refuse(source, f"has numbers in {name} that are not finite")
     return Checkpoint(state, arrays)
 
 
-def read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     """Read one array of an archive; its checksum is verified first."""
     entry = archive.getinfo(f"{name}.npy")
     # A damaged size could ask for more memory than there is.
@@ -91,13 +91,13 @@ def read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     return np.asarray(np.load(io.BytesIO(archive.read(entry)), allow_pickle=False))
 
 
-def read_state(text: bytes, source: str) -> TrainingState:
+def _read_state(text: bytes, source: str) -> TrainingState:
     """Read the state and check that it agrees with itself."""
     head = msgspec.json.decode(text)
     if not isinstance(head, dict) or head.get("format") != CHECKPOINT_FORMAT:
-        refuse(source, "is not a checkpoint of parallel-core")
+        _refuse(source, "is not a checkpoint of parallel-core")
     if head.get("schema") != CHECKPOINT_SCHEMA:
-        refuse(
+        _refuse(
             source,
             f"has schema {head.get('schema')}, and this version reads {CHECKPOINT_SCHEMA}: update parallel-core",
             "",
@@ -112,6 +112,6 @@ def read_state(text: bytes, source: str) -> TrainingState:
     return state
 
 
-def refuse(source: str, reason: str, remedy: str = f": {REMEDY}") -> NoReturn:
+def _refuse(source: str, reason: str, remedy: str = f": {REMEDY}") -> NoReturn:
     """Raise CheckpointError, in one line."""
     raise CheckpointError(f"{source} {reason}{remedy}")

@@ -20,7 +20,7 @@ def measure_queue_memory(backend: Backend) -> dict[str, float]:
     x = backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), backend.devices[0])
     growth = {
         f"peak_bytes_{'kept' if keep else 'dropped'}_waiting_every_{every}": peak_memory_growth(
-            lambda keep=keep, every=every: fill_queue(backend, x, keep, every)  # type: ignore[misc]
+            lambda keep=keep, every=every: _fill_queue(backend, x, keep, every)  # type: ignore[misc]
         )
         for keep in (False, True)
         for every in WAIT_EVERY
@@ -28,7 +28,7 @@ def measure_queue_memory(backend: Backend) -> dict[str, float]:
     return {name: float(grown) for name, grown in growth.items() if grown is not None}
 
 
-def fill_queue(backend: Backend, x: Array, keep: bool, every: int) -> None:
+def _fill_queue(backend: Backend, x: Array, keep: bool, every: int) -> None:
     """Launch 100 increments, keeping the results or dropping them, and wait at every `every`-th step."""
     kept = []
     for step in range(1, STEPS + 1):

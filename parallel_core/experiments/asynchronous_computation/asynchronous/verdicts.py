@@ -7,7 +7,7 @@ from humanize import metric, naturalsize
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import WAIT_EVERY
 from parallel_core.formatting import percent
 
-__all__ = ["answer_questions", "verdict"]
+__all__ = ["about_barriers", "about_launch", "about_memory", "about_model", "answer_questions", "verdict"]
 
 
 def verdict(dispatch_fraction: float, async_speedup: float) -> str:

@@ -50,7 +50,7 @@ TARGET_SECONDS, AT_ONCE = 0.04, 20
 """Seconds, and the number of products that take them: each far longer than launching it, 64 of them not long."""
 
 
-def launch(backend: Backend, x: Array, other: Array, count: int) -> Launched:
+def _launch(backend: Backend, x: Array, other: Array, count: int) -> Launched:
     """Launch a product of one matrix with itself and, behind it, some of another matrix."""
     awaited = backend.launch(backend.ops.matmul, x, x)
     return awaited, [backend.launch(backend.ops.matmul, other, other) for _ in range(count)]
@@ -78,7 +78,7 @@ def run(
         WAITALL: lambda _: backend.waitall(),
     }
     timings = {
-        label(wait, count, place): partial(time_until, backend, do_wait, partial(launch, backend, x, other, count))
+        _label(wait, count, place): partial(time_until, backend, do_wait, partial(_launch, backend, x, other, count))
         for count in queued
         for place, other in places.items()
         for wait, do_wait in waits.items()
@@ -86,7 +86,7 @@ def run(
     cases = {case.name: case for case in interleave(timings, rounds)}
     slopes = {place: added(cases, queued, place) for place in places}
 
-    one, everything = (cases[label(wait, deepest, SAME)] for wait in waits)
+    one, everything = (cases[_label(wait, deepest, SAME)] for wait in waits)
     dispatch_fraction = everything.dispatch_median / everything.median
     # If nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
     if dispatch_fraction < 0.8:
@@ -97,15 +97,15 @@ def run(
         backend,
         parameters={"size": size, "deepest": deepest, "rounds": rounds},
         cases=list(cases.values()),
-        metrics=metrics_of(slopes, dispatch_fraction),
+        metrics=_metrics_of(slopes, dispatch_fraction),
         explanation=explanation,
         notes=(*notes, verdicts.about_deepest(one, everything, deepest, SAME)),
-        error=largest_of([error_of(backend, x, other, deepest) for other in places.values()]),
+        error=largest_of([_error_of(backend, x, other, deepest) for other in places.values()]),
         compared="products",
         series={
             "queued": tuple(float(count) for count in queued),
             **{
-                f"seconds {wait}, {place}": tuple(cases[label(wait, count, place)].median for count in queued)
+                f"seconds {wait}, {place}": tuple(cases[_label(wait, count, place)].median for count in queued)
                 for place in places
                 for wait in waits
             },
@@ -113,7 +113,7 @@ def run(
     )
 
 
-def metrics_of(slopes: Mapping[str, verdicts.Added], dispatch_fraction: float) -> dict[str, float]:
+def _metrics_of(slopes: Mapping[str, verdicts.Added], dispatch_fraction: float) -> dict[str, float]:
     """Return the figures of both waits, by the slopes in each place."""
     same, other = slopes[SAME], slopes.get(OTHER)
     return {
@@ -130,7 +130,7 @@ def depths(deepest: int) -> tuple[int, ...]:
     return (0, *(2**power for power in range((deepest - 1).bit_length())), deepest)
 
 
-def label(wait: str, count: int, place: str) -> str:
+def _label(wait: str, count: int, place: str) -> str:
     """Name the case of a way of waiting with some products queued behind the awaited one."""
     return f"{wait}, {count} behind {place}"
 
@@ -139,15 +139,15 @@ def added(cases: Mapping[str, Case], queued: Sequence[int], place: str) -> verdi
     """Lay straight lines through both waits' seconds over the number of queued products, and return their slopes."""
 
     def slopes(wait: str) -> tuple[float, ...]:
-        seconds = [cases[label(wait, count, place)].seconds for count in queued]
+        seconds = [cases[_label(wait, count, place)].seconds for count in queued]
         return tuple(float(slope) for slope in np.polyfit(queued, seconds, 1)[0])
 
     return verdicts.Added(slopes(WAIT), slopes(WAITALL))
 
 
-def error_of(backend: Backend, x: Array, other: Array, count: int) -> float:
+def _error_of(backend: Backend, x: Array, other: Array, count: int) -> float:
     """Return the relative error of an awaited product with others queued behind it, and of the last of those."""
-    awaited, others = launch(backend, x, other, count)
+    awaited, others = _launch(backend, x, other, count)
     return largest_error(
         map(backend.to_numpy, (awaited, others[-1])), [a @ a for a in map(backend.to_numpy, (x, other))]
     )

@@ -60,15 +60,15 @@ def run(
 ) -> Result:
     """Time increments of vectors of up to `largest` elements, waited for once, and fit the cost model at each size."""
     vectors = {size: row_of_ones(backend, size) for size in sizes_up_to(largest)}
-    steps = {size: enough_steps(backend, x) for size, x in vectors.items()}
+    steps = {size: _enough_steps(backend, x) for size, x in vectors.items()}
     models = {size: fit_cost_model(backend, x, steps[size], rounds) for size, x in vectors.items()}
     cases = time_in_turn(
         backend,
-        {named(size): partial(increment, backend, x, steps[size]) for size, x in vectors.items()},
+        {_named(size): partial(increment, backend, x, steps[size]) for size, x in vectors.items()},
         rounds,
-        repeats={named(size): count for size, count in steps.items()},
+        repeats={_named(size): count for size, count in steps.items()},
     )
-    points = [verdicts.Point(size, steps[size], models[size], cases[named(size)]) for size in vectors]
+    points = [verdicts.Point(size, steps[size], models[size], cases[_named(size)]) for size in vectors]
     sizes = {"crossing_elements": verdicts.crossing(points), "floor_left_elements": verdicts.floor_left(points)}
     once = [backend.to_numpy(increment(backend, x, 1)) for x in vectors.values()]
     return result_of(
@@ -85,16 +85,16 @@ def run(
         notes=(verdicts.about_floor(points), verdicts.about_predictions(points), *verdicts.about_overlap(points)),
         error=largest_error(once, [np.full((1, size), 2.0) for size in vectors]),
         compared="increments",
-        series=curves(points),
+        series=_curves(points),
     )
 
 
-def named(size: int) -> str:
+def _named(size: int) -> str:
     """Name the case of a vector's increment."""
     return f"increment of {size} elements"
 
 
-def enough_steps(backend: Backend, x: Array) -> int:
+def _enough_steps(backend: Backend, x: Array) -> int:
     """Choose how many increments to launch in one timing."""
     steps = FEWEST
     # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a second and a third.
@@ -104,7 +104,7 @@ def enough_steps(backend: Backend, x: Array) -> int:
     return steps
 
 
-def curves(points: Sequence[verdicts.Point]) -> dict[str, tuple[float, ...]]:
+def _curves(points: Sequence[verdicts.Point]) -> dict[str, tuple[float, ...]]:
     """Return the series over the number of elements, in seconds per increment."""
     return {
         "elements": tuple(float(point.elements) for point in points),

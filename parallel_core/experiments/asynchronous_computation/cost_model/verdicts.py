@@ -53,7 +53,7 @@ class Point:
         return max(self.case.spread, MIN_NOISE)
 
 
-def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
+def _passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
     """Return the size from which on all ratios are above 1, interpolated between logarithms.
 
     None if all are above 1, or the last is not.
@@ -71,16 +71,16 @@ def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
 def crossing(points: Sequence[Point]) -> float | None:
     """Return the number of elements from which on computing takes longer than issuing; None without such a change."""
     ratios = [point.t2_over_t1 for point in points]
-    return passes_one([point.elements for point in points], ratios) if ratios[0] <= 1 else None
+    return _passes_one([point.elements for point in points], ratios) if ratios[0] <= 1 else None
 
 
 def floor_left(points: Sequence[Point]) -> float | None:
     """Return the number of elements at which the measured time is a quarter above its lowest; None if it is never."""
     floor = min(point.case.median for point in points)
-    return passes_one([p.elements for p in points], [p.case.median / floor / ABOVE_FLOOR for p in points])
+    return _passes_one([p.elements for p in points], [p.case.median / floor / ABOVE_FLOOR for p in points])
 
 
-def is_inside(points: Sequence[Point]) -> bool:
+def _is_inside(points: Sequence[Point]) -> bool:
     """Tell whether issuing contains computing, at every size."""
     return all(point.t2_over_t1 < INSIDE for point in points)
 
@@ -88,28 +88,28 @@ def is_inside(points: Sequence[Point]) -> bool:
 def verdict(points: Sequence[Point]) -> str:
     """Say where the book's assumption holds."""
     first, last = points[0], points[-1]
-    if is_inside(points):
+    if _is_inside(points):
         return (
             f"Nothing was queued: control returned when an increment was computed. So t2 is inside t1, from "
             f"{metric(first.model.t1, 's')} for {first.elements} elements to {metric(last.model.t1, 's')} for "
             f"{last.elements:,}, and the assumption, which is about a queue, fails at every size."
         )
     if abs(first.t2_over_t1 - 1) <= first.noise:
-        return f"Issuing and computing take equally long at the smallest size, within the noise: {in_figures(first)}."
+        return f"Issuing and computing take equally long at the smallest size, within the noise: {_in_figures(first)}."
     met = crossing(points)
     if met is not None:
         return (
             f"Below about {met:,.0f} elements the assumption does not hold, and Python is the slower side: "
-            f"{in_figures(first)}. Above, computing is: {in_figures(last)}."
+            f"{_in_figures(first)}. Above, computing is: {_in_figures(last)}."
         )
     if last.t2_over_t1 < 1:
-        return f"Python is the slower side at the largest size too (choose a larger --largest): {in_figures(last)}."
+        return f"Python is the slower side at the largest size too (choose a larger --largest): {_in_figures(last)}."
     if any(point.t2_over_t1 < 1 for point in points):
-        return f"Which side is slower changed more than once: measure again on a quieter machine. {in_figures(first)}."
-    return f"The assumption holds at every size, the smallest too: {in_figures(first)}."
+        return f"Which side is slower changed more than once: measure again on a quieter machine. {_in_figures(first)}."
+    return f"The assumption holds at every size, the smallest too: {_in_figures(first)}."
 
 
-def in_figures(point: Point) -> str:
+def _in_figures(point: Point) -> str:
     """Write the model, the measured time and the book's for one size."""
     return (
         f"with {point.elements:,} elements t1 is {metric(point.model.t1, 's')} and t2 {metric(point.model.t2, 's')}, "
@@ -138,7 +138,7 @@ def about_predictions(points: Sequence[Point]) -> str:
     if abs(worst.prediction_error) <= worst.noise:
         return f"The longer of t1 and t2 predicts every size within the noise; at the worst {sentence}."
     in_turn = worst.model.t1 + worst.model.t2
-    hindered = worst.case.median * (1 - worst.noise) > in_turn and not is_inside(points)
+    hindered = worst.case.median * (1 - worst.noise) > in_turn and not _is_inside(points)
     return (
         f"The longer of t1 and t2 is furthest off, beyond the noise, at {worst.elements:,} elements: it predicts "
         f"{sentence} ({percent(worst.prediction_error, '+')})"

@@ -40,7 +40,7 @@ from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.task_graph import crossings, work_seconds
 
-__all__ = ["EXPERIMENT", "Of", "run"]
+__all__ = ["EXPERIMENT", "Of", "about_parallelism", "run"]
 
 Of = Literal["mlp", "xy"]
 MIN_DEVICES = 3
@@ -83,14 +83,14 @@ def run(
         },
         explanation=about_schedule("Freely scheduled, the program", scheduled),
         notes=(about_parallelism(parallelism, len(tasks)),),
-        error=error_of(backend, of, program, batch),
+        error=_error_of(backend, of, program, batch),
         compared="results",
         # The picture of z = x · y + 2 shows the inputs, as the book's does.
         tasks=record(backend, program, one_by_one=True) if of == "xy" else tasks,
     )
 
 
-def error_of(backend: Backend, of: Of, program: Program, batch: int) -> float:
+def _error_of(backend: Backend, of: Of, program: Program, batch: int) -> float:
     """Run the program once more and return the largest relative difference of its result from NumPy's."""
     results = backend.to_numpy(program.run(backend, program.inputs(backend)))
     if of == "xy":

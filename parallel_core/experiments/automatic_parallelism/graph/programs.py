@@ -41,21 +41,21 @@ def mlp(batch: int) -> Program:
 
     def inputs(backend: Backend) -> Any:
         keeper, *workers = backend.devices
-        images, labels = synthetic_batch(batch)
+        images, labels = _synthetic_batch(batch)
         layers = [[backend.asarray(layer, device) for layer in initial_layers()] for device in backend.devices]
         # The batch is where the parameters are, and is sent to the others as a part of the step.
         shards = [backend.split_and_load(rows, [keeper] * len(workers)) for rows in (images, labels)]
         return layers, list(zip(*shards, strict=True)), batch
 
-    return Program(inputs, train_step)
+    return Program(inputs, _train_step)
 
 
-def train_step(backend: Backend, inputs: Any) -> Array:
+def _train_step(backend: Backend, inputs: Any) -> Array:
     """Launch a step of gradient descent, one operation at a time."""
     (kept, *replicas), shards, batch = inputs
     keeper, *workers = backend.devices
     passes = [
-        forward(backend, layers, labelled("copy batch", backend.copy_to(shard, device)))
+        _forward(backend, layers, labelled("copy batch", backend.copy_to(shard, device)))
         for layers, shard, device in zip(replicas, shards, workers, strict=True)
     ]
     new: list[list[Array]] = [[None, None] for _ in backend.devices]
@@ -63,9 +63,9 @@ def train_step(backend: Backend, inputs: Any) -> Array:
         number = place + 1
         gradients = [
             labelled(f"copy ∇{number}", backend.copy_to(gradient, keeper))
-            for gradient in (backward(backend, each, place) for each in passes)
+            for gradient in (_backward(backend, each, place) for each in passes)
         ]
-        summed = labelled(f"sum ∇{number}", backend.launch(partial(add_up, backend.ops), *gradients))
+        summed = labelled(f"sum ∇{number}", backend.launch(partial(_add_up, backend.ops), *gradients))
         updated = backend.launch(backend.ops.sgd, kept[place], summed, RATE / batch)
         new[0][place] = labelled(f"update W{number}", updated)
         for k, (replica, device) in enumerate(zip(replicas, workers, strict=True), start=1):
@@ -74,58 +74,58 @@ def train_step(backend: Backend, inputs: Any) -> Array:
     return new
 
 
-def forward(backend: Backend, layers: Sequence[Array], shard: Array) -> dict[str, Array]:
+def _forward(backend: Backend, layers: Sequence[Array], shard: Array) -> dict[str, Array]:
     """Launch a device's forward pass and its loss; return the values that the backward pass needs."""
     ops, (images, labels) = backend.ops, (shard[0], shard[1])
-    hidden = labelled("layer 1", backend.launch(partial(first_layer, ops), layers[0], images))
-    scores = labelled("layer 2", backend.launch(partial(second_layer, ops), layers[1], hidden))
-    loss = labelled("loss", backend.launch(ops.value_and_grad(partial(loss_of, ops)), (scores,), labels))
+    hidden = labelled("layer 1", backend.launch(partial(_first_layer, ops), layers[0], images))
+    scores = labelled("layer 2", backend.launch(partial(_second_layer, ops), layers[1], hidden))
+    loss = labelled("loss", backend.launch(ops.value_and_grad(partial(_loss_of, ops)), (scores,), labels))
     return {"layers": layers, "images": images, "hidden": hidden, "by scores": loss[1][0]}
 
 
-def backward(backend: Backend, passed: dict[str, Array], place: int) -> Array:
+def _backward(backend: Backend, passed: dict[str, Array], place: int) -> Array:
     """Launch the backward pass through one layer, the second one first; return the gradients by its parameters."""
     ops, layers = backend.ops, passed["layers"]
     if place == 1:
-        back = ops.value_and_grad(partial(second_layer_backward, ops))
+        back = ops.value_and_grad(partial(_second_layer_backward, ops))
         by = (layers[1][0], layers[1][1], passed["hidden"])
         computed = labelled("layer 2 back", backend.launch(back, by, passed["by scores"]))
         passed["by hidden"] = computed[1][2]
     else:
-        back = ops.value_and_grad(partial(first_layer_backward, ops))
+        back = ops.value_and_grad(partial(_first_layer_backward, ops))
         computed = labelled("layer 1 back", backend.launch(back, layers[0], passed["images"], passed["by hidden"]))
     return (computed[1][0], computed[1][1])
 
 
-def first_layer(ops: Ops, parameters: Array, images: Array) -> Array:
+def _first_layer(ops: Ops, parameters: Array, images: Array) -> Array:
     """Apply a layer with a rectifier."""
     weight, bias = parameters
     return ops.relu(ops.add(ops.matmul(images, weight), bias))
 
 
-def second_layer(ops: Ops, parameters: Array, hidden: Array) -> Array:
+def _second_layer(ops: Ops, parameters: Array, hidden: Array) -> Array:
     """Apply a layer without one."""
     weight, bias = parameters
     return ops.add(ops.matmul(hidden, weight), bias)
 
 
-def loss_of(ops: Ops, parameters: Array, labels: Array) -> Array:
+def _loss_of(ops: Ops, parameters: Array, labels: Array) -> Array:
     """Return the loss as a function of the scores."""
     return ops.cross_entropy(parameters[0], labels)
 
 
-def first_layer_backward(ops: Ops, parameters: Array, images: Array, upstream: Array) -> Array:
+def _first_layer_backward(ops: Ops, parameters: Array, images: Array, upstream: Array) -> Array:
     """Return a number whose gradients by the parameters are the layer's, given those by its result."""
-    return ops.total(ops.multiply(first_layer(ops, parameters, images), upstream))
+    return ops.total(ops.multiply(_first_layer(ops, parameters, images), upstream))
 
 
-def second_layer_backward(ops: Ops, parameters: Array, upstream: Array) -> Array:
+def _second_layer_backward(ops: Ops, parameters: Array, upstream: Array) -> Array:
     """Return a number whose gradients by parameters and input are the layer's, given those by its result."""
     weight, bias, hidden = parameters
-    return ops.total(ops.multiply(second_layer(ops, (weight, bias), hidden), upstream))
+    return ops.total(ops.multiply(_second_layer(ops, (weight, bias), hidden), upstream))
 
 
-def add_up(ops: Ops, *gradients: Array) -> Array:
+def _add_up(ops: Ops, *gradients: Array) -> Array:
     """Add up the devices' gradients of one layer, array by array."""
     return tuple(reduce(ops.add, same) for same in zip(*gradients, strict=True))
 
@@ -142,7 +142,7 @@ def initial_layers() -> list[Layer]:
     ]
 
 
-def synthetic_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
+def _synthetic_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw images and labels."""
     generator = np.random.default_rng(1)
     return generator.standard_normal((batch, PIXELS), dtype=np.float32), generator.integers(
@@ -153,7 +153,7 @@ def synthetic_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
 def expected_step(reference: Backend, batch: int) -> list[Layer]:
     """Take the same step on one device, the gradients of the whole network at once, with NumPy as `reference`."""
     ops = reference.ops
-    images, labels = synthetic_batch(batch)
+    images, labels = _synthetic_batch(batch)
 
     def loss(parameters: Array, images: Array, labels: Array) -> Array:
         w1, b1, w2, b2 = parameters

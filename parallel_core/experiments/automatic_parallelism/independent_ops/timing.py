@@ -11,7 +11,7 @@ from parallel_core.experiments.products import PRODUCTS, products
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case
 
-__all__ = ["joined", "named", "time_elsewhere", "time_here", "with_threads"]
+__all__ = ["chain", "joined", "named", "time_elsewhere", "time_here", "with_threads"]
 
 Timed = tuple[dict[str, Case], float]
 """Cases by name, and the largest relative error of what they compute."""

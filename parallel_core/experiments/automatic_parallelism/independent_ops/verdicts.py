@@ -12,11 +12,11 @@ IN_ORDER = 1.25
 def verdict(independent: Case, chain: Case, workers: int) -> str:
     """Say whether independent products ran in order, by so many workers."""
     ratio = chain.median / independent.median
-    products = f"by {counted_workers(workers)}, independent products"
+    products = f"by {_counted_workers(workers)}, independent products"
     noise = max(independent.spread, chain.spread, MIN_NOISE)
     if not differ_beyond_noise(independent, chain) and 1 / (1 - min(noise, 0.99)) > IN_ORDER:
         return (
-            f"The noise ({noise:.0%}) leaves open whether independent products by {counted_workers(workers)} ran in "
+            f"The noise ({noise:.0%}) leaves open whether independent products by {_counted_workers(workers)} ran in "
             f"order ({ratio:.2f} × as fast as a chain of as many)."
         )
     if not differ_beyond_noise(independent, chain):
@@ -35,9 +35,9 @@ def about_workers(engine: str, kind: str, few: Case, many: Case, workers: tuple[
         return "A GPU takes products from one queue in order, and no workers serve it."
     fewest, most = workers
     if fewest == most:
-        return f"The device was served by {counted_workers(most)} alone: nothing was compared."
+        return f"The device was served by {_counted_workers(most)} alone: nothing was compared."
     ratio = few.median / many.median
-    products = f"By {counted_workers(most)} instead of {fewest}, independent products"
+    products = f"By {_counted_workers(most)} instead of {fewest}, independent products"
     if not differ_beyond_noise(few, many):
         return f"{products} took as long ({ratio:.2f} ×): no difference beyond the noise."
     if ratio < 1:
@@ -84,6 +84,6 @@ def about_cores(needed: int, cores: int) -> str:
     )
 
 
-def counted_workers(workers: int) -> str:
+def _counted_workers(workers: int) -> str:
     """Write a number of workers."""
     return "one worker" if workers == 1 else f"{workers} workers"

@@ -49,7 +49,7 @@ Timed = Mapping[str, Sequence[Case]]
 """For each way of launching, a case for each size; without cases if it was not timed."""
 
 
-def products(backend: Backend, matrices: Sequence[Array], count: int) -> list[Array]:
+def _products(backend: Backend, matrices: Sequence[Array], count: int) -> list[Array]:
     """Launch `count` times, in turn, a product of each matrix with itself."""
     return [backend.launch(backend.ops.matmul, x, x) for _ in range(count) for x in matrices]
 
@@ -64,21 +64,21 @@ def run(
     if not sizes:
         raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
     sizes = tuple(sorted(set(sizes)))
-    timed, error = time_here(backend, sizes, rounds), error_of(backend, sizes)
+    timed, error = _time_here(backend, sizes, rounds), _error_of(backend, sizes)
     if len(backend.devices) > 1 and all(device.kind == "cpu" for device in backend.devices):
-        result = time_elsewhere(backend, sizes, rounds)
+        result = _time_elsewhere(backend, sizes, rounds)
         # A case is called after its way and its size.
         renamed = [replace(case, name=case.name.replace(ONE, THREADS)) for case in result.cases]
         timed, error = {**timed, THREADS: renamed}, largest_of([error, result.checks["max_relative_error"]])
 
     alone, spread, threaded = (timed[way] for way in (ONE, ALL, THREADS))
-    speedups = {way: ratios(alone, timed[way]) for way in (ALL, THREADS) if timed[way]}
+    speedups = {way: _ratios(alone, timed[way]) for way in (ALL, THREADS) if timed[way]}
     return result_of(
         "small-ops",
         backend,
         parameters={"sizes": ",".join(map(str, sizes)), "rounds": rounds},
         cases=(*alone, *spread, *threaded),
-        metrics=figures(sizes, alone, spread),
+        metrics=_figures(sizes, alone, spread),
         explanation=verdicts.verdict(sizes, alone, spread, len(backend.devices)),
         notes=(
             *verdicts.about_launching(sizes, alone, backend.engine),
@@ -94,22 +94,22 @@ def run(
     )
 
 
-def time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
+def _time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
     """Time products of each size on the first device and, if there are several, spread over all."""
     work: dict[str, Callable[[], object]] = {}
     repeats = {}
     for size in sizes:
         matrices = [normal_matrix(backend, size, device) for device in backend.devices]
-        count = count_for(backend, size)
+        count = _count_for(backend, size)
         places = {ONE: matrices[:1] * len(matrices)} | ({ALL: matrices} if len(matrices) > 1 else {})
         for way, spread in places.items():
-            work[name := f"{way}, size {size}"] = partial(products, backend, spread, count)
+            work[name := f"{way}, size {size}"] = partial(_products, backend, spread, count)
             repeats[name] = count * len(matrices)
     cases = time_in_turn(backend, work, rounds, repeats).values()
     return {way: [case for case in cases if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
 
 
-def time_elsewhere(backend: Backend, sizes: Sequence[int], rounds: int) -> Result:
+def _time_elsewhere(backend: Backend, sizes: Sequence[int], rounds: int) -> Result:
     """Time products of each size in a fresh process, on a single device with the threads of all."""
     return measure_elsewhere(
         "small-ops",
@@ -126,28 +126,28 @@ def time_elsewhere(backend: Backend, sizes: Sequence[int], rounds: int) -> Resul
     )
 
 
-def count_for(backend: Backend, size: int) -> int:
+def _count_for(backend: Backend, size: int) -> int:
     """Choose how many products of a size each device gets: so many that they can be timed, and not more."""
     return min(MOST, max(LEAST, round(TARGET_SECONDS / product_seconds(backend, size, backend.devices[0]))))
 
 
-def error_of(backend: Backend, sizes: Sequence[int]) -> float:
+def _error_of(backend: Backend, sizes: Sequence[int]) -> float:
     """Compare a product of each size on each device with NumPy's."""
     loaded = [normal_matrix(backend, size, device) for size in sizes for device in backend.devices]
-    made = products(backend, loaded, 1)
+    made = _products(backend, loaded, 1)
     return largest_error(map(backend.to_numpy, made), [x @ x for x in map(backend.to_numpy, loaded)])
 
 
-def ratios(slow: Sequence[Case], fast: Sequence[Case]) -> tuple[float, ...]:
+def _ratios(slow: Sequence[Case], fast: Sequence[Case]) -> tuple[float, ...]:
     """Return how many times faster the second cases are than the first, size by size."""
     return tuple(one.median / other.median for one, other in zip(slow, fast, strict=True))
 
 
-def figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> dict[str, float]:
+def _figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> dict[str, float]:
     """Return the largest speed-up and its size, and the crossing if there is one; without several devices, 1."""
     if not spread:
         return {"largest_speedup": 1.0}
-    largest, size = max(zip(ratios(alone, spread), sizes, strict=True))
+    largest, size = max(zip(_ratios(alone, spread), sizes, strict=True))
     crossing = verdicts.crossing_size(sizes, alone, spread)
     metrics = {"largest_speedup": largest, "largest_speedup_size": float(size)}
     return metrics if crossing is None else {**metrics, "crossing_size": crossing}

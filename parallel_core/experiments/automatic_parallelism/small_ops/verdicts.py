@@ -12,7 +12,7 @@ from parallel_core.formatting import figure, listed
 from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
 
-__all__ = ["about_launching", "about_threads", "crossing_size", "verdict"]
+__all__ = ["about_launching", "about_threads", "crossing_size", "faster_at", "verdict"]
 
 LAUNCHING = 0.8
 """From this share of the time on, until control returns, launching is what takes it."""
@@ -30,10 +30,10 @@ def verdict(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case],
         meaning = f"{devices} devices were faster than one from the smallest size ({sizes[0]}) on"
     else:
         meaning = f"{devices} devices were faster than one from a size of about {figure(crossing)} on"
-    beyond = [size for size in no_faster(sizes, alone, spread) if crossing is not None and size > crossing]
-    but = f" (at {listed_sizes(beyond)} within the noise)" if beyond else ""
+    beyond = [size for size in _no_faster(sizes, alone, spread) if crossing is not None and size > crossing]
+    but = f" (at {_listed_sizes(beyond)} within the noise)" if beyond else ""
     slower = faster_at(sizes, alone, spread)
-    loss = f" They were slower at {listed_sizes(slower)}." if slower else ""
+    loss = f" They were slower at {_listed_sizes(slower)}." if slower else ""
     return f"{meaning}{but}. Their largest speed-up was {largest:.2f}, at size {at}.{loss}"
 
 
@@ -67,7 +67,7 @@ def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) ->
         return [f"Launching alone was nowhere the limit: it took {most:.0%} of one device's time at most."]
     seconds = metric(limited[0][1].dispatch_median, "s")
     sentence = (
-        f"At {listed_sizes([size for size, _ in limited])} launching is the limit: one device was done almost as soon "
+        f"At {_listed_sizes([size for size, _ in limited])} launching is the limit: one device was done almost as soon "
         f"as the last product was launched, which took {seconds} for each at size {limited[0][0]}."
     )
     return [sentence]
@@ -86,11 +86,11 @@ def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequen
             if size in better
         )
         sentences.append(
-            f"Parallel launches beat parallel operators at {listed_sizes(better)}: there all devices were faster than "
+            f"Parallel launches beat parallel operators at {_listed_sizes(better)}: there all devices were faster than "
             f"one with the threads of all, most at size {at} ({largest:.2f} ×)."
         )
     if worse:
-        sentences.append(f"Parallel operators beat parallel launches at {listed_sizes(worse)}.")
+        sentences.append(f"Parallel operators beat parallel launches at {_listed_sizes(worse)}.")
     return sentences or ["At no size did parallel launches and parallel operators differ by more than the noise."]
 
 
@@ -103,12 +103,12 @@ def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case])
     ]
 
 
-def no_faster(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> list[int]:
+def _no_faster(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> list[int]:
     """List the sizes at which several devices are not faster than one."""
     faster = faster_at(sizes, spread, alone)
     return [size for size in sizes if size not in faster]
 
 
-def listed_sizes(sizes: Sequence[int]) -> str:
+def _listed_sizes(sizes: Sequence[int]) -> str:
     """Write sizes: `size 8`, `sizes 8, 16 and 32`."""
     return f"{'size' if len(sizes) == 1 else 'sizes'} {listed([str(size) for size in sizes])}"

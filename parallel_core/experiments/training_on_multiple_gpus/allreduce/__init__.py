@@ -71,7 +71,7 @@ def run(
     with a single device, an algorithm that is not known, and sizes for which the memory does not suffice.
     """
     refuse_single_device(backend, "allreduce", "sums over devices")
-    names = known(tuple(ALGORITHMS) if algorithms is None else algorithms)
+    names = _known(tuple(ALGORITHMS) if algorithms is None else algorithms)
     whole = whole_elements(sizes)
     refuse_more_than_memory(whole[-1], len(backend.devices))
     timed: dict[int, dict[str, Case]] = {}
@@ -87,7 +87,7 @@ def run(
     return result_with(backend, timed, errors, count, judged, rounds, **sentences)
 
 
-def known(algorithms: Sequence[str]) -> tuple[str, ...]:
+def _known(algorithms: Sequence[str]) -> tuple[str, ...]:
     """Return the algorithms' names, once each; raises RequestError if one is not known, or none is given."""
     for name in algorithms:
         if name not in ALGORITHMS:

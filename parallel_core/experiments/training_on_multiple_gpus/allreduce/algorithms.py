@@ -36,7 +36,7 @@ def star(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     total, *others = vectors
     home, *devices = backend.devices[: len(vectors)]
     for vector in others:
-        total = added(backend, total, backend.copy_to(vector, home))
+        total = _added(backend, total, backend.copy_to(vector, home))
     returned = (backend.copy_to(total, device, out=x) for x, device in zip(others, devices, strict=True))
     return (total, *returned)
 
@@ -44,7 +44,7 @@ def star(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 def ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     """Pass parts on to the next device: adding to them (reduce-scatter), then as they are (all-gather)."""
     count = len(vectors)
-    parts = [parts_of(backend, vector, count) for vector in vectors]
+    parts = [_parts_of(backend, vector, count) for vector in vectors]
 
     def pass_on(step: int) -> list[tuple[int, int, Array]]:
         # Each device passes on the part that reached it in the step before. The one before device 0 is number -1.
@@ -56,11 +56,11 @@ def ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 
     for step in range(count - 1):
         for device, part, arrived in pass_on(step):
-            parts[device][part] = added(backend, parts[device][part], arrived)
+            parts[device][part] = _added(backend, parts[device][part], arrived)
     for step in range(count - 1, 2 * (count - 1)):
         for device, part, arrived in pass_on(step):
             parts[device][part] = arrived
-    return tuple(joined(backend, mine) for mine in parts)
+    return tuple(_joined(backend, mine) for mine in parts)
 
 
 def tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
@@ -71,7 +71,7 @@ def tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     while distance < count:
         for device in range(0, count - distance, 2 * distance):
             arrived = backend.copy_to(sums[device + distance], backend.devices[device])
-            sums[device] = added(backend, sums[device], arrived)
+            sums[device] = _added(backend, sums[device], arrived)
         distance *= 2
     while distance > 1:
         distance //= 2
@@ -84,12 +84,12 @@ def tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 def sharded(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     """Let device k gather part k of all vectors, add it up, and send it back to all."""
     devices = backend.devices[: len(vectors)]
-    parts = [parts_of(backend, vector, len(vectors)) for vector in vectors]
+    parts = [_parts_of(backend, vector, len(vectors)) for vector in vectors]
     totals = []
     for k, home in enumerate(devices):
         total, *others = [mine[k] for mine in (parts[k], *parts[:k], *parts[k + 1 :])]
         for part in others:
-            total = added(backend, total, backend.copy_to(part, home))
+            total = _added(backend, total, backend.copy_to(part, home))
         totals.append(total)
 
     def gather(device: Device) -> list[Array]:
@@ -98,7 +98,7 @@ def sharded(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
             for total, home in zip(totals, devices, strict=True)
         ]
 
-    return tuple(joined(backend, gather(device)) for device in devices)
+    return tuple(_joined(backend, gather(device)) for device in devices)
 
 
 def native(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
@@ -112,28 +112,28 @@ ALGORITHMS: Mapping[str, Allreduce] = MappingProxyType(
 """By name, from the book's own to the backend's."""
 
 
-def parts_of(backend: Backend, vector: Array, count: int) -> list[Array]:
+def _parts_of(backend: Backend, vector: Array, count: int) -> list[Array]:
     """Launch the division of a vector into parts, of which the last ones may be empty."""
-    parts = backend.launch(partial(divide, backend.ops, count), vector)
+    parts = backend.launch(partial(_divide, backend.ops, count), vector)
     return [parts[k] for k in range(count)]
 
 
-def joined(backend: Backend, parts: Sequence[Array]) -> Array:
+def _joined(backend: Backend, parts: Sequence[Array]) -> Array:
     """Launch the joining of parts, which may lie in the vectors' memory, to a vector on memory of its own."""
     return backend.launch(backend.ops.concatenate, tuple(parts))
 
 
-def added(backend: Backend, x: Array, y: Array) -> Array:
+def _added(backend: Backend, x: Array, y: Array) -> Array:
     """Launch the sum of two vectors, or parts of them, on the device of both."""
-    return backend.launch(partial(add_equal, backend.ops), x, y)
+    return backend.launch(partial(_add_equal, backend.ops), x, y)
 
 
-def divide(ops: Ops, count: int, vector: Array) -> Array:
+def _divide(ops: Ops, count: int, vector: Array) -> Array:
     """Divide a vector evenly; its length is known only here, for outside it may be a promise."""
     return ops.split(vector, [rows.stop - rows.start for rows in row_ranges(len(vector), count)])
 
 
-def add_equal(ops: Ops, x: Array, y: Array) -> Array:
+def _add_equal(ops: Ops, x: Array, y: Array) -> Array:
     """Add vectors of one length and dtype; raises ValueError for others, which would be broadcast or converted."""
     if x.shape != y.shape or x.dtype != y.dtype:
         raise ValueError(f"allreduce needs equal vectors, not {len(x)} × {x.dtype} and {len(y)} × {y.dtype}")

@@ -64,26 +64,26 @@ def run_between_processes(
     if group.size < 2:
         raise RequestError("between processes there must be at least 2 of them (--processes 2)")
     whole = whole_elements(sizes)
-    here = [devices for devices, host in zip(backend.device_counts, group.hosts, strict=True) if host == own(group)]
+    here = [devices for devices, host in zip(backend.device_counts, group.hosts, strict=True) if host == _own(group)]
     refuse_more_than_memory(whole[-1], sum(here))
-    warm_up(backend)
-    errors = [error_between(backend, length) for length in sorted({1, 2, count - 1, count + 1, 1001})]
+    _warm_up(backend)
+    errors = [_error_between(backend, length) for length in sorted({1, 2, count - 1, count + 1, 1001})]
     timed: dict[int, dict[str, Case]] = {}
     with stream_between(group, where) as stream:
         for size in whole:
-            errors.append(error_between(backend, size // ITEM))
-            timed[size] = time_size(backend, stream, size, rounds)
+            errors.append(_error_between(backend, size // ITEM))
+            timed[size] = _time_size(backend, stream, size, rounds)
 
     explanation = verdict_between(timed, group.hosts, stream.other, group.transport)
     return result_with(backend, timed, errors, count, NATIVE, rounds, explanation=explanation)
 
 
-def own(group: Group) -> str:
+def _own(group: Group) -> str:
     """Return the name of this rank's host."""
     return group.hosts[group.rank]
 
 
-def warm_up(backend: GroupedBackend) -> None:
+def _warm_up(backend: GroupedBackend) -> None:
     """Make the exchanges that the ranks compare with each other's before they make them: none of those is timed."""
     values: Sequence[Array] = [backend.asarray(np.zeros(1, dtype=np.float32), device) for device in backend.devices]
     for _ in range(COMPARED_EXCHANGES):
@@ -91,28 +91,28 @@ def warm_up(backend: GroupedBackend) -> None:
     backend.waitall()
 
 
-def error_between(backend: GroupedBackend, length: int) -> float:
+def _error_between(backend: GroupedBackend, length: int) -> float:
     """Sum uniform float32 vectors, drawn anew on each rank; return the largest relative error on any of their devices.
 
     The numbers are drawn by rank and device, so that every rank can draw the others' too.
     """
     rank = backend.group.rank
-    loaded = [backend.asarray(drawn(length, rank, place), device) for place, device in enumerate(backend.devices)]
+    loaded = [backend.asarray(_drawn(length, rank, place), device) for place, device in enumerate(backend.devices)]
     sums = [backend.to_numpy(total) for total in native(backend, loaded)]
     expected = np.zeros(length)
     for other, devices in enumerate(backend.device_counts):
         for place in range(devices):
-            expected += drawn(length, other, place)
+            expected += _drawn(length, other, place)
     error = largest_of([error_of_sum(found, expected) for found in sums])
-    return largest_of([one for one, _ in gathered_pairs(backend.group, (error, 0.0))])
+    return largest_of([one for one, _ in _gathered_pairs(backend.group, (error, 0.0))])
 
 
-def drawn(length: int, rank: int, place: int) -> np.ndarray:
+def _drawn(length: int, rank: int, place: int) -> np.ndarray:
     """Draw the vector of a rank's device."""
     return np.random.default_rng([length, rank, place]).random(length, dtype=np.float32)
 
 
-def time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int) -> dict[str, Case]:
+def _time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int) -> dict[str, Case]:
     """Time the sum and the stream in turns; return the cases by name. `size` is that of a vector, in bytes."""
     group = backend.group
     zeros = np.zeros(size // ITEM, dtype=np.float32)
@@ -130,8 +130,8 @@ def time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int) -
         return seconds, seconds
 
     ways: dict[str, Callable[[int], Timing]] = {
-        ONE_STREAM: partial(time_together, group, carry),
-        NATIVE: partial(time_together, group, partial(measure_each, backend, reduce)),
+        ONE_STREAM: partial(_time_together, group, carry),
+        NATIVE: partial(_time_together, group, partial(measure_each, backend, reduce)),
     }
     repeats = {name: enough_repeats(partial(take, 1)) for name, take in ways.items()}
     cases = interleave(
@@ -140,14 +140,14 @@ def time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int) -
     return {name: replace(case, repeats=repeats[name]) for name, case in zip(ways, cases, strict=True)}
 
 
-def time_together(group: Group, take: Callable[[int], Timing], repeats: int) -> Timing:
+def _time_together(group: Group, take: Callable[[int], Timing], repeats: int) -> Timing:
     """Let all ranks begin at once; return the times of the slowest, the same on all of them."""
     barrier(group)
-    timings = gathered_pairs(group, take(repeats))
+    timings = _gathered_pairs(group, take(repeats))
     return max(sent for sent, _ in timings), max(done for _, done in timings)
 
 
-def gathered_pairs(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
+def _gathered_pairs(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
     """Return every rank's two numbers, on all ranks."""
     pairs = (TIMING.unpack(sent) for sent in gather(group, TIMING.pack(*numbers)))
     return [(first, second) for first, second in pairs]

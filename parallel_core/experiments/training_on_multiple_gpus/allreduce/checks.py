@@ -26,11 +26,11 @@ def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> f
     errors = []
     for name in algorithms:
         loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
-        errors += [error_of(backend.to_numpy(total), terms) for total in ALGORITHMS[name](backend, loaded)]
+        errors += [_error_of(backend.to_numpy(total), terms) for total in ALGORITHMS[name](backend, loaded)]
     return largest_of(errors)
 
 
-def error_of(found: np.ndarray, terms: Sequence[np.ndarray]) -> float:
+def _error_of(found: np.ndarray, terms: Sequence[np.ndarray]) -> float:
     """Return the relative error of a sum of vectors, block by block."""
     if found.shape != terms[0].shape:
         return float("inf")

@@ -23,7 +23,7 @@ def result_with(
     backend: Backend, timed: Timed, errors: Sequence[float], devices: int, judged: str, rounds: int, **described: Any
 ) -> Result:
     """Return the result of sums over so many devices; the metrics are those of `judged` at the largest size."""
-    series = series_of(timed, devices)
+    series = _series_of(timed, devices)
     names = [name for name in next(iter(timed.values())) if name not in SHARES]
     return result_of(
         "allreduce",
@@ -43,7 +43,7 @@ def result_with(
     )
 
 
-def series_of(timed: Timed, devices: int) -> dict[str, tuple[float, ...]]:
+def _series_of(timed: Timed, devices: int) -> dict[str, tuple[float, ...]]:
     """Return the figures over sizes, `FIGURE ALGORITHM` each, and the sizes themselves as `bytes`."""
     series: dict[str, tuple[float, ...]] = {"bytes": tuple(map(float, timed))}
     (bound,) = SHARES.keys() & next(iter(timed.values())).keys()

@@ -63,7 +63,7 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Stream]:
     other = other_end(group.hosts)
     with ExitStack() as connections:
         try:
-            connection = connect(group, other, where, connections)
+            connection = _connect(group, other, where, connections)
         except OSError as error:
             raise MeasurementError(
                 f"no TCP connection between rank 0 and rank {other} ({error}): does a firewall refuse it?"
@@ -71,7 +71,7 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Stream]:
         yield Stream(group.rank, other, connection)
 
 
-def connect(group: Group, other: int, where: Rendezvous, connections: ExitStack) -> socket.socket | None:
+def _connect(group: Group, other: int, where: Rendezvous, connections: ExitStack) -> socket.socket | None:
     """Return this rank's end of the stream, closed with `connections`; None for a rank that has none."""
     # The job's deadline must not pass before this one, whose error says what is wrong.
     patience = where.timeout / 2

@@ -38,8 +38,8 @@ def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.s
         connection, _ = listener.accept()
         # A stranger that leaves at once or sends nothing must not keep the right one out.
         with suppress(OSError):
-            prepare(connection, min(SECRET_SECONDS, max(deadline - monotonic(), 0.001)))
-            if hmac.compare_digest(receive(connection, memoryview(bytearray(len(secret)))), secret):
+            _prepare(connection, min(SECRET_SECONDS, max(deadline - monotonic(), 0.001)))
+            if hmac.compare_digest(_receive(connection, memoryview(bytearray(len(secret)))), secret):
                 connection.sendall(secret)
                 connection.settimeout(timeout)
                 return connection
@@ -51,9 +51,9 @@ def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.
     """Connect to the side that listens and knows the secret. Raises OSError."""
     connection = socket.create_connection((address, port), timeout)
     try:
-        prepare(connection, timeout)
+        _prepare(connection, timeout)
         connection.sendall(secret)
-        if not hmac.compare_digest(receive(connection, memoryview(bytearray(len(secret)))), secret):
+        if not hmac.compare_digest(_receive(connection, memoryview(bytearray(len(secret)))), secret):
             raise ConnectionError(f"another program answers at {address}, port {port}")
     except OSError:
         connection.close()
@@ -68,23 +68,23 @@ def round_trip(connection: socket.socket, there: memoryview, back: memoryview) -
     """
     start = perf_counter()
     connection.sendall(there)
-    receive(connection, back)
+    _receive(connection, back)
     return perf_counter() - start
 
 
 def answer_round_trip(connection: socket.socket, there: memoryview, back: memoryview) -> None:
     """Take part in the other side's `round_trip` with buffers of the same lengths. Raises OSError."""
-    receive(connection, there)
+    _receive(connection, there)
     connection.sendall(back)
 
 
-def prepare(connection: socket.socket, timeout: float) -> None:
+def _prepare(connection: socket.socket, timeout: float) -> None:
     """Let small messages leave at once, and nothing wait for ever."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(timeout)
 
 
-def receive(connection: socket.socket, buffer: memoryview) -> memoryview:
+def _receive(connection: socket.socket, buffer: memoryview) -> memoryview:
     """Fill a buffer and return it; raises ConnectionError if the other side leaves before."""
     filled = 0
     while filled < len(buffer):

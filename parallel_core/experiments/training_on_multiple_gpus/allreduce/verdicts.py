@@ -15,12 +15,12 @@ __all__ = ["about_sharding", "verdict", "verdict_between"]
 def verdict(timed: Timed, judged: str) -> str:
     """Say which algorithm was the fastest at the largest and the smallest size, and how near one is to the copies."""
     largest = max(timed)
-    sentences = [about_size(largest, timed[largest]), about_bound(timed[largest], judged)]
-    smaller = [about_size(size, timed[size]) for size in sorted(timed)[:1] if size != largest]
+    sentences = [_about_size(largest, timed[largest]), _about_bound(timed[largest], judged)]
+    smaller = [_about_size(size, timed[size]) for size in sorted(timed)[:1] if size != largest]
     return " ".join(sentences + smaller)
 
 
-def about_size(size: int, cases: Mapping[str, Case]) -> str:
+def _about_size(size: int, cases: Mapping[str, Case]) -> str:
     """Say which algorithm was the fastest at a size, and how much faster than the star."""
     ordered = sorted((name for name in cases if name != PLAIN_COPY), key=lambda name: cases[name].median)
     best, *others = ordered
@@ -37,7 +37,7 @@ def about_size(size: int, cases: Mapping[str, Case]) -> str:
     return f"At {write_size(size)} {best} was the fastest ({speed}{than_star})."
 
 
-def about_bound(cases: Mapping[str, Case], judged: str) -> str:
+def _about_bound(cases: Mapping[str, Case], judged: str) -> str:
     """Say how near an algorithm is to the copies that it cannot do without."""
     copies, mine = cases[PLAIN_COPY], cases[judged]
     share = copies.median / mine.median
@@ -71,13 +71,13 @@ def verdict_between(timed: Timed, hosts: Sequence[str], other: int, transport: s
     where = "one host" if len(set(hosts)) == 1 else f"{len(set(hosts))} hosts"
     first = f"{len(hosts)} processes on {where} summed by {transport}"
     largest, smallest = max(timed), min(timed)
-    sentences = [f"{first} {about_stream(largest, timed[largest], other)}"]
+    sentences = [f"{first} {_about_stream(largest, timed[largest], other)}"]
     if smallest != largest:
-        sentences.append(f"They summed {about_stream(smallest, timed[smallest], other)}")
+        sentences.append(f"They summed {_about_stream(smallest, timed[smallest], other)}")
     return " ".join(sentences)
 
 
-def about_stream(size: int, cases: Mapping[str, Case], other: int) -> str:
+def _about_stream(size: int, cases: Mapping[str, Case], other: int) -> str:
     """Say how long a sum took, and one TCP stream that carries each vector once, one way."""
     stream, mine = cases[ONE_STREAM], cases[NATIVE]
     times = mine.median / stream.median

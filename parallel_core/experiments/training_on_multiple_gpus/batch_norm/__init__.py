@@ -72,7 +72,7 @@ def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device."
     timed = {some: time_steps(backend, some, rounds) for some in swept}
     recorded = {name: record_step(backend, WAYS[name], count * most) for name in WAYS}
     extra_allreduces, extra_bytes = (
-        of(recorded[SYNCHRONISED]) - of(recorded[PER_DEVICE]) for of in (count_allreduces, count_bytes)
+        of(recorded[SYNCHRONISED]) - of(recorded[PER_DEVICE]) for of in (_count_allreduces, _count_bytes)
     )
 
     # Shards of unequal length: every row must weigh alike.
@@ -108,12 +108,12 @@ def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device."
     )
 
 
-def count_allreduces(tasks: Sequence[Task]) -> int:
+def _count_allreduces(tasks: Sequence[Task]) -> int:
     """Count the allreduces among tasks."""
     return sum(task.kind == "allreduce" for task in tasks)
 
 
-def count_bytes(tasks: Sequence[Task]) -> int:
+def _count_bytes(tasks: Sequence[Task]) -> int:
     """Sum the bytes that tasks move between devices."""
     return sum(task.bytes for task in tasks)
 

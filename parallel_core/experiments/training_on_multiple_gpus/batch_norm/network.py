@@ -29,7 +29,7 @@ def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
     return apply
 
 
-def loss_of_normalised(ops: Ops, parameters: Array, z: Array, sums: Array, rows: int, labels: Array) -> Array:
+def _loss_of_normalised(ops: Ops, parameters: Array, z: Array, sums: Array, rows: int, labels: Array) -> Array:
     """Normalise z by the sums over so many rows, go on, and sum the losses of z's own rows."""
     _, scale, shift, weight, bias = parameters
     mean, mean_of_squares = (ops.multiply(total, 1 / rows) for total in sums)
@@ -45,7 +45,7 @@ def loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
 
     def apply(parameters: Array, x: Array, labels: Array) -> Array:
         z, sums = with_sums(ops)(parameters, x)
-        return loss_of_normalised(ops, parameters, z, sums, x.shape[0], labels)
+        return _loss_of_normalised(ops, parameters, z, sums, x.shape[0], labels)
 
     return apply
 
@@ -56,7 +56,7 @@ def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
     They are those by all parameters but the first, by z, and by the sums: (tuple, array, tuple).
     """
     differentiate = ops.value_and_grad(
-        lambda leaves, labels: loss_of_normalised(ops, (None, *leaves[:4]), leaves[4], leaves[5:], rows, labels)
+        lambda leaves, labels: _loss_of_normalised(ops, (None, *leaves[:4]), leaves[4], leaves[5:], rows, labels)
     )
 
     def back(parameters: Array, z: Array, sums: Array, labels: Array) -> Array:

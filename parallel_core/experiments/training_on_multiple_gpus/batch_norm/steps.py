@@ -137,7 +137,7 @@ RATE = 0.1
 def time_steps(backend: Backend, rows: int, rounds: int) -> dict[str, Case]:
     """Time a step with so many rows per device either way, several in a row; return the cases, of one step each."""
     batch = len(backend.devices) * rows
-    placed = {name: load_in_single_precision(backend, batch) for name in WAYS}
+    placed = {name: _load_in_single_precision(backend, batch) for name in WAYS}
 
     def take_steps(name: str) -> Array:
         replicas, shards = placed[name]
@@ -154,11 +154,11 @@ def time_steps(backend: Backend, rows: int, rounds: int) -> dict[str, Case]:
 def record_step(backend: Backend, gradients: Gradients, batch: int) -> tuple[Task, ...]:
     """Take a step in float32 and return its tasks."""
     recording = Recording(backend)
-    step(recording, gradients, *load_in_single_precision(recording, batch), batch, RATE)
+    step(recording, gradients, *_load_in_single_precision(recording, batch), batch, RATE)
     return recording.tasks
 
 
-def load_in_single_precision(backend: Backend, batch: int) -> tuple[list[Array], Array]:
+def _load_in_single_precision(backend: Backend, batch: int) -> tuple[list[Array], Array]:
     """Load parameters and a batch of so many rows: (replicas, shards)."""
     x, labels = synthetic_batch(batch)
     single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())

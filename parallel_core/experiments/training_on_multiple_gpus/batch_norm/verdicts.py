@@ -25,15 +25,15 @@ def compared(difference: float) -> str:
     """Say how a step compares with that of one device."""
     if difference < ROUNDING:
         return f"equals that of one device to rounding ({difference:.0e} of the largest change)"
-    return f"differs from that of one device by {percent(difference)} of the largest change"
+    return f"differs from that of one device by {_percent(difference)} of the largest change"
 
 
 def about_growth(rows: Sequence[int], differences: Sequence[float]) -> str:
     """Say how the difference of the statistics per device depends on the rows per device."""
     first, last = differences[0], differences[-1]
-    sentence = f"{percent(first)} at {rows[0]} rows a device and {percent(last)} at {rows[-1]}"
+    sentence = f"{_percent(first)} at {rows[0]} rows a device and {_percent(last)} at {rows[-1]}"
     if len(rows) < 2 or not min(first, last) > ROUNDING:
-        return f"Statistics of each device's rows make a step differ by {percent(last)} at {rows[-1]} rows a device."
+        return f"Statistics of each device's rows make a step differ by {_percent(last)} at {rows[-1]} rows a device."
     power = math.log(last / first) / math.log(rows[-1] / rows[0])
     law = f"it changes as rows to the power {figure(power)}, where means over independent rows vary with the power −0.5"
     return f"Statistics of each device's rows make a step differ by {sentence}: {law}."
@@ -56,6 +56,6 @@ def about_exchange(allreduces: int, moved: int) -> str:
     return f"Synchronising adds {allreduces} allreduces and {moved:,} bytes between devices to a step."
 
 
-def percent(share: float) -> str:
+def _percent(share: float) -> str:
     """Write a share in percent, with two digits."""
     return f"{100 * share:.2g}%" if share < 1 else f"{100 * share:.0f}%"

@@ -73,11 +73,11 @@ def run(
         )
     settings = {plan: Settings(1, batch, limit=steps, seed=seed) for plan, batch in plans(batch_size, total).items()}
     cases = interleave(
-        {case_name(*plan, total): take_steps(backend, plan[1], data, wanted) for plan, wanted in settings.items()},
+        {case_name(*plan, total): _take_steps(backend, plan[1], data, wanted) for plan, wanted in settings.items()},
         rounds,
     )
-    timed = by_image(dict(zip(settings, cases, strict=True)), settings)
-    series = series_of(timed, batch_size)
+    timed = _by_image(dict(zip(settings, cases, strict=True)), settings)
+    series = _series_of(timed, batch_size)
     return result_of(
         "batch-scaling",
         backend,
@@ -92,8 +92,8 @@ def run(
             },
         },
         explanation=verdicts.verdict(timed, batch_size),
-        notes=(verdicts.about_efficiency(timed, most_efficient(backend)),),
-        error=error_of_losses(backend, data, settings),
+        notes=(verdicts.about_efficiency(timed, _most_efficient(backend)),),
+        error=_error_of_losses(backend, data, settings),
         compared="the first losses",
         of="their size",
         data=data.source,
@@ -101,19 +101,19 @@ def run(
     )
 
 
-def take_steps(backend: Backend, count: int, data: Dataset, settings: Settings) -> partial[Timing]:
+def _take_steps(backend: Backend, count: int, data: Dataset, settings: Settings) -> partial[Timing]:
     """Make the function that trains on the first devices, from where it left off, and returns its timing."""
     params = [get_params(backend, device, settings.seed) for device in backend.devices[:count]]
-    return partial(time_steps, backend, params, without_test(data), settings)
+    return partial(_time_steps, backend, params, without_test(data), settings)
 
 
-def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: Settings) -> Timing:
+def _time_steps(backend: Backend, params: list[Array], data: Dataset, settings: Settings) -> Timing:
     """Train for an epoch of a few steps and return its timing; `params` are kept up to date."""
     epoch = next(train(backend, params, data, settings))
     return epoch.dispatch_seconds, epoch.seconds
 
 
-def error_of_losses(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
+def _error_of_losses(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
     """Return the largest relative difference of the first losses from NumPy's, over all that is timed."""
     start = enlarged_start(next(iter(settings.values())).seed, CHECKED_SCALE)
     expected = {wanted: numpy_losses(data, wanted, start, CHECKED_STEPS) for wanted in set(settings.values())}
@@ -123,7 +123,7 @@ def error_of_losses(backend: Backend, data: Dataset, settings: Mapping[tuple[str
     return largest_error(map(np.array, losses), [np.array(expected[wanted]) for wanted in settings.values()])
 
 
-def by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> verdicts.Timed:
+def _by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> verdicts.Timed:
     """Return the times of an image, by kind and number of devices; one device stands in both kinds."""
     images = {plan: wanted.batch_size * (wanted.limit or 1) for plan, wanted in settings.items()}
     an_image = {plan: verdicts.divided(case, images[plan]) for plan, case in cases.items()}
@@ -133,7 +133,7 @@ def by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str,
     }
 
 
-def series_of(timed: verdicts.Timed, batch_size: int) -> dict[str, tuple[float, ...]]:
+def _series_of(timed: verdicts.Timed, batch_size: int) -> dict[str, tuple[float, ...]]:
     """Return speed, time of a step and efficiency over the number of devices, `QUANTITY KIND` each."""
     counts = tuple(timed[FIXED])
     one = 1 / timed[FIXED][1].median
@@ -149,7 +149,7 @@ def series_of(timed: verdicts.Timed, batch_size: int) -> dict[str, tuple[float, 
     return series
 
 
-def most_efficient(backend: Backend) -> float:
+def _most_efficient(backend: Backend) -> float:
     """Return the efficiency that all devices together cannot exceed: below 1 if CPU devices share cores."""
     if any(device.kind == "gpu" for device in backend.devices):
         return 1.0

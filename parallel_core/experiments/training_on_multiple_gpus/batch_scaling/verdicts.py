@@ -43,14 +43,14 @@ def about_efficiency(timed: Timed, most: float) -> str:
     """Say how much of k devices' worth was reached with either batch; `most` is what shared cores leave of it."""
     count = max(timed[FIXED])
     one = timed[FIXED][1]
-    efficiencies = [about_kind(kind, one, cases[count], count) for kind, cases in timed.items()]
+    efficiencies = [_about_kind(kind, one, cases[count], count) for kind, cases in timed.items()]
     sentence = f"The efficiency of {counted_devices(count)} was {' and '.join(efficiencies)}"
     if most < 1:
         sentence += f"; they share cores, which leaves {most:.2f} at most if one device keeps its core busy"
     return f"{sentence}."
 
 
-def about_kind(kind: str, one: Case, case: Case, count: int) -> str:
+def _about_kind(kind: str, one: Case, case: Case, count: int) -> str:
     """Write one kind's efficiency, and say if it is that of turns or of full value, within the noise."""
     efficiency = one.median / case.median / count
     as_one, in_full = not differ_beyond_noise(one, case), not differ_beyond_noise(divided(one, count), case)

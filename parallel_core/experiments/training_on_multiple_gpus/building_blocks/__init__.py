@@ -49,7 +49,7 @@ def run(backend: Backend, rounds: Rounds = 5) -> Result:
     refuse_single_device(backend, "building-blocks", "shows two devices")
     shown = {name: demonstrate(backend) for name, demonstrate in DEMONSTRATIONS.items()}
     wrong = [name for name, demonstration in shown.items() if not demonstration.error < 1e-4]
-    cases = time_verbs(backend, rounds)
+    cases = _time_verbs(backend, rounds)
     return Result(
         experiment="building-blocks",
         backend=describe_backend(backend),
@@ -63,7 +63,7 @@ def run(backend: Backend, rounds: Rounds = 5) -> Result:
     )
 
 
-def time_verbs(backend: Backend, rounds: int) -> tuple[Case, ...]:
+def _time_verbs(backend: Backend, rounds: int) -> tuple[Case, ...]:
     """Time loading the parameters, copying them, splitting a matrix, and summing 1s and 2s."""
     first, second = backend.devices[:2]
     params = get_params(backend, first)
@@ -72,13 +72,13 @@ def time_verbs(backend: Backend, rounds: int) -> tuple[Case, ...]:
             "get_params": partial(measure, backend, partial(get_params, backend, first)),
             "copy_to": partial(measure, backend, lambda: backend.copy_to(params, second)),
             "split_and_load": partial(measure, backend, partial(backend.split_and_load, matrix(), (first, second))),
-            "allreduce": partial(time_allreduce, backend),
+            "allreduce": partial(_time_allreduce, backend),
         },
         rounds,
     )
 
 
-def time_allreduce(backend: Backend) -> Timing:
+def _time_allreduce(backend: Backend) -> Timing:
     """Time the sum of 1s and 2s, which are consumed and so loaded anew each time."""
     values = ones_and_twos(backend)
     return measure(backend, lambda: backend.allreduce(values))

@@ -39,7 +39,7 @@ def matrix(rows: int = 4) -> np.ndarray:
     return np.arange(5 * rows, dtype=np.float32).reshape(rows, 5)
 
 
-def parameters_on_a_device(backend: Backend) -> Demonstration:
+def _parameters_on_a_device(backend: Backend) -> Demonstration:
     """Load the parameters and differentiate on no image at all, then on one that is white."""
     device = backend.devices[0]
     params = get_params(backend, device)
@@ -54,35 +54,35 @@ def parameters_on_a_device(backend: Backend) -> Demonstration:
     gradient = "is not zero" if np.any(after[BIAS]) else "is still zero"
     start = initial_parameters()
     return Demonstration(
-        f"On {device} b1 is {written(weights[BIAS][:3])} and its gradient {written(before[BIAS][:3])} before any image "
-        f"was seen (the first 3 of {len(weights[BIAS])}); after one image its gradient {gradient}.",
-        error_of([*weights, *before, np.any(after[BIAS])], [*start, *map(np.zeros_like, start), np.bool_(True)]),
+        f"On {device} b1 is {_written(weights[BIAS][:3])}, and its gradient {_written(before[BIAS][:3])} before any "
+        f"image was seen (the first 3 of {len(weights[BIAS])}); after one image its gradient {gradient}.",
+        _error_of([*weights, *before, np.any(after[BIAS])], [*start, *map(np.zeros_like, start), np.bool_(True)]),
     )
 
 
-def allreduce_of_ones_and_twos(backend: Backend) -> Demonstration:
+def _allreduce_of_ones_and_twos(backend: Backend) -> Demonstration:
     """Sum 1s and 2s; every device has the sum then."""
     values = ones_and_twos(backend)
     before = [backend.to_numpy(value) for value in values]
     after = [backend.to_numpy(value) for value in backend.allreduce(values)]
     return Demonstration(
-        f"Before allreduce the devices hold {beside(before)}, after it {beside(after)}.",
-        error_of([*before, *after], [np.full((1, 2), value) for value in (1, 2, 3, 3)]),
+        f"Before allreduce the devices hold {_beside(before)}, after it {_beside(after)}.",
+        _error_of([*before, *after], [np.full((1, 2), value) for value in (1, 2, 3, 3)]),
     )
 
 
-def an_even_split(backend: Backend) -> Demonstration:
+def _an_even_split(backend: Backend) -> Demonstration:
     """Divide a 4 × 5 matrix over two devices."""
     devices = backend.devices[:2]
     shards = [backend.to_numpy(shard) for shard in backend.split_and_load(matrix(), devices)]
-    shares = "; ".join(f"{device} gets {written(shard)}" for device, shard in zip(devices, shards, strict=True))
+    shares = "; ".join(f"{device} gets {_written(shard)}" for device, shard in zip(devices, shards, strict=True))
     return Demonstration(
         f"A 4 × 5 matrix that counts from 0, split over 2 devices: {shares}.",
-        error_of(shards, [matrix()[:2], matrix()[2:]]),
+        _error_of(shards, [matrix()[:2], matrix()[2:]]),
     )
 
 
-def uneven_splits(backend: Backend) -> Demonstration:
+def _uneven_splits(backend: Backend) -> Demonstration:
     """Divide 5 rows by 2 and 1 row by 3; a device may be named twice if there are only two."""
     five = backend.split_and_load(matrix(5), backend.devices[:2])
     one = backend.split_and_load(matrix(1), [*backend.devices[:2], backend.devices[-1]])
@@ -91,29 +91,29 @@ def uneven_splits(backend: Backend) -> Demonstration:
     return Demonstration(
         f"5 rows over 2 devices are {rows[0]} and {rows[1]}; 1 row over 3 is {rows[2]}, {rows[3]} and {rows[4]}: the "
         "first devices get what is left over, and a shard may be empty.",
-        error_of(shards, [matrix(5)[:3], matrix(5)[3:], matrix(1), matrix(0), matrix(0)]),
+        _error_of(shards, [matrix(5)[:3], matrix(5)[3:], matrix(1), matrix(0), matrix(0)]),
     )
 
 
-def rebinding_list_items(backend: Backend) -> Demonstration:
+def _rebinding_list_items(backend: Backend) -> Demonstration:
     """Write an allreduce that puts the sum into its list, and not into the arrays; then one that returns it."""
     gradients = [backend.to_numpy(value) for value in ones_and_twos(backend)]
-    allreduce_that_rebinds(list(gradients))
+    _allreduce_that_rebinds(list(gradients))
     sums = [backend.to_numpy(value) for value in backend.allreduce(ones_and_twos(backend))]
-    apart = stepped(backend, gradients)
-    together = stepped(backend, sums)
+    apart = _stepped(backend, gradients)
+    together = _stepped(backend, sums)
     return Demonstration(
-        f"An allreduce that ends with `data[i] = …` changes its own list: the gradients are {beside(gradients)} then, "
-        f"and a step from 0 leaves the devices' parameters at {beside(apart)}. With what `allreduce` returns, "
-        f"{beside(sums)}, both are at {beside(together)}.",
-        error_of(
+        f"An allreduce that ends with `data[i] = …` changes its own list: the gradients are {_beside(gradients)} then, "
+        f"and a step from 0 leaves the devices' parameters at {_beside(apart)}. With what `allreduce` returns, "
+        f"{_beside(sums)}, both are at {_beside(together)}.",
+        _error_of(
             [*gradients, *apart, *sums, *together],
             [np.full((1, 2), value) for value in (3, 2, -1.5, -1, 3, 3, -1.5, -1.5)],
         ),
     )
 
 
-def allreduce_that_rebinds(data: list[np.ndarray]) -> None:
+def _allreduce_that_rebinds(data: list[np.ndarray]) -> None:
     """Sum as a cell of the book once did: the first array is changed, and the others' places get new ones."""
     for other in data[1:]:
         data[0] += other
@@ -121,7 +121,7 @@ def allreduce_that_rebinds(data: list[np.ndarray]) -> None:
         data[index] = data[0].copy()
 
 
-def shared_memory(backend: Backend) -> Demonstration:
+def _shared_memory(backend: Backend) -> Demonstration:
     """Update replicas that are one array, then replicas that `copy_to` made."""
     gradient = np.full((1, 2), 1, dtype=np.float32)
     shared = [np.zeros_like(gradient)] * 2
@@ -129,50 +129,50 @@ def shared_memory(backend: Backend) -> Demonstration:
         np.subtract(replica, RATE * gradient, out=replica)
     first = backend.asarray(np.zeros_like(gradient), backend.devices[0])
     second = backend.copy_to(first, backend.devices[1])
-    own = [step(backend, first, gradient, backend.devices[0]), backend.to_numpy(second)]
+    own = [_step(backend, first, gradient, backend.devices[0]), backend.to_numpy(second)]
     return Demonstration(
         f"Where both devices hold the same array at 0, each one's step of −{RATE} counts for both, and they are at "
-        f"{beside(shared)}. After `copy_to` a step on the first device alone leaves them at {beside(own)}.",
-        error_of([*shared, *own], [np.full((1, 2), value) for value in (-1, -1, -0.5, 0)]),
+        f"{_beside(shared)}. After `copy_to` a step on the first device alone leaves them at {_beside(own)}.",
+        _error_of([*shared, *own], [np.full((1, 2), value) for value in (-1, -1, -0.5, 0)]),
     )
 
 
-def stepped(backend: Backend, gradients: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _stepped(backend: Backend, gradients: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Take a step from 0 with each device's own gradient; return the parameters."""
     return [
-        step(backend, backend.asarray(np.zeros_like(gradient), device), gradient, device)
+        _step(backend, backend.asarray(np.zeros_like(gradient), device), gradient, device)
         for gradient, device in zip(gradients, backend.devices[:2], strict=True)
     ]
 
 
-def step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Device) -> np.ndarray:
+def _step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Device) -> np.ndarray:
     """Take a step on a device, which consumes the parameter; return where it leads."""
     updated = backend.launch(backend.ops.sgd, (parameter,), (backend.asarray(gradient, device),), float(RATE))
     return backend.to_numpy(updated)[0]
 
 
-def error_of(found: Sequence[np.ndarray | np.bool_], expected: Sequence[np.ndarray | np.bool_]) -> float:
+def _error_of(found: Sequence[np.ndarray | np.bool_], expected: Sequence[np.ndarray | np.bool_]) -> float:
     """Return the largest relative error of several values, infinite if shapes differ."""
     return largest_error(map(np.asarray, found), map(np.asarray, expected))
 
 
-def beside(arrays: Sequence[np.ndarray]) -> str:
+def _beside(arrays: Sequence[np.ndarray]) -> str:
     """Write the devices' arrays."""
-    return " and ".join(map(written, arrays))
+    return " and ".join(map(_written, arrays))
 
 
-def written(array: np.ndarray) -> str:
+def _written(array: np.ndarray) -> str:
     """Write an array in one line, its numbers as short as they are."""
     return np.array2string(array + 0.0, separator=", ", formatter={"float_kind": "{:g}".format}).replace("\n", "")
 
 
 DEMONSTRATIONS: Mapping[str, Callable[[Backend], Demonstration]] = MappingProxyType(
     {
-        "parameters on a device": parameters_on_a_device,
-        "allreduce of 1s and 2s": allreduce_of_ones_and_twos,
-        "an even split": an_even_split,
-        "uneven splits": uneven_splits,
-        "rebinding list items": rebinding_list_items,
-        "shared memory": shared_memory,
+        "parameters on a device": _parameters_on_a_device,
+        "allreduce of 1s and 2s": _allreduce_of_ones_and_twos,
+        "an even split": _an_even_split,
+        "uneven splits": _uneven_splits,
+        "rebinding list items": _rebinding_list_items,
+        "shared memory": _shared_memory,
     }
 )

@@ -96,7 +96,7 @@ def run(
     refuse_single_device(backend, "learning-rates", "compares devices")
     rates = tuple(sorted(rates))
     data = replace(data, test_images=data.test_images[:TEST_IMAGES], test_labels=data.test_labels[:TEST_IMAGES])
-    trained = train_all(backend, data, rates, settings, initial_scale, rounds, on_batch)
+    trained = _train_all(backend, data, rates, settings, initial_scale, rounds, on_batch)
 
     points = {
         plan: {rate: trainings[place :: len(rates)] for place, rate in enumerate(rates)}
@@ -147,11 +147,11 @@ def run(
         problems=() if difference < 1e-4 else (unlike,),
         data=data.source,
         series={"rate": rates}
-        | {f"test_accuracy {label(*plan)}": tuple(curve.values()) for plan, curve in curves.items()},
+        | {f"test_accuracy {_label(*plan)}": tuple(curve.values()) for plan, curve in curves.items()},
     )
 
 
-def train_all(
+def _train_all(
     backend: Backend,
     data: Dataset,
     rates: Sequence[float],
@@ -168,17 +168,17 @@ def train_all(
             for (kind, count), trainings in trained.items():
                 chosen = replace(with_batch(settings, count if kind == SCALED else 1, rate), seed=seed)
                 before = settings.epochs * sum(map(len, trained.values()))
-                report = partial(counted_through, on_batch, before)
+                report = partial(_counted_through, on_batch, before)
                 trainings.append(train_once(backend, count, data, chosen, initial_scale, report))
     return trained
 
 
-def counted_through(on_batch: Callable[[int, int], object], before: int, epoch: int, images: int) -> None:
+def _counted_through(on_batch: Callable[[int, int], object], before: int, epoch: int, images: int) -> None:
     """Pass progress on, with the epochs of the trainings before counted in."""
     on_batch(before + epoch, images)
 
 
-def extent(
+def _extent(
     backend: Backend, data: Dataset, rates: Sequence[float], settings: Settings, rounds: int, **_: object
 ) -> tuple[int, int]:
     """Return the epochs of all trainings, and the images of each."""
@@ -187,7 +187,7 @@ def extent(
     return trainings * settings.epochs, min(images, settings.batch_size * (settings.limit or images))
 
 
-def label(kind: str, count: int) -> str:
+def _label(kind: str, count: int) -> str:
     """Name a curve."""
     return counted_devices(count) if count == 1 else f"{counted_devices(count)}, {kind}"
 
@@ -199,7 +199,7 @@ EXPERIMENT = Experiment(
     question="Which learning rate is best, and does it change with the number of devices?",
     exercise="exercise 2",
     run=run,
-    extent=extent,
+    extent=_extent,
     case="1 device",
     metric="best_rate_ratio",
     queued_case="all devices, scaled batch",

@@ -64,7 +64,7 @@ def train_once(
     on_batch: Callable[[int, int], object],
 ) -> Trained:
     """Train on the first devices and return what came of it; a loss that is not finite ends it early."""
-    params = placed(backend, devices, settings, scale)
+    params = _placed(backend, devices, settings, scale)
     try:
         epochs = tuple(train(backend, params, data, settings, on_batch))
     except NotFiniteError:
@@ -73,7 +73,7 @@ def train_once(
     return Trained(settings, epochs[-1].accuracy, epochs)
 
 
-def placed(backend: Backend, devices: int, settings: Settings, scale: float) -> list[Array]:
+def _placed(backend: Backend, devices: int, settings: Settings, scale: float) -> list[Array]:
     """Load the start of a training on the first devices."""
     start = enlarged_start(settings.seed, scale)
     return [backend.asarray(start, device) for device in backend.devices[:devices]]
@@ -93,7 +93,7 @@ def case_of(
         raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")
     settings = next(trained.settings for trained in trainings if trained.epochs)
     again, share = repeated_steps(
-        backend, partial(placed, backend, devices, settings, scale), data, settings, epochs[0]
+        backend, partial(_placed, backend, devices, settings, scale), data, settings, epochs[0]
     )
     return Case(
         name,

@@ -50,11 +50,11 @@ def verdict(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
         )
     before, after = best_rate(one), best_rate(curve)
     sentence = (
-        f"The best rate was {figure(before)} on 1 device (accuracy {one[before]:.3f}, {equalled(one, noise)}) and "
+        f"The best rate was {figure(before)} on 1 device (accuracy {one[before]:.3f}, {_equalled(one, noise)}) and "
         f"{figure(after)} on {counted_devices(count)} with {count} × the batch ({curve[after]:.3f}, "
-        f"{equalled(curve, noise)})"
+        f"{_equalled(curve, noise)})"
     )
-    foretold = nearest(count * before, curve)
+    foretold = _nearest(count * before, curve)
     if foretold is None:
         return f"{sentence}. Linear scaling foretells {figure(count * before)}, which was not tried."
     foretells = f"{sentence}. Linear scaling foretells {figure(foretold)}"
@@ -84,7 +84,7 @@ def about_fixed(one: Curve, fixed: Mapping[int, Curve], loss_difference: float, 
 
 def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     """Hold the linear scaling rule against keeping the rate, for all rates whose `count`-fold was tried too."""
-    pairs = {rate: tried for rate in one if one[rate] >= CHANCE and (tried := nearest(count * rate, scaled))}
+    pairs = {rate: tried for rate in one if one[rate] >= CHANCE and (tried := _nearest(count * rate, scaled))}
     larger = f"With {count} × the batch"
     if not pairs:
         return f"{larger} the rule could not be tried: no rate is {count} × another one at which one device learnt."
@@ -92,7 +92,7 @@ def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     better = [rate for rate in pairs if gains[rate] > noise]
     worse = [rate for rate in pairs if gains[rate] < -noise]
     changes = [
-        f"{comparison} at {rates(tried)} (by up to {max(abs(gains[rate]) for rate in tried):.3f})"
+        f"{comparison} at {_rates(tried)} (by up to {max(abs(gains[rate]) for rate in tried):.3f})"
         for comparison, tried in (("better", better), ("worse", worse))
         if tried
     ]
@@ -107,18 +107,18 @@ def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     )
 
 
-def equalled(curve: Curve, noise: float) -> str:
+def _equalled(curve: Curve, noise: float) -> str:
     """Say which other rates are as good as the best one within the noise."""
     best = best_rate(curve)
     others = [rate for rate in sorted(curve) if rate != best and curve[rate] >= curve[best] - noise]
-    return f"equalled within the noise by {rates(others)}" if others else "equalled by no other"
+    return f"equalled within the noise by {_rates(others)}" if others else "equalled by no other"
 
 
-def rates(values: Sequence[float]) -> str:
+def _rates(values: Sequence[float]) -> str:
     """Write learning rates."""
     return listed([figure(rate) for rate in values])
 
 
-def nearest(rate: float, curve: Curve) -> float | None:
+def _nearest(rate: float, curve: Curve) -> float | None:
     """Return the rate of the curve that is this one, up to rounding; None if there is none."""
     return next((tried for tried in curve if abs(tried - rate) < 1e-6 * rate), None)

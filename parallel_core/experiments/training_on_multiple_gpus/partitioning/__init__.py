@@ -54,7 +54,7 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import crossings
 
-__all__ = ["EXPERIMENT", "run"]
+__all__ = ["EXPERIMENT", "run", "strategies"]
 
 UNDIVIDED, WHOLE, CUT = "one device", "network partitioning", "network partitioning in micro-batches"
 DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"
@@ -86,7 +86,7 @@ def run(
     """
     refuse_single_device(backend, "partitioning", "divides a network")
     devices = len(backend.devices)
-    refuse_what_cannot_be_divided(devices, narrow, wide, batch, micro_batches)
+    _refuse_what_cannot_be_divided(devices, narrow, wide, batch, micro_batches)
     ways = strategies(micro_batches)
     timed: dict[int, dict[str, Case]] = {}
     moved: dict[int, dict[str, int]] = {}
@@ -106,7 +106,7 @@ def run(
         backend,
         parameters={"narrow": narrow, "wide": wide, "batch": batch, "micro_batches": micro_batches, "rounds": rounds},
         cases=[replace(case, name=f"{name}, width {width}") for width in timed for name, case in timed[width].items()],
-        metrics=metrics_of(largest, moved[width], waits),
+        metrics=_metrics_of(largest, moved[width], waits),
         explanation=verdicts.verdict(timed, UNDIVIDED),
         notes=(
             verdicts.about_bytes(moved, (WHOLE, DIVIDED_LAYERS, DIVIDED_BATCH)),
@@ -116,11 +116,11 @@ def run(
         error=largest_of(errors),
         compared="the parameters' changes",
         of="the largest",
-        series=series_of(timed, moved),
+        series=_series_of(timed, moved),
     )
 
 
-def refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: int, micro_batches: int) -> None:
+def _refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: int, micro_batches: int) -> None:
     """Raise RequestError if a device or a micro-batch would have nothing to do."""
     if devices > CHANNELS * narrow:
         raise RequestError(
@@ -135,7 +135,7 @@ def refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: i
         )
 
 
-def metrics_of(cases: Mapping[str, Case], moved: Mapping[str, int], waits: Mapping[str, int]) -> dict[str, float]:
+def _metrics_of(cases: Mapping[str, Case], moved: Mapping[str, int], waits: Mapping[str, int]) -> dict[str, float]:
     """Return the figures of one width."""
     others = [cases[name].median for name in (WHOLE, CUT, DIVIDED_LAYERS)]
     metrics = {
@@ -149,7 +149,7 @@ def metrics_of(cases: Mapping[str, Case], moved: Mapping[str, int], waits: Mappi
     return metrics
 
 
-def series_of(
+def _series_of(
     timed: Mapping[int, Mapping[str, Case]], moved: Mapping[int, Mapping[str, int]]
 ) -> dict[str, tuple[float, ...]]:
     """Return seconds and bytes of a step over the width, a curve for each way."""

@@ -15,18 +15,18 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy i
 __all__ = ["DATA_PARALLELISM"]
 
 
-def place(backend: Backend, parameters: Parameters) -> Array:
+def _place(backend: Backend, parameters: Parameters) -> Array:
     """Load all parameters on every device."""
     return [backend.asarray(parameters, device) for device in backend.devices]
 
 
-def load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
+def _load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
     """Divide the batch's rows over the devices."""
     shards = (backend.split_and_load(x, backend.devices) for x in (images, labels))
     return list(zip(*shards, strict=True))
 
 
-def step(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float) -> Array:
+def _step(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float) -> Array:
     """Launch the gradients on every device, their sum, and the same update everywhere."""
     ops = backend.ops
     differentiate = ops.value_and_grad(network.loss(ops))
@@ -35,9 +35,9 @@ def step(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], r
     return [backend.launch(network.update(ops, rate), own, total) for own, total in zip(replicas, sums, strict=True)]
 
 
-def gather(backend: Backend, replicas: Sequence[Array]) -> Parameters:
+def _gather(backend: Backend, replicas: Sequence[Array]) -> Parameters:
     """Return the last device's parameters, which are like all others'."""
     return tuple(backend.to_numpy(replicas[-1]))
 
 
-DATA_PARALLELISM = Strategy(place, load, step, gather)
+DATA_PARALLELISM = Strategy(_place, _load, _step, _gather)

@@ -23,7 +23,7 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy i
 __all__ = ["LAYER_WISE", "dense_gradients", "part_of_scores", "update"]
 
 
-def place(backend: Backend, parameters: Parameters) -> Array:
+def _place(backend: Backend, parameters: Parameters) -> Array:
     """Load on every device three tuples: of the convolution, of the dense layers, and the last layer's bias.
 
     The hidden layer's weight is cut twice: by the device that makes the features, and by the one that makes the units.
@@ -39,31 +39,31 @@ def place(backend: Backend, parameters: Parameters) -> Array:
     return [tuple(backend.asarray(part, device) for part in own) for own, device in each]
 
 
-def load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
+def _load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
     """Load the whole batch on every device."""
     return [backend.asarray((images, labels), device) for device in backend.devices]
 
 
-def step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
+def _step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
     """Launch the layers' blocks forward, with an exchange before each layer, and back the same way."""
     ops, count = backend.ops, len(placed)
     convolve = network.forward(ops, [network.features])
     features = [backend.launch(convolve, own[0], images) for own, (images, _) in zip(placed, batch, strict=True)]
-    gathered = exchanged(backend, [[own] * count for own in features])
+    gathered = _exchanged(backend, [[own] * count for own in features])
     parts = [backend.launch(part_of_scores(ops), own[1], xs) for own, xs in zip(placed, gathered, strict=True)]
     scores = backend.allreduce(parts)
     dense = [
         backend.launch(dense_gradients(ops), own[1], own[2], total, xs, labels)
         for own, total, xs, (_, labels) in zip(placed, scores, gathered, batch, strict=True)
     ]
-    returned = exchanged(backend, [[own[2][k] for k in range(count)] for own in dense])
+    returned = _exchanged(backend, [[own[2][k] for k in range(count)] for own in dense])
     return [
         backend.launch(update(ops, rate), own, (others[0], others[1]), images, *by_features)
         for own, others, (images, _), by_features in zip(placed, dense, batch, returned, strict=True)
     ]
 
 
-def exchanged(backend: Backend, sent: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
+def _exchanged(backend: Backend, sent: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
     """Launch the copies of sent[source][destination]; return what every destination has then, source by source."""
     return [
         tuple(own[k] if source == k else backend.copy_to(own[k], device) for source, own in enumerate(sent))
@@ -71,7 +71,7 @@ def exchanged(backend: Backend, sent: Sequence[Sequence[Array]]) -> list[tuple[A
     ]
 
 
-def gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
+def _gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
     """Join the blocks."""
     channels, dense, biases = zip(*(backend.to_numpy((own[0], own[1], own[2])) for own in placed), strict=True)
     w1, b1 = (np.concatenate(parts) for parts in zip(*channels, strict=True))
@@ -80,7 +80,7 @@ def gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
     return w1, b1, w2, b2, w3, *biases[-1]
 
 
-LAYER_WISE = Strategy(place, load, step, gather)
+LAYER_WISE = Strategy(_place, _load, _step, _gather)
 
 
 def part_of_scores(ops: Ops) -> Callable[[Array, Array], Array]:

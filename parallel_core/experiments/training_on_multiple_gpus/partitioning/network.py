@@ -51,12 +51,12 @@ def dense(ops: Ops, parameters: Array, x: Array) -> Array:
     return ops.add(ops.matmul(x, weight), bias)
 
 
-def hidden(ops: Ops, parameters: Array, x: Array) -> Array:
+def _hidden(ops: Ops, parameters: Array, x: Array) -> Array:
     """Compute the hidden units of a dense layer."""
     return ops.relu(dense(ops, parameters, x))
 
 
-LAYERS: tuple[Layer, ...] = (features, hidden, dense)
+LAYERS: tuple[Layer, ...] = (features, _hidden, dense)
 
 
 def forward(ops: Ops, layers: Sequence[Layer]) -> Callable[[Array, Array], Array]:

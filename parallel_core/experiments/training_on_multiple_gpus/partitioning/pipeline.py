@@ -22,10 +22,10 @@ __all__ = ["going_back", "network_partitioning", "turning"]
 
 def network_partitioning(micro_batches: int) -> Strategy:
     """Make the strategy that cuts each batch into so many micro-batches."""
-    return Strategy(place, partial(load, micro_batches), step, gather)
+    return Strategy(_place, partial(_load, micro_batches), _step, _gather)
 
 
-def stages(backend: Backend) -> list[tuple[Device, slice]]:
+def _stages(backend: Backend) -> list[tuple[Device, slice]]:
     """Divide the layers over the devices, of which those without a layer stay idle.
 
     The extra layers go to the last devices, for the first layer takes longest.
@@ -38,32 +38,32 @@ def stages(backend: Backend) -> list[tuple[Device, slice]]:
     ]
 
 
-def place(backend: Backend, parameters: Parameters) -> Array:
+def _place(backend: Backend, parameters: Parameters) -> Array:
     """Load each layer's weight and bias on the device that computes it."""
-    return [backend.asarray(parameters[2 * own.start : 2 * own.stop], device) for device, own in stages(backend)]
+    return [backend.asarray(parameters[2 * own.start : 2 * own.stop], device) for device, own in _stages(backend)]
 
 
-def load(micro_batches: int, backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
+def _load(micro_batches: int, backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
     """Cut the batch; images go to the first device, labels to the last."""
-    (first, _), *_, (last, _) = stages(backend)
+    (first, _), *_, (last, _) = _stages(backend)
     ends = ((images, first), (labels, last))
     return list(zip(*(backend.split_and_load(x, [device] * micro_batches) for x, device in ends), strict=True))
 
 
-def step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
+def _step(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
     """Launch all micro-batches forward, stage by stage, then all of them back, then one update on each device."""
-    forward = [network.forward(backend.ops, LAYERS[own]) for _, own in stages(backend)]
+    forward = [network.forward(backend.ops, LAYERS[own]) for _, own in _stages(backend)]
     turn = turning(backend.ops)
     inputs, turned = [], []
     for images, labels in batch:
-        inputs.append(pass_forward(backend, forward, placed, images))
+        inputs.append(_pass_forward(backend, forward, placed, images))
         turned.append(backend.launch(turn, placed[-1], inputs[-1][-1], labels))
-    passed = [pass_back(backend, forward, placed, xs, last) for xs, last in zip(inputs, turned, strict=True)]
+    passed = [_pass_back(backend, forward, placed, xs, last) for xs, last in zip(inputs, turned, strict=True)]
     descend = network.update(backend.ops, rate)
     return [backend.launch(descend, own, *sums) for own, sums in zip(placed, zip(*passed, strict=True), strict=True)]
 
 
-def pass_forward(
+def _pass_forward(
     backend: Backend, forward: Sequence[Callable[..., Array]], placed: Sequence[Array], images: Array
 ) -> list[Array]:
     """Launch every stage but the last; return what each stage is given, on its device."""
@@ -74,7 +74,7 @@ def pass_forward(
     return xs
 
 
-def pass_back(
+def _pass_back(
     backend: Backend, forward: Sequence[Callable[..., Array]], placed: Sequence[Array], xs: Sequence[Array], last: Array
 ) -> list[Array]:
     """Launch every stage's way back but the last one's; return the gradients by each stage's parameters."""
@@ -86,7 +86,7 @@ def pass_back(
     return [computed[0] for computed in steps]
 
 
-def gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
+def _gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
     """Put the stages' parameters together."""
     return tuple(parameter for own in placed for parameter in backend.to_numpy(own))
 

@@ -28,9 +28,9 @@ def time_steps(
     backend: Backend, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch, rounds: int
 ) -> dict[str, Case]:
     """Time a step of each strategy in float32, several in a row; return the cases, of one step each, by name."""
-    images, labels = single_precision(*batch)
+    images, labels = _single_precision(*batch)
     loaded = {name: way.load(backend, images, labels) for name, way in ways.items()}
-    placed = {name: way.place(backend, single_precision(*parameters)) for name, way in ways.items()}
+    placed = {name: way.place(backend, _single_precision(*parameters)) for name, way in ways.items()}
 
     def take_steps(name: str) -> Array:
         for _ in range(STEPS):
@@ -45,8 +45,8 @@ def time_steps(
 def record_step(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> tuple[Task, ...]:
     """Take one step in float32 and return its tasks, without the loading of parameters and batch."""
     recording = Recording(backend)
-    loaded = way.load(recording, *single_precision(*batch))
-    way.step(recording, way.place(recording, single_precision(*parameters)), loaded, RATE)
+    loaded = way.load(recording, *_single_precision(*batch))
+    way.step(recording, way.place(recording, _single_precision(*parameters)), loaded, RATE)
     return without_loads(recording.tasks)
 
 
@@ -56,11 +56,11 @@ def error_of_steps(backend: Backend, ways: Mapping[str, Strategy], parameters: P
     Returns the largest difference as a share of the parameter's largest change. Parameters and batch keep their dtype.
     """
     reference = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
-    expected = changes(reference, ONE_DEVICE, parameters, batch)
-    return largest_of([largest_error(changes(backend, way, parameters, batch), expected) for way in ways.values()])
+    expected = _changes(reference, ONE_DEVICE, parameters, batch)
+    return largest_of([largest_error(_changes(backend, way, parameters, batch), expected) for way in ways.values()])
 
 
-def changes(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> list[np.ndarray]:
+def _changes(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> list[np.ndarray]:
     """Return by how much each parameter changes in a few steps."""
     loaded = way.load(backend, *batch)
     placed = way.place(backend, parameters)
@@ -69,6 +69,6 @@ def changes(backend: Backend, way: Strategy, parameters: Parameters, batch: Batc
     return [new - old for new, old in zip(way.gather(backend, placed), parameters, strict=True)]
 
 
-def single_precision(*arrays: np.ndarray) -> Parameters:
+def _single_precision(*arrays: np.ndarray) -> Parameters:
     """Turn float64 into float32; labels stay as they are."""
     return tuple(x.astype(np.float32) if x.dtype == np.float64 else x for x in arrays)
