@@ -12,7 +12,7 @@ often as makes both parts take about the same time, since overlap can save most 
 buffers, because memory that is touched for the first time costs more than the copy. The book's way is timed beside
 ours. On GPUs both copy to the host.
 
-Look at: `_overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
+Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
 
 Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about
 the same time.
