@@ -45,15 +45,15 @@ def _kind_of(parameter: Parameter) -> tuple[click.ParamType | type, str | None]:
     if parameter.parse is not None:
         return options.Parsed(parameter.parse), None
     if parameter.choices:
-        return options.Names(parameter.option, lambda: parameter.choices), "NAMES"
+        return options.names(parameter.option, lambda: parameter.choices), "NAMES"
     origin, of = get_origin(parameter.type), get_args(parameter.type)
     if origin is Literal:
         return click.Choice(of), None
     if origin is not None:
-        return (options.Integers() if of[0] is int else options.Numbers()), "NUMBERS"
+        return (options.INTEGERS if of[0] is int else options.NUMBERS), "NUMBERS"
     if parameter.type is int:
         return click.IntRange(min=parameter.minimum), None
-    return (options.Number() if parameter.type is float else str), None
+    return (options.NUMBER if parameter.type is float else str), None
 
 
 def arguments_from(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:

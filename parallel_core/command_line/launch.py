@@ -29,7 +29,7 @@ LOOPBACK_ADDRESS = "127.0.0.1"
 @click.option("--servers", type=options.POSITIVE, metavar="S", help="Number of MXNet's parameter servers. Default: 1.")
 @click.option(
     "--timeout",
-    type=options.Number(),
+    type=options.NUMBER,
     default=TIMEOUT,
     show_default=True,
     metavar="SECONDS",
@@ -47,7 +47,7 @@ LOOPBACK_ADDRESS = "127.0.0.1"
 @click.option(
     "--hosts",
     "hosts_path",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="FILE",
     help="Machines, one on each line: HOST [slots=N]. Default: this one.",
 )

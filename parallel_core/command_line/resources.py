@@ -78,7 +78,7 @@ RESOURCES: Mapping[type, _Resource] = MappingProxyType(
             (
                 click.option(
                     "--checkpoint",
-                    type=click.Path(path_type=Path),
+                    type=options.PATH,
                     metavar="DIR",
                     help=f"Keep the training in DIR/{FILE}, after each epoch.",
                 ),
@@ -90,11 +90,7 @@ RESOURCES: Mapping[type, _Resource] = MappingProxyType(
             _checkpoints_from,
         ),
         Dataset: _Resource(
-            (
-                click.option(
-                    "--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are."
-                ),
-            ),
+            (click.option("--data-dir", type=options.PATH, help="Where the four files of Fashion-MNIST are."),),
             _data_from,
         ),
         Rendezvous: _Resource((), lambda _, __: rendezvous(os.environ)),

@@ -1,6 +1,5 @@
 """`parallel-core run EXPERIMENT`: load a backend, run the experiment on it, show the result, write it."""
 
-import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -80,11 +79,10 @@ def _command_of(experiment: Experiment) -> click.Command:
         if where is not None and where.rank:
             # The first rank shows and writes the result of all.
             json_path = plot_path = None
-        if json_path is not None:
-            files.check_writable(json_path)
+        files.check_writable(json_path)
         if plot_path is not None:
             plots.check_drawing(plot_path)
-            files.check_writable(plot_path)
+        files.check_writable(plot_path)
         check_profiling(trace_path or trace_if_possible, timeline_path, json_path, plot_path)
         # Standard output belongs to the JSON if that goes there.
         console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
@@ -159,8 +157,7 @@ def _write(result: Result, console: Console, json_path: Path | None, plot_path: 
     """Show a result, and write the files that are asked for."""
     show(result, console)
     if json_path is not None:
-        text = json.dumps(result.as_json(), indent=1, ensure_ascii=False) + "\n"
-        files.write_whole(json_path, lambda stream: stream.write(text.encode()))
+        files.write_json(json_path, result.as_json())
     if plot_path is not None:
         kind = plot_path.suffix.removeprefix(".").lower()
         files.write_whole(plot_path, lambda stream: plots.draw(result, stream, kind))
