@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.process_groups.rendezvous import rendezvous
-from parallel_core.jobs.job import Host, Job, Process, processes_of
+from parallel_core.jobs.job import Host, Job, processes_of
+from parallel_core.jobs.messages import Process
 
 JOB = Job(("run", "it"), (Host(None, 2),), "torch", 0, "127.0.0.1", "127.0.0.1", 1234, None, 12.5)
 MXNET = replace(JOB, backend="mxnet", servers=2)
