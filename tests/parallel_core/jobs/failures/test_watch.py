@@ -35,7 +35,7 @@ def watch_over(ranks: int, *beside: str) -> Watch:
 def joined(ranks: int, *beside: str, exchanges: int = 1) -> Watch:
     watch = watch_over(ranks, *beside)
     for rank in range(ranks):
-        watch.record(Reported(f"rank {rank}", Joined(rank, "ab"[rank % 2])), 0.0)
+        watch.record(Reported(f"rank {rank}", Joined("ab"[rank % 2])), 0.0)
         watch.record(Reported(f"rank {rank}", Progress(exchanges, 1, exchanges)), 0.0)
     return watch
 
@@ -149,7 +149,7 @@ def test_to_print_is_no_progress(printed: bool) -> None:
 
 def test_who_has_not_joined_is_named_and_not_who_waits() -> None:
     watch = watch_over(3)
-    watch.record(reported(1, Joined(1, "b")), 2.0)
+    watch.record(reported(1, Joined("b")), 2.0)
     assert watch.decide(TIMEOUT + 1) is None
     conclusion = watch.decide(TIMEOUT + 2)
     assert conclusion == Conclusion(
@@ -326,7 +326,7 @@ def test_the_first_reason_that_a_rank_gives_is_its_reason() -> None:
 def test_a_rank_that_ends_well_without_having_joined_leaves_the_others_alone() -> None:
     watch = watch_over(2)
     watch.record(Ended("rank 1", 0), 1.0)
-    watch.record(reported(0, Joined(0, "a")), 1.0)
+    watch.record(reported(0, Joined("a")), 1.0)
     watch.record(reported(0, Failed("closed", by_others=True, status=1)), 2.0)
     assert after_grace(watch, 2.0).message == "rank 1 on b ended before it had joined, before the others"
 
