@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 import backends
+from backends.process_groups.addresses import local_address
 from backends.process_groups.rendezvous import TIMEOUT
 from parallel_core.command_line import options
 from parallel_core.errors import RequestError
-from parallel_core.jobs.addresses import check_bind, check_port, interface_address, is_wildcard, local_address, resolved
+from parallel_core.jobs.addresses import check_bind, check_port, interface_address, is_wildcard, resolved
 from parallel_core.jobs.agent_connections import REMOTE_SHELL
 from parallel_core.jobs.hosts import hosts_for, read_hosts
 from parallel_core.jobs.job import Host, Job, port_for
