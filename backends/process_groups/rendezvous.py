@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from backends.errors import BackendError
-from backends.process_groups.addresses import MAX_PORT
 
 __all__ = ["BIND_VARIABLE", "TIMEOUT", "TIMEOUT_VARIABLE", "Rendezvous", "Role", "rendezvous"]
 
@@ -73,7 +72,7 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
     if local_rank >= local_size:
         raise BackendError(f"process {local_rank} of {local_size} on this host cannot be: look at LOCAL_RANK")
     port = _number(environment, port_name)
-    if not 0 < port <= MAX_PORT:
+    if not 0 < port < 2**16:
         raise BackendError(f"{port_name}={port} is no port")
     return Rendezvous(
         rank=rank,
