@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -100,8 +101,9 @@ def launch(
         check_bind(used, trusted_network)
     if port is not None and hosts[0].name is None:
         check_port(listens_at, port)
+    backend_option = () if _backend_in(command) else ("--backend", name)
     job = Job(
-        command=_rank_command(command, name),
+        command=(sys.executable, "-P", "-m", "parallel_core", *command, *backend_option),
         hosts=hosts,
         backend=name,
         servers=(servers or 1) if name == "mxnet" else 0,
@@ -114,12 +116,6 @@ def launch(
         keeps_port=port is not None,
     )
     return launch_job(job, _words_of(remote_shell), restarts)
-
-
-def _rank_command(command: Sequence[str], backend: str) -> tuple[str, ...]:
-    """Return the whole command of a rank, which names its backend."""
-    given = () if _backend_in(command) else ("--backend", backend)
-    return (sys.executable, "-P", "-m", "parallel_core", *command, *given)
 
 
 def _check_command(command: Sequence[str]) -> None:
@@ -148,7 +144,7 @@ def _agreed_backend(option: str | None, command: Sequence[str]) -> str:
 def _backend_in(command: Sequence[str]) -> str | None:
     """Return the backend that a run command names; the last one counts."""
     name = None
-    for word, following in zip(command, (*command[1:], ""), strict=False):
+    for word, following in pairwise((*command, "")):
         if word == "--backend":
             name = following
         elif word.startswith("--backend="):

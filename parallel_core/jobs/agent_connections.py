@@ -52,11 +52,10 @@ def agent_command(host: str | None, shell: Sequence[str], python: str) -> list[s
     """Return the command that starts a host's agent, with that host's Python; `host` is None for this machine."""
     if host is None:
         return [sys.executable, "-P", "-m", MODULE]
-    command = [python, "-P", "-m", MODULE]
     # The other host's agent needs this process's search path as well.
-    given = [f"PYTHONPATH={os.environ['PYTHONPATH']}"] if os.environ.get("PYTHONPATH") else []
-    words = shlex.join(["exec", "env", *given, *command] if given else ["exec", *command])
-    return [*shell, host, f"cd {shlex.quote(str(Path.cwd()))} && {words}"]
+    path = os.environ.get("PYTHONPATH")
+    words = ["exec", *(["env", f"PYTHONPATH={path}"] if path else []), python, "-P", "-m", MODULE]
+    return [*shell, host, f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join(words)}"]
 
 
 @asynccontextmanager
