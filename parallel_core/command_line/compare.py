@@ -46,14 +46,12 @@ def _interpreter(text: str) -> tuple[str, str]:
     type=options.names("backend", backends.names),
     default="mxnet,torch",
     show_default=True,
-    metavar="NAMES",
 )
 @click.option(
     "--engines",
     type=options.names("engine", lambda: ("async", "sync")),
     default="async,sync",
     show_default=True,
-    metavar="NAMES",
 )
 @click.option("--rounds", type=options.POSITIVE, help="Processes for each cell. Default: 5, with --quick 3.")
 @click.option("--all", "with_exercises", is_flag=True, help="The chapters' exercises too, if no experiment is named.")
@@ -62,9 +60,8 @@ def _interpreter(text: str) -> tuple[str, str]:
 @click.option(
     "--python",
     "interpreters",
-    type=options.Parsed(_interpreter),
+    type=options.Parsed(_interpreter, "name=path"),
     multiple=True,
-    metavar="NAME=PATH",
     help="The Python that runs a backend, if it needs an environment of its own.",
 )
 @click.option(

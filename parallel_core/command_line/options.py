@@ -40,7 +40,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Parsed(click.ParamType[Any]):
-    """Values that a function reads from a text; it raises ValueError or BackendError for a text that it cannot read."""
+    """Values that a function reads from a text; it raises ValueError or BackendError for a text that it cannot read.
+
+    `name` stands for a value in the help, in capitals.
+    """
 
     def __init__(self, parse: Callable[[str], Any], name: str = "value") -> None:
         self.parse, self.name = parse, name
@@ -91,7 +94,7 @@ NUMBER = Parsed(_positive, "number")
 NUMBER_OR_ZERO = Parsed(partial(_positive, or_zero=True), "number")
 NUMBERS = Parsed(_positive_numbers, "numbers")
 """Positive numbers with commas between them, none twice."""
-INTEGERS = Parsed(_positive_integers, "integers")
+INTEGERS = Parsed(_positive_integers, "numbers")
 """Positive whole numbers with commas between them."""
 
 
@@ -119,8 +122,7 @@ def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
     """Make the option for a process's devices, None unless given; `alone` is the default of a single process."""
     return click.option(
         "--devices",
-        type=Parsed(_devices, "devices"),
-        metavar="N|NAMES",
+        type=Parsed(_devices, "n|names"),
         help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a GPU)."
         f"  [default: {alone}; 1 for each of several processes]",
     )

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from parallel_core.errors import RequestError
 from parallel_core.jobs.agent_connections import REMOTE_SHELL, Agent, agent_command, ask_for_stacks, running_agents
-from parallel_core.jobs.display import Display
+from parallel_core.jobs.display import SHOWN, Display
 from parallel_core.jobs.failures.causes import Conclusion
 from parallel_core.jobs.failures.watch import Watch
 from parallel_core.jobs.job import Job, port_for, processes_of
@@ -146,7 +146,7 @@ def _explain(conclusion: Conclusion, watch: Watch, display: Display, stacks: Map
     for name in conclusion.culprits:
         words = watch.last_words(name)
         # Rank 0's were shown already, and a refusal is the same line.
-        if name != "rank 0" and words.strip() and conclusion.status == 1:
+        if name != SHOWN and words.strip() and conclusion.status == 1:
             display.show_words(f"{name} on {watch.host_of(name)} said last", words)
 
 
