@@ -59,7 +59,7 @@ def arguments_from(parameters: Sequence[Parameter], values: Mapping[str, Any]) -
 
 
 def _argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
-    """Return one argument: a dataclass is made of its fields' options, a repeated option of all that it was given."""
+    """Return one argument: a dataclass from the options of its fields, a repeated option as all of its values."""
     if parameter.fields:
         return replace(parameter.default, **arguments_from(tuple(parameter.fields.values()), values))
     value = values[parameter.option]

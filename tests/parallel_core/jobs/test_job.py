@@ -72,7 +72,7 @@ def test_on_one_machine_all_traffic_is_on_the_loopback_interface() -> None:
     assert processes_of(replace(elsewhere, interface="eth1"))[0].environment["GLOO_SOCKET_IFNAME"] == "eth1"
 
 
-def test_where_it_listens_is_told_only_where_it_is_another_address() -> None:
+def test_the_listening_address_is_set_only_if_it_is_another_one() -> None:
     assert processes_of(JOB)[0].environment["PARALLEL_CORE_BIND"] is None
     assert processes_of(replace(JOB, bind="0.0.0.0"))[0].environment["PARALLEL_CORE_BIND"] == "0.0.0.0"
 

@@ -65,7 +65,7 @@ def test_steps_that_an_epoch_s_end_falls_on_are_kept_once() -> None:
     assert len(kept(numpy(), replace(SETTINGS, epochs=1), every=4)) == 1
 
 
-def test_a_training_can_be_stopped_where_a_checkpoint_is_kept() -> None:
+def test_a_training_can_be_stopped_when_a_checkpoint_is_kept() -> None:
     files: list[bytes] = []
     with pytest.raises(StoppedError):
         run_data_parallel(numpy(), DATA, SETTINGS, checkpoints=Checkpointing(stop_after(1, files), 2))
