@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from parallel_core.experiments.explanation import explain
     from parallel_core.measurement.benchmark import Benchmark
     from parallel_core.measurement.result import Case, Result
+    from parallel_core.training.batches import Settings
     from parallel_core.training.dataset import Dataset, load_fashion_mnist
-    from parallel_core.training.loop import Settings
 
 __all__ = [
     "Benchmark",
@@ -39,7 +39,7 @@ HOMES = {
     "MeasurementError": "errors",
     "RequestError": "errors",
     "Result": "measurement.result",
-    "Settings": "training.loop",
+    "Settings": "training.batches",
     "explain": "experiments.explanation",
     "load_fashion_mnist": "training.dataset",
 }

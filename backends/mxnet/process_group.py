@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from backends.arrays import tree_leaves
+from backends.arrays import tree_leaves, tree_map
 from backends.errors import BackendError
 from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
 from backends.process_groups.group import Group
@@ -59,7 +59,7 @@ class MXNetGroup:
         arrays = list(tree_leaves(x))
         self._compare(arrays)
         sums = iter([self._sum_one(f"{place}", array, -place) for place, array in enumerate(arrays)])
-        return _like(x, sums)
+        return tree_map(lambda _: next(sums), x)
 
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(self._sum_one("host", self._mx.np.array(x, dtype=x.dtype, ctx=self._context), 0).asnumpy())
@@ -94,9 +94,3 @@ class MXNetGroup:
         if self._sums <= COMPARED_EXCHANGES:
             shapes = ", ".join(f"{x.dtype.name} {list(x.shape)}" for x in arrays)
             agree_on_exchange(self.sum_on_host, self.rank, self.hosts, self._sums, shapes)
-
-
-def _like(x: Array, arrays: Any) -> Array:
-    if isinstance(x, tuple | list):
-        return tuple(_like(item, arrays) for item in x)
-    return next(arrays)

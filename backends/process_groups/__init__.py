@@ -7,14 +7,11 @@
 from backends.process_groups.agreement import DisagreementError, agree
 from backends.process_groups.group import Group, GroupError
 from backends.process_groups.grouped_backend import GroupedBackend
-from backends.process_groups.joining import GROUPS, check_group, join
+from backends.process_groups.joining import check_group, join
 from backends.process_groups.messages import barrier, broadcast, gather
-from backends.process_groups.rendezvous import TIMEOUT, TIMEOUT_VARIABLE, Rendezvous, rendezvous
+from backends.process_groups.rendezvous import Rendezvous, rendezvous
 
 __all__ = [
-    "GROUPS",
-    "TIMEOUT",
-    "TIMEOUT_VARIABLE",
     "DisagreementError",
     "Group",
     "GroupError",

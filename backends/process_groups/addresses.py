@@ -12,9 +12,7 @@ import psutil
 from backends.errors import ComputationError
 from backends.process_groups.group import GroupError
 
-__all__ = ["MAX_PORT", "interface_of", "interface_towards", "interfaces", "listen_at", "local_address"]
-
-MAX_PORT = 65535
+__all__ = ["interface_of", "interface_towards", "interfaces", "listen_at", "local_address"]
 
 
 def interfaces() -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ from backends.process_groups.rendezvous import Rendezvous
 from backends.protocol import Backend
 from backends.registry import package_version, registered
 
-__all__ = ["GROUPS", "check_group", "join"]
+__all__ = ["check_group", "join"]
 
 GROUPS = "parallel_core.groups"
 """Entry points of this group name a function (backend, rendezvous) -> group."""

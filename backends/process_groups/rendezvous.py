@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from backends.errors import BackendError
-from backends.process_groups.addresses import MAX_PORT
 
 __all__ = ["BIND_VARIABLE", "TIMEOUT", "TIMEOUT_VARIABLE", "Rendezvous", "Role", "rendezvous"]
 
@@ -47,33 +46,30 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
     """Read the environment; None if it describes no job. Raises BackendError if the description is incomplete."""
     by_torchrun = "RANK" in environment or "WORLD_SIZE" in environment
     role = environment.get("DMLC_ROLE")
-    by_scheduler = bool(role)
-    if not by_scheduler and not by_torchrun:
+    if not role and not by_torchrun:
         left_over = [name for name in ROOT_VARIABLES if environment.get(name)]
         if left_over:
             raise BackendError(f"{left_over[0]} is set, and DMLC_ROLE is not: set it, or unset {' '.join(left_over)}")
         return None
-    if by_scheduler and role not in get_args(Role):
+    if role and role not in get_args(Role):
         raise BackendError(f"DMLC_ROLE={role} is no role of MXNet's (known: {', '.join(get_args(Role))})")
-    if by_torchrun and by_scheduler and role != "worker":
+    if by_torchrun and role and role != "worker":
         raise BackendError(
             f"DMLC_ROLE={role} and RANK are both set: a {role} of MXNet's has no rank; unset one of them"
         )
-    size_name, address_name, port_name = (
-        ROOT_VARIABLES if by_scheduler else ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    )
+    size_name, address_name, port_name = ROOT_VARIABLES if role else ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     rank = _number(environment, "RANK") if by_torchrun else None
     size = _number(environment, size_name)
     if size < 1 or (rank is not None and rank >= size):
         raise BackendError(f"rank {rank} of {size} processes cannot be: look at RANK and {size_name}")
-    if by_scheduler and not _number(environment, "DMLC_NUM_SERVER"):
+    if role and not _number(environment, "DMLC_NUM_SERVER"):
         raise BackendError("DMLC_NUM_SERVER=0: MXNet's workers need a server at least")
     local_rank = _number(environment, "LOCAL_RANK", rank or 0)
     local_size = _number(environment, "LOCAL_WORLD_SIZE", 1 if rank is None else size)
     if local_rank >= local_size:
         raise BackendError(f"process {local_rank} of {local_size} on this host cannot be: look at LOCAL_RANK")
     port = _number(environment, port_name)
-    if not 0 < port <= MAX_PORT:
+    if not 0 < port < 2**16:
         raise BackendError(f"{port_name}={port} is no port")
     return Rendezvous(
         rank=rank,
@@ -83,7 +79,7 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
         address=_text(environment, address_name),
         port=port,
         timeout=_seconds(environment),
-        role=cast(Role, role) if by_scheduler else "worker",
+        role=cast(Role, role or "worker"),
     )
 
 

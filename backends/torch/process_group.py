@@ -45,7 +45,9 @@ def join_torch(backend: Backend, where: Rendezvous) -> Group:
         torch.cuda.set_device(backend.devices[0].index)
     timeout = timedelta(seconds=where.timeout)
     try:
-        store = distributed.PrefixStore(_attempt(), _store(distributed, where, where.rank, timeout))
+        # Under torchrun a restarted job finds the store of the one before.
+        attempt = f"parallel-core/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+        store = distributed.PrefixStore(attempt, _store(distributed, where, where.rank, timeout))
         hosts = _wait_for_all(store, where.rank, where.size, where.timeout)
         distributed.init_process_group(
             "nccl" if cuda else "gloo", store=store, rank=where.rank, world_size=where.size, timeout=timeout
@@ -65,13 +67,14 @@ class TorchGroup:
         self.transport: str = self._distributed.get_backend()
         self._sums = 0
         first = backend.devices[0]
-        self._place = f"cuda:{first.index}" if first.kind == "gpu" else "cpu"
+        on_gpu = first.kind == "gpu"
+        self._place = f"cuda:{first.index}" if on_gpu else "cpu"
         self._stream: WorkerStream | None = None
         if backend.engine == "async":
-            name = f"{first} exchange"
-            on_gpu = first.kind == "gpu"
             self._stream = (
-                CudaStream(torch.cuda, first, f"{name} issue") if on_gpu else WorkerStream(first, name, set(), _no_op)
+                CudaStream(torch.cuda, first, f"{first} exchange issue")
+                if on_gpu
+                else WorkerStream(first, f"{first} exchange", set(), lambda: None)
             )
 
     def sum(self, x: Array) -> Array:
@@ -132,18 +135,13 @@ class TorchGroup:
             raise GroupError(f"another rank is gone or does not answer ({self.transport}: {_reason(error)})") from error
 
 
-def _attempt() -> str:
-    # Under torchrun a restarted job finds the store of the one before.
-    return f"parallel-core/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-
-
 def _store(distributed: Any, where: Rendezvous, rank: int, timeout: timedelta) -> Any:
-    agent_has_it = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     named: dict[str, Any] = {"timeout": timeout, "wait_for_workers": False}
-    if rank == 0 and not agent_has_it:
+    if serves:
         # Without a listener the store would listen at every address of this machine.
         named["master_listen_fd"] = listen_at(os.environ.get(BIND_VARIABLE, where.address), where.port).detach()
-    return distributed.TCPStore(where.address, where.port, where.size, rank == 0 and not agent_has_it, **named)
+    return distributed.TCPStore(where.address, where.port, where.size, serves, **named)
 
 
 def _wait_for_all(store: Any, rank: int, size: int, seconds: float) -> tuple[str, ...]:
@@ -161,7 +159,3 @@ def _reason(error: BaseException) -> str:
     line = next(iter(str(error).strip().splitlines()), type(error).__name__)
     # gloo writes its source file before the reason, and advice after it.
     return re.sub(r"^\[\S+:\d+\] ", "", line).split(". ")[0]
-
-
-def _no_op() -> None:
-    pass

@@ -14,8 +14,10 @@ from benchmarks.gpu.timing import by_round, rate, seconds_of
 from benchmarks.harness.targets import Finding
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import interleave
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset, synthetic
-from parallel_core.training.loop import Settings, get_params, train_epoch
+from parallel_core.training.loop import train_epoch
+from parallel_core.training.step import get_params
 
 __all__ = ["measure"]
 

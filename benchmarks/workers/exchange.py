@@ -15,8 +15,10 @@ from parallel_core import run_data_parallel
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import interleave
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.loop import Settings, get_params, train
+from parallel_core.training.loop import train
+from parallel_core.training.step import get_params
 
 ALWAYS = 1000
 

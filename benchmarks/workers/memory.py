@@ -8,8 +8,10 @@ import backends
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
 from parallel_core.system.machine import peak_memory_growth
+from parallel_core.training.batches import Settings
 from parallel_core.training.lenet import initial_parameters
-from parallel_core.training.loop import Settings, get_params, train
+from parallel_core.training.loop import train
+from parallel_core.training.step import get_params
 
 
 def measure(backend: str, devices: int, width: int, batch_size: int, steps: int) -> dict[str, Any]:

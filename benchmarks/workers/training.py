@@ -7,7 +7,9 @@ import backends
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
 from parallel_core.measurement.result import Case
-from parallel_core.training.loop import Settings, batches, get_params, train
+from parallel_core.training.batches import Settings, batches
+from parallel_core.training.loop import train
+from parallel_core.training.step import get_params
 
 
 def measure(backend: str, devices: int, batch_size: int, images: int, epochs: int) -> dict[str, Any]:

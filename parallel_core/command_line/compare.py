@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
 
 import click
 from rich.console import Console
@@ -23,27 +22,20 @@ from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.report import write_report
 from parallel_core.system import files
+from parallel_core.system.signals import until_stopped
 from parallel_core.terminal.comparison import comparison_progress, show_comparison
 
 __all__ = ["compare", "known_experiments"]
 
 
-class _Interpreter(click.ParamType[tuple[str, str]]):
-    """NAME=PATH: the Python that runs a backend."""
-
-    name = "interpreter"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Return name and path; fail with one line that says what is missing."""
-        if isinstance(value, tuple):
-            return value
-        backend, equals, given = value.partition("=")
-        path = shutil.which(given)
-        if not (backend and equals and given):
-            self.fail(f"{value!r} is not of the form NAME=PATH, torch=/opt/new/bin/python say", param, ctx)
-        if path is None:
-            self.fail(f"{given!r} is not a program that can be run", param, ctx)
-        return backend, path
+def _interpreter(text: str) -> tuple[str, str]:
+    backend, equals, given = text.partition("=")
+    path = shutil.which(given)
+    if not (backend and equals and given):
+        raise ValueError(f"{text!r} is not of the form NAME=PATH, torch=/opt/new/bin/python say")
+    if path is None:
+        raise ValueError(f"{given!r} is not a program that can be run")
+    return backend, path
 
 
 @click.command()
@@ -51,38 +43,35 @@ class _Interpreter(click.ParamType[tuple[str, str]]):
 @click.option(
     "--backends",
     "backend_names",
-    type=options.Names("backend", backends.names),
+    type=options.names("backend", backends.names),
     default="mxnet,torch",
     show_default=True,
-    metavar="NAMES",
 )
 @click.option(
     "--engines",
-    type=options.Names("engine", lambda: ("async", "sync")),
+    type=options.names("engine", lambda: ("async", "sync")),
     default="async,sync",
     show_default=True,
-    metavar="NAMES",
 )
 @click.option("--rounds", type=options.POSITIVE, help="Processes for each cell. Default: 5, with --quick 3.")
 @click.option("--all", "with_exercises", is_flag=True, help="The chapters' exercises too, if no experiment is named.")
 @click.option("--quick", is_flag=True, help="Shorter runs: a first look in some minutes.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="A new folder. Default: named by the time.")
+@click.option("--out", type=options.PATH, metavar="DIR", help="A new folder. Default: named by the time.")
 @click.option(
     "--python",
     "interpreters",
-    type=_Interpreter(),
+    type=options.Parsed(_interpreter, "name=path"),
     multiple=True,
-    metavar="NAME=PATH",
     help="The Python that runs a backend, if it needs an environment of its own.",
 )
 @click.option(
     "--like",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="OLD",
     help="Do the work of a saved comparison, with its sizes, so that `diff` can compare the two.",
 )
 @click.option(
-    "--deadline", type=options.Number(), default=600, show_default=True, help="Seconds that one process may take."
+    "--deadline", type=options.NUMBER, default="600", show_default=True, help="Seconds that one process may take."
 )
 @click.option(
     "--traces/--no-traces",
@@ -131,8 +120,7 @@ def compare(
     )
     if like is not None:
         plan = _with_sizes_of(plan, read_comparison(like), like)
-    if json_path is not None:
-        files.check_writable(json_path)
+    files.check_writable(json_path)
     folder = new_folder(out)
     if with_traces:
         new_traces(folder)
@@ -211,32 +199,13 @@ def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
 def _run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
     """Run the plan and save the results after every process; exit at once on SIGINT, SIGTERM and SIGHUP."""
     path = folder / RESULT
-    stopped_by: list[signal.Signals] = []
-
-    def stop(number: signal.Signals, task: asyncio.Task[Comparison]) -> None:
-        stopped_by.append(number)
-        task.cancel()
-
-    async def run_until_stopped() -> Comparison:
-        task = asyncio.current_task()
-        assert task is not None
-        loop = asyncio.get_running_loop()
-        # The processes have sessions of their own: a signal to this one's group does not reach them.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Signals that nohup or a shell's background job ignores stay ignored.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, stop, number, task)
-        command = shlex.join(["parallel-core", *sys.argv[1:]])
-        with comparison_progress(console, plan.rounds) as on_run:
-            return await run_comparison(plan, command, on_run, lambda so_far: write_comparison(so_far, path))
-
-    try:
-        return asyncio.run(run_until_stopped())
-    except asyncio.CancelledError:
-        _exit_interrupted(stopped_by[0], path)
-
-
-def _exit_interrupted(number: signal.Signals, path: Path) -> NoReturn:
-    kept = f"; see what was measured until then: parallel-core report {path.parent}" if path.exists() else ""
+    command = shlex.join(["parallel-core", *sys.argv[1:]])
+    with comparison_progress(console, plan.rounds) as on_run:
+        comparison = asyncio.run(
+            until_stopped(run_comparison(plan, command, on_run, lambda so_far: write_comparison(so_far, path)))
+        )
+    if not isinstance(comparison, signal.Signals):
+        return comparison
+    kept = f"; see what was measured until then: parallel-core report {folder}" if path.exists() else ""
     click.echo(f"parallel-core: interrupted{kept}", err=True)
-    sys.exit(128 + number)
+    sys.exit(128 + comparison)

@@ -1,6 +1,5 @@
 """`parallel-core diff`: compare two saved comparisons, for a regression check."""
 
-import json
 from pathlib import Path
 
 import click
@@ -17,28 +16,26 @@ __all__ = ["diff"]
 
 
 @click.command()
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("old", type=options.PATH)
+@click.argument("new", type=options.PATH)
 @click.option(
     "--fail-if-slower",
     "limit",
-    type=options.Number(zero=True),
+    type=options.NUMBER_OR_ZERO,
     metavar="PERCENT",
     help="Exit with status 1 if a case is shown to be slower by more than this, or can no longer be measured.",
 )
 @options.json_file
 def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> None:
     """Compare NEW with OLD: two folders (or files) that `parallel-core compare` has written."""
-    if json_path is not None:
-        files.check_writable(json_path)
+    files.check_writable(json_path)
     difference = compare_with_old(read_comparison(old), read_comparison(new))
     if not difference.changes and not difference.broken:
         raise RequestError(f"{old} and {new} have nothing in common: {difference.left_out[0]}")
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     show_difference(difference, console)
     if json_path is not None:
-        text = json.dumps(difference.as_json(), indent=1, ensure_ascii=False) + "\n"
-        files.write_whole(json_path, lambda stream: stream.write(text.encode()))
+        files.write_json(json_path, difference.as_json())
     slower = () if limit is None else difference.slower_by_more_than(limit)
     if difference.broken and limit is not None:
         raise MeasurementError(f"what was measured in {old} no longer is: {difference.broken[0]}")

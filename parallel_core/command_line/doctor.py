@@ -1,6 +1,5 @@
 """`parallel-core doctor`: what is installed, what is wrong with it, why, and the command that mends it."""
 
-import json
 from pathlib import Path
 
 import click
@@ -17,8 +16,8 @@ __all__ = ["doctor"]
 @click.command()
 @click.option(
     "--deadline",
-    type=options.Number(),
-    default=60,
+    type=options.NUMBER,
+    default="60",
     show_default=True,
     help="Seconds that a framework may take to be imported and to compute something small.",
 )
@@ -29,8 +28,7 @@ def doctor(ctx: click.Context, deadline: float, json_path: Path | None) -> None:
 
     The exit status is 0 if all that is installed works, and 1 if something does not or no framework can be used.
     """
-    if json_path is not None:
-        files.check_writable(json_path)
+    files.check_writable(json_path)
     # If the JSON goes to standard output, nothing else does.
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     sections = []
@@ -41,6 +39,5 @@ def doctor(ctx: click.Context, deadline: float, json_path: Path | None) -> None:
     examination = Examination(tuple(sections))
     show_summary(examination, console)
     if json_path is not None:
-        text = json.dumps(examination.as_json(), indent=1, ensure_ascii=False) + "\n"
-        files.write_whole(json_path, lambda stream: stream.write(text.encode()))
+        files.write_json(json_path, examination.as_json())
     ctx.exit(0 if examination.works else 1)

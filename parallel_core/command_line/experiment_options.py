@@ -23,16 +23,14 @@ def parameter_options(parameters: Sequence[Parameter]) -> Iterator[Callable[[Com
 
 
 def _option_of(parameter: Parameter) -> Callable[[Command], Command]:
-    """Make the option of a parameter, by its type."""
     default = parameter.written_default or parameter.default
     if isinstance(default, Sequence) and not isinstance(default, str):
         default = ",".join(map(str, default))
-    kind, metavar = _kind_of(parameter)
     return click.option(
         f"--{parameter.option.replace('_', '-')}",
         parameter.option,
-        type=kind,
-        metavar=parameter.metavar or metavar,
+        type=_type_of(parameter),
+        metavar=parameter.metavar,
         multiple=bool(parameter.choices),
         default=default,
         show_default=default is not None,
@@ -40,20 +38,19 @@ def _option_of(parameter: Parameter) -> Callable[[Command], Command]:
     )
 
 
-def _kind_of(parameter: Parameter) -> tuple[click.ParamType | type, str | None]:
-    """Return the kind of values that a parameter takes, and what stands for them in the help."""
+def _type_of(parameter: Parameter) -> click.ParamType | type:
     if parameter.parse is not None:
-        return options.Parsed(parameter.parse), None
+        return options.Parsed(parameter.parse)
     if parameter.choices:
-        return options.Names(parameter.option, lambda: parameter.choices), "NAMES"
+        return options.names(parameter.option, lambda: parameter.choices)
     origin, of = get_origin(parameter.type), get_args(parameter.type)
     if origin is Literal:
-        return click.Choice(of), None
+        return click.Choice(of)
     if origin is not None:
-        return (options.Integers() if of[0] is int else options.Numbers()), "NUMBERS"
+        return options.INTEGERS if of[0] is int else options.NUMBERS
     if parameter.type is int:
-        return click.IntRange(min=parameter.minimum), None
-    return (options.Number() if parameter.type is float else str), None
+        return click.IntRange(min=parameter.minimum)
+    return options.NUMBER if parameter.type is float else str
 
 
 def arguments_from(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +59,7 @@ def arguments_from(parameters: Sequence[Parameter], values: Mapping[str, Any]) -
 
 
 def _argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
-    """Return one argument: a dataclass is made of its fields' options, a repeated option of all that it was given."""
+    """Return one argument: a dataclass from the options of its fields, a repeated option as all of its values."""
     if parameter.fields:
         return replace(parameter.default, **arguments_from(tuple(parameter.fields.values()), values))
     value = values[parameter.option]

@@ -3,15 +3,17 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import click
 
 import backends
+from backends.process_groups.addresses import local_address
 from backends.process_groups.rendezvous import TIMEOUT
 from parallel_core.command_line import options
 from parallel_core.errors import RequestError
-from parallel_core.jobs.addresses import check_bind, check_port, interface_address, is_wildcard, local_address, resolved
+from parallel_core.jobs.addresses import check_bind, check_port, interface_address, is_wildcard, resolved
 from parallel_core.jobs.agent_connections import REMOTE_SHELL
 from parallel_core.jobs.hosts import hosts_for, read_hosts
 from parallel_core.jobs.job import Host, Job, port_for
@@ -29,7 +31,7 @@ LOOPBACK_ADDRESS = "127.0.0.1"
 @click.option("--servers", type=options.POSITIVE, metavar="S", help="Number of MXNet's parameter servers. Default: 1.")
 @click.option(
     "--timeout",
-    type=options.Number(),
+    type=options.NUMBER,
     default=TIMEOUT,
     show_default=True,
     metavar="SECONDS",
@@ -47,7 +49,7 @@ LOOPBACK_ADDRESS = "127.0.0.1"
 @click.option(
     "--hosts",
     "hosts_path",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="FILE",
     help="Machines, one on each line: HOST [slots=N]. Default: this one.",
 )
@@ -99,8 +101,9 @@ def launch(
         check_bind(used, trusted_network)
     if port is not None and hosts[0].name is None:
         check_port(listens_at, port)
+    backend_option = () if _backend_in(command) else ("--backend", name)
     job = Job(
-        command=_rank_command(command, name),
+        command=(sys.executable, "-P", "-m", "parallel_core", *command, *backend_option),
         hosts=hosts,
         backend=name,
         servers=(servers or 1) if name == "mxnet" else 0,
@@ -113,12 +116,6 @@ def launch(
         keeps_port=port is not None,
     )
     return launch_job(job, _words_of(remote_shell), restarts)
-
-
-def _rank_command(command: Sequence[str], backend: str) -> tuple[str, ...]:
-    """Return the whole command of a rank, which names its backend."""
-    given = () if _backend_in(command) else ("--backend", backend)
-    return (sys.executable, "-P", "-m", "parallel_core", *command, *given)
 
 
 def _check_command(command: Sequence[str]) -> None:
@@ -147,7 +144,7 @@ def _agreed_backend(option: str | None, command: Sequence[str]) -> str:
 def _backend_in(command: Sequence[str]) -> str | None:
     """Return the backend that a run command names; the last one counts."""
     name = None
-    for word, following in zip(command, (*command[1:], ""), strict=False):
+    for word, following in pairwise((*command, "")):
         if word == "--backend":
             name = following
         elif word.startswith("--backend="):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,18 +12,19 @@ from backends import BackendError, Device
 from backends.devices import parse_devices
 
 __all__ = [
+    "INTEGERS",
+    "NUMBER",
+    "NUMBERS",
+    "NUMBER_OR_ZERO",
+    "PATH",
     "POSITIVE",
     "Command",
-    "Devices",
-    "Integers",
-    "Names",
-    "Number",
-    "Numbers",
     "Parsed",
     "device_kind",
     "devices",
     "devices_of_a_process",
     "json_file",
+    "names",
     "plot_file",
     "threads",
     "timeline_file",
@@ -33,108 +35,82 @@ __all__ = [
 ]
 
 POSITIVE = click.IntRange(min=1)
+PATH = click.Path(path_type=Path)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Number(click.ParamType[float]):
-    """A positive number, neither NaN nor infinite; zero if it is allowed."""
+class Parsed(click.ParamType[Any]):
+    """Values that a function reads from a text; it raises ValueError or BackendError for a text that it cannot read.
 
-    name = "number"
+    `name` stands for a value in the help, in capitals.
+    """
 
-    def __init__(self, zero: bool = False) -> None:
-        self.zero = zero
+    def __init__(self, parse: Callable[[str], Any], name: str = "value") -> None:
+        self.parse, self.name = parse, name
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number, or fail with a line that names the value."""
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not (math.isfinite(number) and (number > 0 or (self.zero and number == 0))):
-            self.fail(f"{value!r} is not {'zero or ' if self.zero else ''}a positive number", param, ctx)
-        return number
-
-
-class Numbers(click.ParamType[tuple[float, ...]]):
-    """Positive numbers with commas between them, none twice."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        """Return the numbers, or fail with a line that names the one that is wrong."""
-        parts = value.split(",") if isinstance(value, str) else value
-        numbers = tuple(Number().convert(part, param, ctx) for part in parts)
-        if len(set(numbers)) < len(numbers):
-            self.fail(f"{value!r} names one number twice", param, ctx)
-        return numbers
-
-
-class Names(click.ParamType[tuple[str, ...]]):
-    """Names with commas between them, each one known and none twice."""
-
-    name = "names"
-
-    def __init__(self, what: str, known: Callable[[], tuple[str, ...]]) -> None:
-        self.what, self.known = what, known
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Return the names, or fail with a line that says which one is wrong."""
-        names = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
-        for name in names:
-            if name not in self.known():
-                self.fail(f"unknown {self.what} {name!r} (known: {', '.join(self.known())})", param, ctx)
-        if len(set(names)) < len(names):
-            self.fail(f"{value!r} names one {self.what} twice", param, ctx)
-        return names
-
-
-class Devices(click.ParamType["int | tuple[Device, ...]"]):
-    """A positive number of devices, or their names with commas between them."""
-
-    name = "devices"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[Device, ...]:
-        """Return the number or the devices, or fail with a line that says what is wrong."""
-        try:
-            wanted = parse_devices(value) if isinstance(value, str) else value
-        except BackendError as error:
-            self.fail(str(error), param, ctx)
-        if wanted == 0:
-            self.fail("0 is not in the range x>=1.", param, ctx)
-        return wanted
-
-
-class Integers(click.ParamType[tuple[int, ...]]):
-    """Positive whole numbers with commas between them."""
-
-    name = "integers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return the numbers, or fail with a line that names the value."""
-        if not isinstance(value, str):
-            return tuple(value)
-        parts = [part.strip() for part in value.split(",")]
-        if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-            self.fail(f"{value!r} is not a list of positive whole numbers, such as 1,2", param, ctx)
-        return tuple(map(int, parts))
-
-
-class Parsed(click.ParamType[object]):
-    """Values of which a function knows how they are written; it raises ValueError for those that it cannot read."""
-
-    name = "value"
-
-    def __init__(self, parse: Callable[[str], object]) -> None:
-        self.parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> object:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value, or fail with a line that says what is wrong."""
         if not isinstance(value, str):
             return value
         try:
             return self.parse(value)
-        except ValueError as error:
+        except (BackendError, ValueError) as error:
             self.fail(str(error), param, ctx)
+
+
+def _positive(text: str, or_zero: bool = False) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and (number > 0 or (or_zero and number == 0))):
+        raise ValueError(f"{text!r} is not {'zero or ' if or_zero else ''}a positive number")
+    return number
+
+
+def _positive_numbers(text: str) -> tuple[float, ...]:
+    numbers = tuple(map(_positive, text.split(",")))
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{text!r} names one number twice")
+    return numbers
+
+
+def _positive_integers(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise ValueError(f"{text!r} is not a list of positive whole numbers, such as 1,2")
+    return tuple(map(int, parts))
+
+
+def _devices(text: str) -> int | tuple[Device, ...]:
+    wanted = parse_devices(text)
+    if wanted == 0:
+        raise ValueError("0 is not in the range x>=1.")
+    return wanted
+
+
+NUMBER = Parsed(_positive, "number")
+"""A positive number, neither NaN nor infinite."""
+NUMBER_OR_ZERO = Parsed(partial(_positive, or_zero=True), "number")
+NUMBERS = Parsed(_positive_numbers, "numbers")
+"""Positive numbers with commas between them, none twice."""
+INTEGERS = Parsed(_positive_integers, "numbers")
+"""Positive whole numbers with commas between them."""
+
+
+def names(what: str, known: Callable[[], tuple[str, ...]]) -> Parsed:
+    """Make the type of names with commas between them, each one known and none twice; errors call them `what`."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        parts = tuple(part.strip() for part in text.split(","))
+        for name in parts:
+            if name not in known():
+                raise ValueError(f"unknown {what} {name!r} (known: {', '.join(known())})")
+        if len(set(parts)) < len(parts):
+            raise ValueError(f"{text!r} names one {what} twice")
+        return parts
+
+    return Parsed(parse, "names")
 
 
 def devices(default: int = 2) -> Callable[[Command], Command]:
@@ -146,8 +122,7 @@ def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
     """Make the option for a process's devices, None unless given; `alone` is the default of a single process."""
     return click.option(
         "--devices",
-        type=Devices(),
-        metavar="N|NAMES",
+        type=Parsed(_devices, "n|names"),
         help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a GPU)."
         f"  [default: {alone}; 1 for each of several processes]",
     )
@@ -165,29 +140,23 @@ variants = click.option(
     metavar="NAME",
     help="How it schedules; --explain lists the names. Repeatable.",
 )
-json_file = click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="- for standard output."
-)
+json_file = click.option("--json", "json_path", type=PATH, metavar="FILE", help="- for standard output.")
 plot_file = click.option(
-    "--plot",
-    "plot_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A picture, by its ending PNG, SVG or PDF.",
+    "--plot", "plot_path", type=PATH, metavar="FILE", help="A picture, by its ending PNG, SVG or PDF."
 )
 trace_file = click.option(
     "--trace",
     "trace_path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own profiler.",
 )
 # A comparison asks for it: what cannot be profiled must be measured all the same.
-trace_if_possible = click.option("--trace-if-possible", type=click.Path(path_type=Path), hidden=True)
+trace_if_possible = click.option("--trace-if-possible", type=PATH, hidden=True)
 timeline_file = click.option(
     "--timeline",
     "timeline_path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="A picture of that repetition, a lane for each queue: PNG, SVG or PDF.",
 )

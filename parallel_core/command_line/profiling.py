@@ -30,11 +30,10 @@ def check_profiling(trace_path: Path | None, picture_path: Path | None, *others:
             raise RequestError(f"two files would be written to {path}: give each its own")
     if trace_path == files.STANDARD_OUTPUT:
         raise RequestError("--trace needs a file: standard output shows what was measured")
-    if trace_path is not None:
-        files.check_writable(trace_path)
+    files.check_writable(trace_path)
     if picture_path is not None:
         check_drawing(picture_path)
-        files.check_writable(picture_path)
+    files.check_writable(picture_path)
 
 
 def profile_and_show(

@@ -1,4 +1,4 @@
-"""`parallel-core report`: the tables and the page of a saved comparison, made anew."""
+"""`parallel-core report`: the tables and the page of a saved comparison, written again."""
 
 from pathlib import Path
 

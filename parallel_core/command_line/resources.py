@@ -35,7 +35,7 @@ PROGRESS = ("on_batch", "on_epoch")
 
 @dataclass(frozen=True)
 class _Resource:
-    """Options, and how their values are made into what a run takes."""
+    """Options, and the function that makes what a run takes from their values."""
 
     options: tuple[Callable[[Any], Any], ...]
     make: Callable[[Backend, Mapping[str, Any]], object]
@@ -78,7 +78,7 @@ RESOURCES: Mapping[type, _Resource] = MappingProxyType(
             (
                 click.option(
                     "--checkpoint",
-                    type=click.Path(path_type=Path),
+                    type=options.PATH,
                     metavar="DIR",
                     help=f"Keep the training in DIR/{FILE}, after each epoch.",
                 ),
@@ -90,11 +90,7 @@ RESOURCES: Mapping[type, _Resource] = MappingProxyType(
             _checkpoints_from,
         ),
         Dataset: _Resource(
-            (
-                click.option(
-                    "--data-dir", type=click.Path(path_type=Path), help="Where the four files of Fashion-MNIST are."
-                ),
-            ),
+            (click.option("--data-dir", type=options.PATH, help="Where the four files of Fashion-MNIST are."),),
             _data_from,
         ),
         Rendezvous: _Resource((), lambda _, __: rendezvous(os.environ)),
@@ -106,7 +102,7 @@ RESOURCES: Mapping[type, _Resource] = MappingProxyType(
 def _taken_by(run: Callable[..., Result]) -> dict[str, _Resource]:
     """Return the resources that a run takes, by the name of its argument."""
     kinds = {name: (annotation, *get_args(annotation)) for name, annotation in annotations_of(run).items()}
-    return {name: made for kind, made in RESOURCES.items() for name in kinds if kind in kinds[name]}
+    return {name: resource for kind, resource in RESOURCES.items() for name in kinds if kind in kinds[name]}
 
 
 def resource_options(run: Callable[..., Result]) -> Iterator[Callable[[Command], Command]]:

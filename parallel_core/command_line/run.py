@@ -1,6 +1,5 @@
 """`parallel-core run EXPERIMENT`: load a backend, run the experiment on it, show the result, write it."""
 
-import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +11,6 @@ from rich.console import Console
 import backends
 from backends import Device
 from backends.profiling import check_profiler
-from parallel_core import plots
 from parallel_core.command_line import options
 from parallel_core.command_line.experiment_options import parameter_options
 from parallel_core.command_line.profiling import check_profiling, profile_and_show, profile_if_possible
@@ -24,6 +22,7 @@ from parallel_core.experiments.explanation import explanation
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
+from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
 from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.result import show
@@ -80,11 +79,10 @@ def _command_of(experiment: Experiment) -> click.Command:
         if where is not None and where.rank:
             # The first rank shows and writes the result of all.
             json_path = plot_path = None
-        if json_path is not None:
-            files.check_writable(json_path)
+        files.check_writable(json_path)
         if plot_path is not None:
-            plots.check_drawing(plot_path)
-            files.check_writable(plot_path)
+            check_drawing(plot_path)
+        files.check_writable(plot_path)
         check_profiling(trace_path or trace_if_possible, timeline_path, json_path, plot_path)
         # Standard output belongs to the JSON if that goes there.
         console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
@@ -156,18 +154,14 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
 
 
 def _write(result: Result, console: Console, json_path: Path | None, plot_path: Path | None) -> None:
-    """Show a result, and write the files that are asked for."""
     show(result, console)
     if json_path is not None:
-        text = json.dumps(result.as_json(), indent=1, ensure_ascii=False) + "\n"
-        files.write_whole(json_path, lambda stream: stream.write(text.encode()))
+        files.write_json(json_path, result.as_json())
     if plot_path is not None:
-        kind = plot_path.suffix.removeprefix(".").lower()
-        files.write_whole(plot_path, lambda stream: plots.draw(result, stream, kind))
+        write_picture_file(result, plot_path)
 
 
 def _refuse_invalid(result: Result) -> None:
-    """Raise MeasurementError if a result is invalid."""
     if result.problems:
         raise MeasurementError(
             f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}"

@@ -1,6 +1,5 @@
 """`parallel-core trace`: read a profiler's file and show what overlapped and what waited."""
 
-import json
 from pathlib import Path
 
 import click
@@ -19,11 +18,11 @@ __all__ = ["trace"]
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=options.PATH)
 @click.option(
     "--timeline",
     "picture",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="PICTURE",
     help="Draw it, a lane for each queue, as PNG, SVG or PDF by the ending of the name.",
 )
@@ -36,9 +35,8 @@ def trace(file: Path, picture: Path | None, json_path: Path | None) -> None:
     """
     if picture is not None:
         check_drawing(picture)
-        files.check_writable(picture)
-    if json_path is not None:
-        files.check_writable(json_path)
+    files.check_writable(picture)
+    files.check_writable(json_path)
     with without_garbage_collection():
         timeline = read_timeline(file)
         figures = timeline_figures(timeline)
@@ -53,5 +51,4 @@ def trace(file: Path, picture: Path | None, json_path: Path | None) -> None:
         console.print(f"Timeline: {picture}", soft_wrap=True)
     if json_path is not None:
         document = {"source": timeline.source, "notes": timeline.notes, "cases": [case.as_json() for case in figures]}
-        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-        files.write_whole(json_path, lambda stream: stream.write(text.encode()))
+        files.write_json(json_path, document)

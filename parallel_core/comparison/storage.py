@@ -65,9 +65,7 @@ def read_comparison(path: Path) -> Comparison:
 
 def write_comparison(comparison: Comparison, path: Path) -> None:
     """Write the whole comparison or nothing; raises OSError."""
-    text = json.dumps(comparison.as_json(), indent=1, ensure_ascii=False) + "\n"
-    # The command line may hold bytes that are not text.
-    files.write_whole(path, lambda stream: stream.write(text.encode(errors="replace")))
+    files.write_json(path, comparison.as_json())
 
 
 def trace_path(folder: Path, cell: Cell) -> Path:

@@ -6,20 +6,10 @@ import socket
 from contextlib import suppress
 
 from backends.errors import ComputationError
-from backends.process_groups.addresses import interface_of, interfaces, listen_at, local_address
+from backends.process_groups.addresses import interfaces, listen_at
 from parallel_core.errors import RequestError
 
-__all__ = [
-    "PORTS",
-    "check_bind",
-    "check_port",
-    "free_port",
-    "interface_address",
-    "interface_of",
-    "is_wildcard",
-    "local_address",
-    "resolved",
-]
+__all__ = ["PORTS", "check_bind", "check_port", "free_port", "interface_address", "is_wildcard", "resolved"]
 
 PORTS = range(20000, 30000)
 """Below those that systems give to outgoing connections, one of which could take a port before the job listens."""

@@ -21,8 +21,9 @@ from typing import IO, NamedTuple, TypeAlias
 import msgspec
 
 from backends.errors import ComputationError
+from backends.process_groups.addresses import local_address
 from parallel_core.errors import RequestError
-from parallel_core.jobs.addresses import interface_address, local_address
+from parallel_core.jobs.addresses import interface_address
 from parallel_core.jobs.messages import (
     REPORTS_VARIABLE,
     Ended,
@@ -35,6 +36,7 @@ from parallel_core.jobs.messages import (
     Unstartable,
     is_rank,
 )
+from parallel_core.system.subprocesses import kill_group
 
 __all__ = ["Started", "follow", "main"]
 
@@ -88,7 +90,7 @@ async def _serve() -> None:
                     _ask_for_stacks(running)
         finally:
             for started in running.values():
-                _kill_group(started.process.pid)
+                kill_group(started.process.pid)
             # A process that the system cannot kill now must not keep the agent.
             loop.call_later(KILL_SECONDS, os._exit, 1)
 
@@ -119,7 +121,7 @@ async def follow(process: Process, running: dict[str, Started], send: Send) -> N
         _pass_on_reports(process.name, started, send),
     )
     status = await started.ended
-    _kill_group(started.process.pid)
+    kill_group(started.process.pid)
     await passing
     del running[process.name]
     lifeline.close()
@@ -167,7 +169,6 @@ def _node_host(process: Process) -> dict[str, str]:
 
 
 async def _pass_on_output(name: str, pipe: IO[bytes], error: bool, started: Started, send: Send) -> None:
-    """Pass on what a process writes, as it comes."""
     async for data in _read_to_the_end(pipe, started.ended):
         await send(Printed(name, data, error))
 
@@ -246,12 +247,6 @@ async def _open_sender(pipe: IO[str]) -> Send:
             await writer.drain()
 
     return send
-
-
-def _kill_group(leader: int) -> None:
-    """Kill all processes of a group."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
 
 
 if __name__ == "__main__":

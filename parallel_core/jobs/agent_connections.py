@@ -4,10 +4,8 @@ A remote shell is a command that takes a host and a line for its shell, as ssh d
 """
 
 import asyncio
-import contextlib
 import os
 import shlex
-import signal
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,6 +17,7 @@ import msgspec
 
 from parallel_core.errors import MeasurementError
 from parallel_core.jobs.messages import FromAgent, Process
+from parallel_core.system.subprocesses import kill_group
 
 __all__ = ["REMOTE_SHELL", "Agent", "agent_command", "ask_for_stacks", "running_agents"]
 
@@ -35,11 +34,9 @@ decode: Callable[[bytes], FromAgent] = msgspec.json.Decoder(FromAgent).decode
 
 @dataclass
 class Agent:
-    """One host's agent; `last_lines` are the last lines that are no messages."""
+    """One host's agent, and the tasks that read what it writes."""
 
-    host: int
     process: asyncio.subprocess.Process
-    last_lines: deque[str]
     tasks: tuple[asyncio.Task[None], ...]
 
 
@@ -55,11 +52,10 @@ def agent_command(host: str | None, shell: Sequence[str], python: str) -> list[s
     """Return the command that starts a host's agent, with that host's Python; `host` is None for this machine."""
     if host is None:
         return [sys.executable, "-P", "-m", MODULE]
-    command = [python, "-P", "-m", MODULE]
     # The other host's agent needs this process's search path as well.
-    given = [f"PYTHONPATH={os.environ['PYTHONPATH']}"] if os.environ.get("PYTHONPATH") else []
-    words = shlex.join(["exec", "env", *given, *command] if given else ["exec", *command])
-    return [*shell, host, f"cd {shlex.quote(str(Path.cwd()))} && {words}"]
+    path = os.environ.get("PYTHONPATH")
+    words = ["exec", *(["env", f"PYTHONPATH={path}"] if path else []), python, "-P", "-m", MODULE]
+    return [*shell, host, f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join(words)}"]
 
 
 @asynccontextmanager
@@ -126,7 +122,7 @@ async def _start(
             # The job must also end if reading the messages fails.
             on_end(host, last_lines[-1] if last_lines else "it was killed, or its connection broke")
 
-    return Agent(host, process, last_lines, (asyncio.create_task(follow(process.stdout)), listening_to_errors))
+    return Agent(process, (asyncio.create_task(follow(process.stdout)), listening_to_errors))
 
 
 async def _listen(errors: asyncio.StreamReader, last_lines: deque[str]) -> None:
@@ -143,8 +139,7 @@ async def _end(agent: Agent) -> None:
     left = {asyncio.ensure_future(agent.process.wait()), *agent.tasks}
     _, left = await asyncio.wait(left, timeout=END_SECONDS)
     if left:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(agent.process.pid, signal.SIGKILL)
+        kill_group(agent.process.pid)
         _, left = await asyncio.wait(left, timeout=KILL_SECONDS)
     # A process that it started in another session may hold its pipes open for ever.
     for task in left:

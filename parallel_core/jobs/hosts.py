@@ -10,8 +10,8 @@ import socket
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from backends.process_groups.addresses import interface_of
 from parallel_core.errors import RequestError
-from parallel_core.jobs.addresses import interface_of
 from parallel_core.jobs.job import Host
 
 __all__ = ["hosts_for", "is_this_machine", "parse_hosts", "read_hosts"]

@@ -12,7 +12,7 @@ from backends.process_groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
 from parallel_core.jobs.addresses import PORTS, free_port
 from parallel_core.jobs.messages import Process
 
-__all__ = ["SERVER_MODULE", "SERVING_ENVIRONMENT", "Host", "Job", "Process", "port_for", "processes_of"]
+__all__ = ["SERVER_MODULE", "SERVING_ENVIRONMENT", "Host", "Job", "port_for", "processes_of"]
 
 SERVER_MODULE = "backends.mxnet.parameter_server"
 SERVING_ENVIRONMENT: dict[str, str | None] = {"MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"}
@@ -56,13 +56,13 @@ def processes_of(job: Job) -> Sequence[Process]:
     """Return the job's processes, the scheduler and the servers first; ranks fill the hosts in their order."""
     serving = ("scheduler", *(f"server {i}" for i in range(job.servers))) if job.backend == "mxnet" else ()
     size = sum(host.slots for host in job.hosts)
-    shared = [*_shared_environment(job), *_mxnet_environment(job, size)]
+    shared = _shared_environment(job, size)
     beside = [
         Process(
             name,
             0,
             _command_on(job.hosts[0], (sys.executable, "-P", "-m", SERVER_MODULE), job.python),
-            {**dict(shared), "DMLC_ROLE": name.split()[0], **SERVING_ENVIRONMENT},
+            {**shared, "DMLC_ROLE": name.split()[0], **SERVING_ENVIRONMENT},
         )
         for name in serving
     ]
@@ -73,7 +73,7 @@ def processes_of(job: Job) -> Sequence[Process]:
             index,
             _command_on(job.hosts[index], job.command, job.python),
             {
-                **dict(shared),
+                **shared,
                 "RANK": str(rank),
                 "WORLD_SIZE": str(size),
                 "LOCAL_RANK": str(place),
@@ -97,33 +97,26 @@ def _command_on(host: Host, command: tuple[str, ...], python: str) -> tuple[str,
     return command if host.name is None else tuple(python if word == sys.executable else word for word in command)
 
 
-def _shared_environment(job: Job) -> Sequence[tuple[str, str | None]]:
-    # gloo takes the loopback interface only if the variable names it.
-    interface = job.interface or (LOOPBACK_INTERFACE if _on_one_machine(job) else None)
-    return (
-        (TIMEOUT_VARIABLE, f"{job.timeout:g}"),
-        ("GLOO_SOCKET_IFNAME", interface),
-        (BIND_VARIABLE, job.bind if job.bind != job.address else None),
-    )
-
-
-def _mxnet_environment(job: Job, size: int) -> Sequence[tuple[str, str | None]]:
-    if job.backend != "mxnet":
-        return ()
-    return (
-        ("DMLC_PS_ROOT_URI", job.address),
-        ("DMLC_PS_ROOT_PORT", str(job.port)),
-        ("DMLC_NUM_WORKER", str(size)),
-        ("DMLC_NUM_SERVER", str(job.servers)),
-        # Each agent finds its own host's address.
-        ("DMLC_NODE_HOST", job.address if _on_one_machine(job) else None),
-        ("DMLC_INTERFACE", None),
-        # ps-lite would listen at it in every process.
-        ("PORT", None),
-        # With it ps-lite's scheduler would listen at all addresses.
-        ("DMLC_USE_KUBERNETES", None),
-    )
-
-
-def _on_one_machine(job: Job) -> bool:
-    return all(host.name is None for host in job.hosts)
+def _shared_environment(job: Job, size: int) -> dict[str, str | None]:
+    on_one_machine = all(host.name is None for host in job.hosts)
+    environment = {
+        TIMEOUT_VARIABLE: f"{job.timeout:g}",
+        # gloo takes the loopback interface only if the variable names it.
+        "GLOO_SOCKET_IFNAME": job.interface or (LOOPBACK_INTERFACE if on_one_machine else None),
+        BIND_VARIABLE: job.bind if job.bind != job.address else None,
+    }
+    if job.backend == "mxnet":
+        environment |= {
+            "DMLC_PS_ROOT_URI": job.address,
+            "DMLC_PS_ROOT_PORT": str(job.port),
+            "DMLC_NUM_WORKER": str(size),
+            "DMLC_NUM_SERVER": str(job.servers),
+            # Each agent finds its own host's address.
+            "DMLC_NODE_HOST": job.address if on_one_machine else None,
+            "DMLC_INTERFACE": None,
+            # ps-lite would listen at it in every process.
+            "PORT": None,
+            # With it ps-lite's scheduler would listen at all addresses.
+            "DMLC_USE_KUBERNETES": None,
+        }
+    return environment

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from rich.console import Console
 
 from parallel_core.errors import RequestError
 from parallel_core.jobs.agent_connections import REMOTE_SHELL, Agent, agent_command, ask_for_stacks, running_agents
-from parallel_core.jobs.display import Display
+from parallel_core.jobs.display import SHOWN, Display
 from parallel_core.jobs.failures.causes import Conclusion
 from parallel_core.jobs.failures.watch import Watch
 from parallel_core.jobs.job import Job, port_for, processes_of
@@ -56,19 +57,20 @@ def _names_checkpoint(command: Sequence[str]) -> bool:
 
 
 async def _restarting(job: Job, shell: Sequence[str], restarts: int, display: Display) -> int:
-    for restart in range(1, restarts + 2):
+    restart = 0
+    while True:
         conclusion = await _run(job, shell, display)
         # A result that was shown already must not be shown twice.
-        if conclusion.status != 1 or restart > restarts or display.printed:
+        if conclusion.status != 1 or restart == restarts or display.printed:
             # A refusal that rank 0 has printed has been shown.
             if conclusion.status and conclusion.message != display.last_error:
                 display.say(conclusion.message)
             return conclusion.status
+        restart += 1
         display.say(f"{conclusion.message}; restart {restart} of {restarts}, from the last checkpoint")
         resume = () if "--resume" in job.command else ("--resume",)
         port = job.port if job.keeps_port else port_for(job.hosts[0], job.bind)
         job = replace(job, command=(*job.command, *resume), port=port)
-    raise AssertionError
 
 
 async def _run(job: Job, shell: Sequence[str], display: Display) -> Conclusion:
@@ -78,16 +80,15 @@ async def _run(job: Job, shell: Sequence[str], display: Display) -> Conclusion:
     host_names = [host.name or os.uname().nodename for host in job.hosts]
     watch = Watch(processes, host_names, job.timeout, loop.time())
     changed = asyncio.Event()
-    stacks: dict[str, bytes] = {}
+    stacks: defaultdict[str, bytes] = defaultdict(bytes)
     conclusion: Conclusion | None = None
-    hung: Sequence[str] = ()
 
     def on_message(message: FromAgent) -> None:
         if conclusion is None:
             watch.record(message, loop.time())
             display.show(message)
         elif isinstance(message, Printed) and message.error:
-            stacks[message.process] = stacks.get(message.process, b"") + message.data
+            stacks[message.process] += message.data
         changed.set()
 
     def on_end(host: int, reason: str) -> None:
@@ -103,10 +104,9 @@ async def _run(job: Job, shell: Sequence[str], display: Display) -> Conclusion:
             await _within(max(MIN_LOOK, watch.next_look() - loop.time()), changed)
         conclusion = decided
         if conclusion.hang:
-            hung = watch.running_ranks
-            await _collect(agents, hung, stacks, changed)
+            await _collect(agents, watch.running_ranks, stacks, changed)
     if conclusion.status:
-        _explain(conclusion, watch, display, stacks, hung)
+        _explain(conclusion, watch, display, stacks)
     return conclusion
 
 
@@ -122,7 +122,7 @@ async def _within(seconds: float, changed: asyncio.Event) -> bool:
 
 
 async def _collect(
-    agents: Sequence[Agent], ranks: Sequence[str], stacks: dict[str, bytes], changed: asyncio.Event
+    agents: Sequence[Agent], ranks: Sequence[str], stacks: Mapping[str, bytes], changed: asyncio.Event
 ) -> None:
     """Ask the ranks for their stacks and wait until all have written them, or STACKS_SECONDS."""
     loop = asyncio.get_running_loop()
@@ -134,13 +134,11 @@ async def _collect(
             return
 
 
-def _explain(
-    conclusion: Conclusion, watch: Watch, display: Display, stacks: Mapping[str, bytes], hung: Sequence[str]
-) -> None:
+def _explain(conclusion: Conclusion, watch: Watch, display: Display, stacks: Mapping[str, bytes]) -> None:
     """Show the stacks of a hang, or the last words of the culprits."""
     if conclusion.hang:
         # The end of the output is read first, so the culprits come last.
-        for rank in sorted(hung, key=lambda rank: rank in conclusion.culprits):
+        for rank in sorted(watch.running_ranks, key=lambda rank: rank in conclusion.culprits):
             written = stacks.get(rank, b"").decode(errors="replace")
             stack = written or "it gave no stacks: it was stopped, or had not begun to run"
             display.show_words(f"stacks of {rank} on {watch.host_of(rank)}", stack, STACK_LINES)
@@ -148,7 +146,7 @@ def _explain(
     for name in conclusion.culprits:
         words = watch.last_words(name)
         # Rank 0's were shown already, and a refusal is the same line.
-        if name != "rank 0" and words.strip() and conclusion.status == 1:
+        if name != SHOWN and words.strip() and conclusion.status == 1:
             display.show_words(f"{name} on {watch.host_of(name)} said last", words)
 
 

@@ -40,7 +40,6 @@ class Arrived(msgspec.Struct, tag=True, frozen=True):
 class Joined(msgspec.Struct, tag=True, frozen=True):
     """The rank is in the group."""
 
-    rank: int
     host: str
 
 

@@ -1,6 +1,7 @@
 """Result files: written whole or not at all, and checked to be writable before the run."""
 
 import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -10,14 +11,14 @@ from typing import BinaryIO
 
 from parallel_core.errors import RequestError
 
-__all__ = ["STANDARD_OUTPUT", "check_writable", "remove_unfinished", "write_whole"]
+__all__ = ["STANDARD_OUTPUT", "check_writable", "remove_unfinished", "write_json", "write_whole"]
 
 STANDARD_OUTPUT = Path("-")
 
 
-def check_writable(path: Path) -> None:
-    """Raise RequestError if `write_whole` could not write to this path; nothing is left behind."""
-    if path == STANDARD_OUTPUT:
+def check_writable(path: Path | None) -> None:
+    """Raise RequestError if `write_whole` could not write to this path, if any; nothing is left behind."""
+    if path is None or path == STANDARD_OUTPUT:
         return
     target = path.resolve()
     try:
@@ -62,6 +63,13 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def write_json(path: Path, document: object) -> None:
+    """Write a value as JSON, whole or not at all; see `write_whole`."""
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    # A command line in it may hold bytes that are not text.
+    write_whole(path, lambda stream: stream.write(text.encode(errors="replace")))
 
 
 def remove_unfinished(path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import IO
 
 from backends.host import on_cores
 
-__all__ = ["Outcome", "signal_name", "supervise"]
+__all__ = ["Outcome", "kill_group", "signal_name", "supervise"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,12 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def kill_group(leader: int) -> None:
+    """Kill all processes of the group that a process leads; do nothing if there are none, or they are not ours."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
 async def supervise(command: Sequence[str], deadline: float, cores: set[int]) -> Outcome:
     """Run a command on some cores for at most `deadline` seconds; raises OSError if it cannot be started."""
     # Files, not pipes: a surviving grandchild may hold a pipe open, and its end would never come.
@@ -62,13 +68,11 @@ async def supervise(command: Sequence[str], deadline: float, cores: set[int]) ->
         except TimeoutError:
             timed_out = True
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
             status = await process.wait()
         return Outcome(status, _text(output), _text(errors), timed_out)
 
 
 def _text(stream: IO[bytes]) -> str:
-    """Read what a process has written."""
     stream.seek(0)
     return stream.read().decode(errors="replace")

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from parallel_core.training.loop import CompletedSteps, Epoch
+from parallel_core.training.progress import CompletedSteps, Epoch
 
 __all__ = ["TrainingProgress", "epoch_line", "training_progress"]
 

@@ -29,7 +29,6 @@ class LossIsNotFiniteError(NotFiniteError):
             step,
             (device,),
         )
-        self.device, self.loss = device, loss
 
 
 class GradientsAreNotFiniteError(NotFiniteError):
@@ -40,10 +39,10 @@ class GradientsAreNotFiniteError(NotFiniteError):
     """
 
     def __init__(self, epoch: int, step: int, devices: Sequence[Device]) -> None:
-        where = f"the gradients on {', '.join(map(str, devices))} are" if devices else "the sum of the gradients is"
+        subject = f"the gradients on {', '.join(map(str, devices))} are" if devices else "the sum of the gradients is"
         source = "" if devices else "; computed again, those of each device here are finite"
         super().__init__(
-            f"{where} not finite in epoch {epoch}, step {step} ({UNCHANGED}{source}): lower the learning rate (--lr)",
+            f"{subject} not finite in epoch {epoch}, step {step} ({UNCHANGED}{source}): lower the learning rate (--lr)",
             epoch,
             step,
             devices,

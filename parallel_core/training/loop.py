@@ -15,41 +15,13 @@ import numpy as np
 from backends import Array, Backend, Device
 from parallel_core.training.batches import Settings, as_input, batches, steps_of
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.divergence import GradientsAreNotFiniteError, LossIsNotFiniteError, NotFiniteError
+from parallel_core.training.divergence import GradientsAreNotFiniteError, LossIsNotFiniteError
 from parallel_core.training.gradient_exchange import buckets_of
 from parallel_core.training.lenet import count_correct
 from parallel_core.training.progress import CompletedSteps, Epoch, Stretch
-from parallel_core.training.step import (
-    PARAMETERS,
-    devices_of,
-    get_params,
-    guards,
-    launch_gradients,
-    split_batch,
-    train_batch,
-)
+from parallel_core.training.step import PARAMETERS, devices_of, guards, launch_gradients, split_batch, train_batch
 
-__all__ = [
-    "CompletedSteps",
-    "Epoch",
-    "GradientsAreNotFiniteError",
-    "LossIsNotFiniteError",
-    "NotFiniteError",
-    "Settings",
-    "as_input",
-    "batches",
-    "continue_training",
-    "evaluate",
-    "get_params",
-    "guards",
-    "ignore",
-    "launch_gradients",
-    "split_batch",
-    "sum_over_devices",
-    "train",
-    "train_batch",
-    "train_epoch",
-]
+__all__ = ["continue_training", "evaluate", "ignore", "sum_over_devices", "train", "train_epoch"]
 
 EVALUATION_BATCH = 1000
 START = CompletedSteps()

@@ -30,20 +30,15 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import err
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import repeated_steps
 from parallel_core.measurement.result import Case, Result
+from parallel_core.training.batches import Settings, batches
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, checkpoint_of
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.gradient_exchange import Bucket, buckets_of, count_reduced_early
 from parallel_core.training.lenet import initial_parameters, shapes
-from parallel_core.training.loop import (
-    CompletedSteps,
-    Epoch,
-    Settings,
-    batches,
-    continue_training,
-    ignore,
-    launch_gradients,
-)
+from parallel_core.training.loop import continue_training, ignore
+from parallel_core.training.progress import CompletedSteps, Epoch
 from parallel_core.training.replicas import count_replicas, largest_replica_difference
+from parallel_core.training.step import launch_gradients
 
 __all__ = ["EXPERIMENT", "run", "verdict"]
 

@@ -8,9 +8,10 @@ import numpy as np
 import backends
 from backends import Backend
 from parallel_core.measurement.checks import relative_error
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
-from parallel_core.training.loop import Settings, ignore, train
+from parallel_core.training.loop import ignore, train
 
 __all__ = ["enlarged_start", "error_against_numpy", "first_losses", "numpy_losses", "without_test"]
 

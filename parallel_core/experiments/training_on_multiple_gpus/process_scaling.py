@@ -21,10 +21,12 @@ import numpy as np
 from backends import Array, Backend
 from backends.process_groups import Group, GroupedBackend, barrier
 from parallel_core.measurement.result import Result
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.gradient_exchange import buckets_of, exchange
 from parallel_core.training.lenet import initial_parameters
-from parallel_core.training.loop import Settings, get_params, ignore, train_epoch
+from parallel_core.training.loop import ignore, train_epoch
+from parallel_core.training.step import get_params
 
 __all__ = ["with_scaling"]
 

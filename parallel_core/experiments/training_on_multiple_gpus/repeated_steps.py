@@ -7,8 +7,10 @@ from functools import partial
 from backends import Array, Backend
 from parallel_core.measurement.result import Timing
 from parallel_core.measurement.timing import if_repeatable
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.loop import Epoch, Settings, train_epoch
+from parallel_core.training.loop import train_epoch
+from parallel_core.training.progress import Epoch
 
 __all__ = ["repeated_steps"]
 

@@ -171,7 +171,6 @@ def _ended_early(everyone: Sequence[Observed]) -> Conclusion | None:
 
 
 def _how_it_ended(process: Observed) -> str:
-    """Return a line on how a process ended that gave no reason."""
     if process.unstartable is not None:
         return f"{process.label} could not be started: {process.unstartable}"
     if process.lost is not None:
@@ -189,7 +188,6 @@ def _how_it_ended(process: Observed) -> str:
 
 
 def _last_step(process: Observed) -> str:
-    """Return what a process had done when it last reported."""
     if not is_rank(process.name):
         return "while the ranks were at work"
     progress = process.progress
@@ -207,15 +205,12 @@ def _shared_reason(failed: Sequence[Observed]) -> Conclusion:
 
 
 def _subject(processes: Sequence[Observed]) -> str:
-    """Return names and hosts with the verb."""
     return f"{_labels(processes)} {'has' if len(processes) == 1 else 'have'}"
 
 
 def _labels(processes: Sequence[Observed]) -> str:
-    """Return names and hosts."""
     return ", ".join(one.label for one in processes)
 
 
 def _process_names(processes: Sequence[Observed]) -> tuple[str, ...]:
-    """Return names alone."""
     return tuple(one.name for one in processes)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, final
+from typing import NoReturn
 
 from backends import Backend
 from backends.host import core_numbers
@@ -17,13 +17,10 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.job import SERVER_MODULE, SERVING_ENVIRONMENT
 from parallel_core.jobs.messages import Arrived, Joined, Progress
 from parallel_core.jobs.rank.reporting import reports_are_read, send_report
-from parallel_core.jobs.rank.watchdog import Watchdog, dump_stacks_on_request, leave_with_starter
+from parallel_core.jobs.rank.watchdog import OwnDeadline, dump_stacks_on_request, leave_with_starter
 from parallel_core.measurement.result import Result
 
 __all__ = ["check_job", "described", "in_a_job", "joined", "on_several_processes", "share_gpus"]
-
-ENGINE_GRACE_SECONDS = 2.0
-"""Added to the deadline: an engine with a deadline of its own gives up first, and names what it waited for."""
 
 
 def in_a_job() -> bool:
@@ -92,10 +89,9 @@ def joined(
     All ranks must have been started with the same options, except for paths, which may differ from host to host.
     """
     host = socket.gethostname()
-    on_exchange = _send_progress if reports_are_read() else _OwnDeadline(where).on_exchange
     send_report(Arrived(host))
-    backend = join(local, where, on_exchange)
-    send_report(Joined(backend.group.rank, host))
+    backend = join(local, where, _report_exchange if reports_are_read() else OwnDeadline(where).on_exchange)
+    send_report(Joined(host))
     alike = {name: value for name, value in options.items() if not isinstance(value, Path)}
     agree(backend.group, {"the experiment": experiment, **alike})
     yield backend
@@ -109,30 +105,5 @@ def described(result: Result, backend: GroupedBackend) -> Result:
     return replace(result, backend={**result.backend, **processes})
 
 
-def _send_progress(exchanges: int) -> None:
-    """Report that an exchange was launched."""
-    send_report(Progress(exchanges))
-
-
-@final
-class _OwnDeadline:
-    """Ends a rank that no launcher of ours watches, when it has launched no exchange for too long."""
-
-    def __init__(self, where: Rendezvous) -> None:
-        self._exchanges = 0
-        self._where = where
-        self._watchdog = Watchdog(where.timeout + ENGINE_GRACE_SECONDS, self._describe)
-
-    def on_exchange(self, number: int) -> None:
-        """Record that the exchange of this number was launched."""
-        self._exchanges = number
-        self._watchdog.progressed()
-
-    def _describe(self, seconds: float) -> str:
-        where = self._where
-        who = f"rank {where.rank}" if where.rank is not None else "a worker"
-        begun = f"it has launched {self._exchanges} exchanges" if self._exchanges else "not all ranks have joined"
-        return (
-            f"parallel-core: {who} of {where.size} on {socket.gethostname()} made no progress for {seconds:g} s: "
-            f"{begun}; look at the stacks above, and at the other ranks"
-        )
+def _report_exchange(number: int) -> None:
+    send_report(Progress(number))

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 import backends
 from parallel_core.training.lenet import loss_and_gradients
-from parallel_core.training.loop import get_params
+from parallel_core.training.step import get_params
 
 backend = backends.load("mxnet", 2, "cpu", "async", 1)
 import mxnet

@@ -32,7 +32,7 @@ def test_differences_are_named_if_there_are_any(said: list[dict[str, int]]) -> N
 
 
 @given(st.lists(st.sampled_from(["float32 [3]", "float32 [4]", "int32 [3]"]), min_size=1, max_size=4))
-def test_an_exchange_of_unlike_shapes_is_found_by_all(shapes: list[str]) -> None:
+def test_all_ranks_notice_an_exchange_of_different_shapes(shapes: list[str]) -> None:
     def program(group: Group) -> bool:
         try:
             agree_on_exchange(group.sum_on_host, group.rank, group.hosts, 1, shapes[group.rank])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends import BackendError
-from backends.process_groups import TIMEOUT, Rendezvous, rendezvous
+from backends.process_groups.rendezvous import TIMEOUT, Rendezvous, rendezvous
 
 TORCHRUN = {
     "RANK": "3",

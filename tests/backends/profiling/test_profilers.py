@@ -11,7 +11,7 @@ import pytest
 import backends
 from backends import Array, Backend, BackendError, ComputationError
 from backends.profiling import case_text, read_trace, run_profiler
-from parallel_core.training.loop import get_params, guards, train_batch
+from parallel_core.training.step import get_params, guards, train_batch
 from tests.backends.profiling.tracks import overlapping
 from tests.backends.profiling.work import COUNT, READERS, matrix, named, products, see
 

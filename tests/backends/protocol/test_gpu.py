@@ -11,8 +11,10 @@ import pytest
 import backends
 from backends import HOST, Backend, BackendError
 from parallel_core import run_overlap
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
-from parallel_core.training.loop import Settings, get_params, train
+from parallel_core.training.loop import train
+from parallel_core.training.step import get_params
 
 
 @pytest.fixture(params=["mxnet", "torch"])

@@ -134,7 +134,7 @@ def test_a_port_that_is_given_is_kept(asked: Asked) -> None:
     assert not asked("--processes", "2", "--backend", "torch", *RUN).keeps_port
 
 
-def test_a_port_in_use_is_a_failure_that_is_told_at_once(asked: Asked) -> None:
+def test_a_port_in_use_is_a_failure_that_is_reported_at_once(asked: Asked) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with pytest.raises(ComputationError, match=f"127.0.0.1:{port}: the port is in use"):

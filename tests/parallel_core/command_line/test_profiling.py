@@ -107,7 +107,7 @@ def test_a_profiler_that_cannot_run_is_one_line_and_status_2(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_comparison_s_process_is_measured_also_where_it_cannot_be_profiled(tmp_path: Path) -> None:
+def test_a_comparison_s_process_is_measured_even_if_it_cannot_be_profiled(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     done = run(*SMALL, "--backend", "numpy", "--json", "-", "--trace-if-possible", str(path))
     assert done.returncode == 0 or "invalid result" in done.stderr, done.stderr

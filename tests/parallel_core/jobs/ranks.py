@@ -17,7 +17,7 @@ rank, reports = int(os.environ["RANK"]), int(os.environ["PARALLEL_CORE_REPORTS"]
 def report(kind, **fields):
     os.write(reports, json.dumps({"type": kind, **fields}).encode() + b"\\n")
 def join():
-    report("Joined", rank=rank, host=f"host-{rank}")
+    report("Joined", host=f"host-{rank}")
 def step(number, images=8):
     report("Progress", exchanges=number, epoch=1, step=number, images=images)
 def fail(message, by_others=False, status=1):

@@ -8,16 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends import ComputationError
+from backends.process_groups.addresses import interface_of
 from parallel_core.errors import RequestError
-from parallel_core.jobs.addresses import (
-    check_bind,
-    check_port,
-    free_port,
-    interface_address,
-    interface_of,
-    is_wildcard,
-    resolved,
-)
+from parallel_core.jobs.addresses import check_bind, check_port, free_port, interface_address, is_wildcard, resolved
 
 LOOPBACK = "127.0.0.1"
 ADDRESSES = st.ip_addresses(v=4).map(str)

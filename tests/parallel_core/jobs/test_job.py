@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.process_groups.rendezvous import rendezvous
-from parallel_core.jobs.job import Host, Job, Process, processes_of
+from parallel_core.jobs.job import Host, Job, processes_of
+from parallel_core.jobs.messages import Process
 
 JOB = Job(("run", "it"), (Host(None, 2),), "torch", 0, "127.0.0.1", "127.0.0.1", 1234, None, 12.5)
 MXNET = replace(JOB, backend="mxnet", servers=2)
@@ -71,7 +72,7 @@ def test_on_one_machine_all_traffic_is_on_the_loopback_interface() -> None:
     assert processes_of(replace(elsewhere, interface="eth1"))[0].environment["GLOO_SOCKET_IFNAME"] == "eth1"
 
 
-def test_where_it_listens_is_told_only_where_it_is_another_address() -> None:
+def test_the_listening_address_is_set_only_if_it_is_another_one() -> None:
     assert processes_of(JOB)[0].environment["PARALLEL_CORE_BIND"] is None
     assert processes_of(replace(JOB, bind="0.0.0.0"))[0].environment["PARALLEL_CORE_BIND"] == "0.0.0.0"
 

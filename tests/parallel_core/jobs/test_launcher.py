@@ -101,7 +101,7 @@ faulthandler.disable(); print("oh no", file=sys.stderr, flush=True)
     assert "── rank 1 on host-1 said last ──\noh no\nparallel-core: " in done.errors
 
 
-def test_a_hang_is_told_with_the_stacks_and_nothing_is_left(
+def test_a_hang_is_reported_with_the_stacks_and_nothing_is_left(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The rank that is stopped is waited for until then.
@@ -140,7 +140,7 @@ def test_a_refusal_is_one_line_without_a_rank(run: Run, own_words: str) -> None:
     assert (done.status, done.output, done.errors) == (2, b"", "parallel-core: no such set\n")
 
 
-def test_a_command_that_is_not_there_is_told_at_once(
+def test_a_command_that_is_not_there_is_reported_at_once(
     capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = job_of("")

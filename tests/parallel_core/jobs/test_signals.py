@@ -19,7 +19,7 @@ BUSY = "note(subprocess.Popen(['sleep', '1000']).pid); note(os.getpid()); join()
     [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT, signal.SIGINT, signal.SIGTERM)],
     ids=str,
 )
-def test_a_signal_to_the_launcher_ends_all_and_is_told_in_one_line(
+def test_a_signal_to_the_launcher_ends_all_and_is_reported_in_one_line(
     tmp_path: Path, numbers: tuple[signal.Signals, ...]
 ) -> None:
     with start_launcher(BUSY, str(tmp_path / "pids")) as launcher:

@@ -50,7 +50,7 @@ def test_devices_are_written_to_and_stay_devices() -> None:
     ("name", "reason"),
     [("missing/result.json", "No such file"), (".", "is a directory"), ("file/x", "Not a directory")],
 )
-def test_what_cannot_be_written_is_found_out(tmp_path: Path, name: str, reason: str) -> None:
+def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RequestError, match=f"cannot write to .*: {reason}"):
         check_writable(tmp_path / name)

@@ -54,12 +54,12 @@ def test_a_process_that_ends_leaves_no_grandchild() -> None:
     assert is_gone(int(found.output))
 
 
-def test_a_crash_is_told_by_its_signal() -> None:
+def test_a_crash_is_described_by_its_signal() -> None:
     found = run("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     assert found.reason(30) == "was killed by SIGSEGV"
 
 
-def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+def test_a_signal_without_a_name_is_described_by_its_number() -> None:
     found = run("import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)")
     assert found.reason(30) == f"was killed by signal {signal.SIGRTMIN + 3}"
 

@@ -42,8 +42,10 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing, interleave
 from parallel_core.system.machine import describe_machine
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.loop import Settings, get_params, train
+from parallel_core.training.loop import train
+from parallel_core.training.step import get_params
 
 __all__ = ["EXPERIMENT", "run"]
 

@@ -36,7 +36,7 @@ from parallel_core.formatting import listed
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
-from parallel_core.training.loop import get_params
+from parallel_core.training.step import get_params
 
 __all__ = ["EXPERIMENT", "run", "verdict"]
 

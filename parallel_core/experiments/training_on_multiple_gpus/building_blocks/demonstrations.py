@@ -9,7 +9,7 @@ import numpy as np
 from backends import Array, Backend, Device
 from parallel_core.experiments.measuring import largest_error
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
-from parallel_core.training.loop import get_params
+from parallel_core.training.step import get_params
 
 __all__ = ["DEMONSTRATIONS", "Demonstration", "matrix", "ones_and_twos"]
 

@@ -51,8 +51,9 @@ from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
 )
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.loop import Settings, ignore
+from parallel_core.training.loop import ignore
 
 __all__ = ["EXPERIMENT", "run"]
 

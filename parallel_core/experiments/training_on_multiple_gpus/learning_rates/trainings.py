@@ -15,8 +15,11 @@ from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import r
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Case
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.loop import Epoch, NotFiniteError, Settings, evaluate, train
+from parallel_core.training.divergence import NotFiniteError
+from parallel_core.training.loop import evaluate, train
+from parallel_core.training.progress import Epoch
 
 __all__ = [
     "Plan",

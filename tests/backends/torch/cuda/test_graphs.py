@@ -10,8 +10,10 @@ import pytest
 import backends
 from backends import Backend, ComputationError
 from backends.torch.cuda.graphs import ISSUED_AS_USUAL, MAX_CALLS
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
-from parallel_core.training.loop import Settings, get_params, train
+from parallel_core.training.loop import train
+from parallel_core.training.step import get_params
 
 Load = Callable[..., tuple[Backend, Any]]
 REPLAY = ("graph-replay",)

@@ -15,24 +15,14 @@ from backends import Array, Backend, Device, Ops
 from backends.arrays import tree_map
 from parallel_core.experiments.training_on_multiple_gpus.data_parallel import verdict
 from parallel_core.training import step as training_step
+from parallel_core.training.batches import Settings, as_input, batches
 from parallel_core.training.dataset import Dataset, load_fashion_mnist, synthetic
+from parallel_core.training.divergence import GradientsAreNotFiniteError, LossIsNotFiniteError
 from parallel_core.training.gradient_exchange import buckets_of, count_reduced_early
 from parallel_core.training.lenet import shapes
-from parallel_core.training.loop import (
-    Epoch,
-    GradientsAreNotFiniteError,
-    LossIsNotFiniteError,
-    Settings,
-    as_input,
-    batches,
-    evaluate,
-    get_params,
-    guards,
-    launch_gradients,
-    split_batch,
-    train,
-    train_batch,
-)
+from parallel_core.training.loop import evaluate, train
+from parallel_core.training.progress import Epoch
+from parallel_core.training.step import get_params, guards, launch_gradients, split_batch, train_batch
 
 STEPS = 20
 SYNTHETIC = synthetic("a test needs no more", train=600, test=100)

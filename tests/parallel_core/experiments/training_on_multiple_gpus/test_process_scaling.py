@@ -12,9 +12,9 @@ from parallel_core import run_data_parallel
 from parallel_core.experiments.training_on_multiple_gpus import process_scaling as scaling
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
 from parallel_core.measurement.result import Result
+from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.lenet import initial_parameters
-from parallel_core.training.loop import Settings
 from tests.backends.process_groups.threads import together
 
 DATA = synthetic("a test needs no more", train=40, test=10)

@@ -35,7 +35,7 @@ def watch_over(ranks: int, *beside: str) -> Watch:
 def joined(ranks: int, *beside: str, exchanges: int = 1) -> Watch:
     watch = watch_over(ranks, *beside)
     for rank in range(ranks):
-        watch.record(Reported(f"rank {rank}", Joined(rank, "ab"[rank % 2])), 0.0)
+        watch.record(Reported(f"rank {rank}", Joined("ab"[rank % 2])), 0.0)
         watch.record(Reported(f"rank {rank}", Progress(exchanges, 1, exchanges)), 0.0)
     return watch
 
@@ -147,9 +147,9 @@ def test_to_print_is_no_progress(printed: bool) -> None:
     assert watch.decide(TIMEOUT) is not None
 
 
-def test_who_has_not_joined_is_named_and_not_who_waits() -> None:
+def test_ranks_that_have_not_joined_are_named_and_not_those_that_wait() -> None:
     watch = watch_over(3)
-    watch.record(reported(1, Joined(1, "b")), 2.0)
+    watch.record(reported(1, Joined("b")), 2.0)
     assert watch.decide(TIMEOUT + 1) is None
     conclusion = watch.decide(TIMEOUT + 2)
     assert conclusion == Conclusion(
@@ -157,7 +157,7 @@ def test_who_has_not_joined_is_named_and_not_who_waits() -> None:
     )
 
 
-def test_who_has_arrived_is_not_to_blame_for_one_that_has_not() -> None:
+def test_a_rank_that_has_arrived_is_not_to_blame_for_one_that_has_not() -> None:
     watch = watch_over(3)
     watch.record(reported(0, Arrived("host-0")), 2.0)
     watch.record(reported(2, Arrived("host-2")), 3.0)
@@ -166,7 +166,7 @@ def test_who_has_arrived_is_not_to_blame_for_one_that_has_not() -> None:
     assert conclusion == Conclusion("rank 1 on b has not joined within 13 s", culprits=("rank 1",), hang=True)
 
 
-def test_where_all_have_arrived_and_none_joins_nobody_is_left_out() -> None:
+def test_if_all_have_arrived_and_none_joins_all_are_named() -> None:
     watch = watch_over(2)
     for rank in (0, 1):
         watch.record(reported(rank, Arrived(f"host-{rank}")), 0.0)
@@ -175,7 +175,7 @@ def test_where_all_have_arrived_and_none_joins_nobody_is_left_out() -> None:
     assert conclusion.message == "rank 0 on host-0, rank 1 on host-1 have not joined within 10 s"
 
 
-def test_who_waits_in_vain_for_one_that_never_joins_is_not_to_blame() -> None:
+def test_a_rank_that_waits_for_one_that_never_joins_is_not_to_blame() -> None:
     watch = watch_over(2)
     watch.record(reported(0, Failed("timed out", by_others=True, status=1)), 9.0)
     conclusion = after_grace(watch, 9.0)
@@ -183,7 +183,7 @@ def test_who_waits_in_vain_for_one_that_never_joins_is_not_to_blame() -> None:
     assert conclusion.hang
 
 
-def test_who_waits_in_vain_for_one_that_hangs_is_not_to_blame() -> None:
+def test_a_rank_that_waits_for_one_that_hangs_is_not_to_blame() -> None:
     watch = joined(3)
     watch.record(reported(0, Progress(2, 1, 2)), 1.0)
     watch.record(reported(0, Failed("timed out", by_others=True, status=1)), 9.0)
@@ -205,14 +205,14 @@ def test_its_own_failure_comes_before_what_others_notice(order: list[int], culpr
     assert watch.decide(1.0) == Conclusion(f"rank {culprit} on {'ab'[culprit % 2]}: NaN", culprits=(f"rank {culprit}",))
 
 
-def test_what_all_have_found_is_told_once() -> None:
+def test_a_reason_that_all_ranks_give_is_said_once() -> None:
     watch = joined(2)
     for rank in (1, 0):
         watch.record(reported(rank, Failed("shapes differ", by_others=False, status=1)), 1.0)
     assert after_grace(watch, 1.0).message == "rank 0 on a, rank 1 on b: shapes differ"
 
 
-def test_what_is_noticed_by_all_and_caused_by_none_is_told_as_it_is() -> None:
+def test_a_failure_that_all_notice_and_none_caused_is_said_as_it_is() -> None:
     watch = joined(2)
     for rank in (0, 1):
         watch.record(reported(rank, Failed("the network is down", by_others=True, status=1)), 1.0)
@@ -261,7 +261,7 @@ def test_a_server_that_dies_is_the_cause(status: int) -> None:
     assert "while the ranks were at work" in conclusion.message
 
 
-def test_a_server_that_ends_well_is_the_cause_only_where_the_ranks_then_get_stuck() -> None:
+def test_a_server_that_ends_well_is_the_cause_only_if_the_ranks_then_get_stuck() -> None:
     watch = joined(2, "server 0")
     watch.record(Ended("server 0", 0), 1.0)
     assert watch.decide(1.0 + LATE_NEWS_SECONDS) is None
@@ -273,7 +273,7 @@ def test_a_server_that_ends_well_is_the_cause_only_where_the_ranks_then_get_stuc
     assert watch.decide(2.0) == FINISHED
 
 
-def test_a_rank_that_ends_well_before_the_others_is_the_cause_where_they_had_need_of_it() -> None:
+def test_a_rank_that_ends_well_before_the_others_is_the_cause_if_they_needed_it() -> None:
     watch = joined(2)
     watch.record(Ended("rank 1", 0), 1.0)
     watch.record(reported(0, Progress(2, 1, 2)), 1.0)
@@ -326,12 +326,12 @@ def test_the_first_reason_that_a_rank_gives_is_its_reason() -> None:
 def test_a_rank_that_ends_well_without_having_joined_leaves_the_others_alone() -> None:
     watch = watch_over(2)
     watch.record(Ended("rank 1", 0), 1.0)
-    watch.record(reported(0, Joined(0, "a")), 1.0)
+    watch.record(reported(0, Joined("a")), 1.0)
     watch.record(reported(0, Failed("closed", by_others=True, status=1)), 2.0)
     assert after_grace(watch, 2.0).message == "rank 1 on b ended before it had joined, before the others"
 
 
-def test_what_cannot_be_started_is_told_with_its_reason() -> None:
+def test_a_process_that_cannot_be_started_is_named_with_the_reason() -> None:
     watch = watch_over(2)
     watch.record(Unstartable("rank 1", "x: No such file or directory"), 0.1)
     conclusion = after_grace(watch, 0.1)

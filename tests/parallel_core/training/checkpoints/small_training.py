@@ -6,9 +6,9 @@ import backends
 from backends import Backend
 from parallel_core import run_data_parallel
 from parallel_core.measurement.result import Result
+from parallel_core.training.batches import Settings
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, from_bytes, to_bytes
 from parallel_core.training.dataset import synthetic
-from parallel_core.training.loop import Settings
 
 __all__ = ["DATA", "SETTINGS", "StoppedError", "kept", "losses_of", "numpy", "resumed", "stop_after"]
 

@@ -12,11 +12,11 @@ from backends import Backend
 from parallel_core import run_data_parallel
 from parallel_core.errors import RequestError
 from parallel_core.measurement.result import Result
+from parallel_core.training.batches import Settings
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, from_bytes, to_bytes
 from parallel_core.training.checkpoints.checkpoint import Generator
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.gradient_exchange import Exchange
-from parallel_core.training.loop import Settings
 from tests.parallel_core.training.checkpoints.small_training import (
     DATA,
     SETTINGS,
@@ -65,7 +65,7 @@ def test_steps_that_an_epoch_s_end_falls_on_are_kept_once() -> None:
     assert len(kept(numpy(), replace(SETTINGS, epochs=1), every=4)) == 1
 
 
-def test_a_training_can_be_stopped_where_a_checkpoint_is_kept() -> None:
+def test_a_training_can_be_stopped_when_a_checkpoint_is_kept() -> None:
     files: list[bytes] = []
     with pytest.raises(StoppedError):
         run_data_parallel(numpy(), DATA, SETTINGS, checkpoints=Checkpointing(stop_after(1, files), 2))
