@@ -35,11 +35,6 @@ class QueueFigures:
     gap_seconds: float
     longest_gap_seconds: float
 
-    @property
-    def is_host(self) -> bool:
-        """Whether the queue belongs to the host's program, and not to a device."""
-        return self.device == HOST_DEVICE
-
 
 @dataclass(frozen=True)
 class KindFigures:
@@ -96,15 +91,9 @@ class CaseFigures:
         """The share of the time in which no operation ran."""
         return 1 - self.working_seconds / self.seconds if self.seconds else 0.0
 
-    def mean_of(self, kind: SpanKind) -> float | None:
-        """Return the mean duration of this kind's spans; None if there are none."""
-        return next((figures.mean_seconds for figures in self.kinds if figures.kind == kind), None)
-
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object with these names."""
-        # Named tuples would become bare lists.
-        path = asdict(self.critical_path) | {"parts": [part._asdict() for part in self.critical_path.parts]}
-        return asdict(self) | {"critical_path": path}
+        return asdict(self)
 
 
 def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
@@ -162,7 +151,7 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
                 longest_gap_seconds=float(idle.max(initial=0.0)),
             )
         )
-    return tuple(sorted(rows, key=lambda row: (row.is_host, queue_order(row.device, row.queue))))
+    return tuple(sorted(rows, key=lambda row: (row.device == HOST_DEVICE, queue_order(row.device, row.queue))))
 
 
 def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:

@@ -203,9 +203,8 @@ def _blocks_of(place: Sequence[Sequence[Span]], origin: float) -> Iterator[Block
         # The last one ends where the place does, whatever rounding says.
         to = end if number == len(alike) or not whole else min(end, start + (end - start) * reached / whole)
         waited = [span.start - span.launched for span in spans if span.launched is not None]
-        yield Block(
-            at - origin, to - origin, one, _block_label(spans), len(spans), busy[one], max(waited) if waited else None
-        )
+        label, longest = _block_label(spans), max(waited, default=None)
+        yield Block(at - origin, to - origin, one, label, len(spans), busy[one], longest)
         at = to
 
 
@@ -215,7 +214,6 @@ def look(span: Span) -> Look:
 
 
 def _span_seconds(span: Span) -> float:
-    """Return the length of a span."""
     return span.end - span.start
 
 
@@ -231,7 +229,6 @@ def _block_label(spans: Sequence[Span]) -> str:
 
 
 def _shortened(name: str) -> str:
-    """Return a name, or its beginning if it is too long."""
     return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[: MAX_NAME_CHARACTERS - 1]}…"
 
 
