@@ -52,11 +52,6 @@ class CellAnalysis:
         """The metric that answers the experiment's question."""
         return self.metrics.get(EXPERIMENTS[self.cell.experiment].metric)
 
-    @property
-    def processes(self) -> int:
-        """The number of processes whose results are counted."""
-        return len(self.results.valid)
-
 
 @dataclass(frozen=True)
 class ExperimentAnalysis:

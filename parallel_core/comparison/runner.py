@@ -3,6 +3,7 @@
 import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
@@ -176,23 +177,19 @@ async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: 
 
 
 def _read_outcome(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result | FailedRun:
-    """Return a process's result, which may have problems, or why it gave none."""
     if outcome.status in (0, 1) and not outcome.timed_out:
-        try:
+        with suppress(ValueError):
             result = Result.from_json(json.loads(outcome.output))
             if _is_of(result, plan, cell):
                 return result
-        except ValueError:
-            pass
     if outcome.status == 0 and not outcome.timed_out:
         return FailedRun(turn, "gave something else than the result that was asked for", refused=False)
     return FailedRun(turn, outcome.reason(plan.deadline), refused=outcome.status == REFUSED)
 
 
 def _is_of(result: Result, plan: Plan, cell: Cell) -> bool:
-    given = (result.experiment, result.backend["name"], result.backend["engine"])
-    asked = (cell.experiment, cell.backend, cell.engine)
-    return given == asked and all(name in result.parameters for name in plan.to_calibrate(cell))
+    given = Cell(result.experiment, result.backend["name"], result.backend["engine"])
+    return given == cell and all(name in result.parameters for name in plan.to_calibrate(cell))
 
 
 def is_due(plan: Plan, results: CellResults, calibrated: Mapping[str, Any], turn: int) -> bool:
