@@ -15,15 +15,13 @@ MARKS = {
     "doubtful": "[yellow]! doubtful[/]",
     "broken": "[bold red]✗ broken[/]",
 }
-MARK_WIDTH = 10
-NAME_WIDTH = 20
 
 
 def show_section(section: Section, console: Console) -> None:
     """Print a section: each finding's state as a mark and a word, its name and its text."""
     rows = Table.grid(padding=(0, 2, 0, 0))
-    rows.add_column(width=MARK_WIDTH)
-    rows.add_column(width=NAME_WIDTH)
+    rows.add_column(width=10)
+    rows.add_column(width=20)
     rows.add_column(overflow="fold")
     for finding in section.findings:
         rows.add_row(MARKS[finding.state], escape(finding.name), escape(finding.text))

@@ -13,10 +13,7 @@ __all__ = ["TrainingProgress", "epoch_line", "training_progress"]
 
 
 class _ImagesPerSecond(ProgressColumn):
-    """The speed of a task that counts images."""
-
     def render(self, task: Task) -> Text:
-        """Return the speed as text."""
         return Text(f"{task.speed:,.0f} images/s" if task.speed else "")
 
 
