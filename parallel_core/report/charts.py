@@ -44,7 +44,7 @@ def case_times_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> go.F
     names = dict.fromkeys(name for cell in cells for name in cell.times)
     bars = []
     for cell in cells:
-        times = {_folded(name): cell.times[name] for name in names if name in cell.times}
+        times = {"<br>".join(map(escape, wrap(name, 18))): cell.times[name] for name in names if name in cell.times}
         bars.append(_interval_bars(escape(cell.cell.side), times, " s", _marker(analysis, cell.cell)))
     return _bar_chart(bars, "seconds until all was done", len(names) * (len(cells) + 1))
 
@@ -149,7 +149,6 @@ def _believed_cells(analysis: Analysis) -> list[CellAnalysis]:
 
 
 def _marker(analysis: Analysis, cell: Cell) -> Mapping[str, object]:
-    """Return the look of a cell's bars: its framework's colour, hatched on the synchronous engine."""
     shade = _colour(analysis, cell)
     pattern = {"shape": "/" if cell.engine == "sync" else "", "fgopacity": 0.6, "fillmode": "replace"}
     return {"color": shade, "pattern": pattern, "line": {"color": shade, "width": 1}}
@@ -207,7 +206,3 @@ def framed(drawn: go.Figure, title: str, rows: float) -> go.Figure:
         yaxis={**axis, "autorange": "reversed"},
     )
     return drawn
-
-
-def _folded(label: str) -> str:
-    return "<br>".join(map(escape, wrap(label, 18)))

@@ -99,7 +99,6 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
 
 
 def _objections(cell: CellAnalysis) -> list[str]:
-    """Return what speaks against a cell's numbers; of many unstable cases the first, and how many more there are."""
     more = len(cell.warnings) - MAX_WARNINGS
     sentences = [cell.reason, *cell.warnings[:MAX_WARNINGS], f"and {more} more unstable cases" if more > 0 else ""]
     return [sentence for sentence in sentences if sentence]
