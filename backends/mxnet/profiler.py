@@ -89,7 +89,7 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
         finally:
             event.stop()
 
-    dumped = _configure(mx)
+    dumped = _configured_file(mx)
     device_of = partial(_queue_device, mx.np.ndarray, COPY_ON_COMPUTE_QUEUE.name in backend.variants)
     mx.profiler.set_state("run")
     try:
@@ -147,25 +147,21 @@ def refuse_rowless(devices: Sequence[Device], gpus: int) -> None:
         )
 
 
-def _configure(mx: Any) -> Path:
+@cache
+def _configured_file(mx: Any) -> Path:
     # A second configuration in one process is an error, so the file stays the same, and every dump is appended to it.
-    global _dumped
-    if _dumped is None:
-        folder = tempfile.mkdtemp(prefix="parallel-core-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        _dumped = Path(folder) / "profile.json"
-        mx.profiler.set_config(
-            filename=str(_dumped),
-            profile_imperative=True,
-            profile_symbolic=True,
-            profile_api=False,
-            profile_memory=False,
-            aggregate_stats=False,
-        )
-    return _dumped
-
-
-_dumped: Path | None = None
+    folder = tempfile.mkdtemp(prefix="parallel-core-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    dumped = Path(folder) / "profile.json"
+    mx.profiler.set_config(
+        filename=str(dumped),
+        profile_imperative=True,
+        profile_symbolic=True,
+        profile_api=False,
+        profile_memory=False,
+        aggregate_stats=False,
+    )
+    return dumped
 
 
 def _last_document(text: str) -> str:
