@@ -109,6 +109,8 @@ def figures_of(case: CaseSpans) -> CaseFigures:
     hidden = total_length(intersection(computing, communicating))
     shorter = min(compute, communication)
     returned = _control_returned(case)
+    devices = [device for device, _ in case.queues]
+    device_of = np.array([devices.index(device) for device in devices], dtype=np.intp)[case.queue_of]
     return CaseFigures(
         case=case.name,
         seconds=case.seconds,
@@ -121,7 +123,7 @@ def figures_of(case: CaseSpans) -> CaseFigures:
         hidden_of_shorter=hidden / shorter if shorter else None,
         working_seconds=total_length(union(computing, communicating)),
         queues_at_once=_at_once(case, case.queue_of),
-        devices_at_once=_at_once(case, _device_indices(case)),
+        devices_at_once=_at_once(case, device_of),
         waits=_launch_waits(case),
         control_returned_seconds=returned,
         dispatch_fraction=returned / case.seconds if returned is not None and case.seconds else None,
@@ -166,11 +168,6 @@ def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
     groups = [union(case.intervals(operations & (group_of == group))) for group in np.unique(group_of)]
     working = total_length(union(*groups)) if groups else 0.0
     return sum(map(total_length, groups)) / working if working else None
-
-
-def _device_indices(case: CaseSpans) -> np.ndarray:
-    names = [device for device, _ in case.queues]
-    return np.array([names.index(device) for device in names], dtype=np.intp)[case.queue_of]
 
 
 def _launch_waits(case: CaseSpans) -> LaunchWaits | None:

@@ -70,16 +70,10 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Lane:
-    """A queue of a device and its blocks, in the order of time; they do not overlap."""
+    """A queue of a device, as pictures name it, and its blocks in the order of time; they do not overlap."""
 
-    device: str
-    queue: str
+    name: str
     blocks: tuple[Block, ...]
-
-    @property
-    def name(self) -> str:
-        """The device and queue, as pictures name them."""
-        return f"{self.device} {self.queue}"
 
 
 class Launch(NamedTuple):
@@ -113,8 +107,8 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
     for span in case.spans:
         by_lane[span.device, span.queue].append(span)
     merged_lanes = tuple(
-        Lane(device, queue, _merged(by_lane[device, queue], case.start, case.seconds / parts))
-        for device, queue in sorted(by_lane, key=lambda lane: queue_order(*lane))
+        Lane(" ".join(queue), _merged(by_lane[queue], case.start, case.seconds / parts))
+        for queue in sorted(by_lane, key=lambda queue: queue_order(*queue))
     )
     return CaseLanes(case.name, case.seconds, merged_lanes, _launches(case.spans, case.start))
 
