@@ -16,7 +16,7 @@ from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import Experiment, Mode
 from parallel_core.measurement.result import Result
 from parallel_core.system.machine import describe_machine
-from parallel_core.system.subprocesses import Outcome, supervise
+from parallel_core.system.subprocesses import supervise
 
 __all__ = ["CALIBRATION", "NextRun", "Plan", "expected_seconds", "is_due", "run_comparison", "run_once", "runs_left"]
 
@@ -168,15 +168,11 @@ async def run_comparison(
 
 
 async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: int) -> Result | FailedRun:
-    """Run a cell's process once."""
+    """Run a cell's process once; return its result, which may have problems, or why it gave none."""
     try:
         outcome = await supervise(plan.command(cell, calibrated, plan.trace(cell, turn)), plan.deadline, plan.cores)
     except (FileNotFoundError, PermissionError) as error:
         return FailedRun(turn, f"{plan.interpreters[cell.backend]} cannot be started: {error.strerror}", refused=True)
-    return _read_outcome(outcome, plan, cell, turn)
-
-
-def _read_outcome(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result | FailedRun:
     if outcome.status in (0, 1) and not outcome.timed_out:
         with suppress(ValueError):
             result = Result.from_json(json.loads(outcome.output))
