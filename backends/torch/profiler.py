@@ -106,13 +106,10 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     for one in outermost(one for one in trace.slices if one.category == OPERATORS):
         work[thread_of(one) in workers].append(one)
     calls = outermost_calls(marks)
-    if calls or on_gpu:
-        python = list(_of_python(work[False], calls, eager=not tasks and not on_gpu))
-    else:
-        python = list(_of_threads(work[False]))
+    with_marks = calls or on_gpu
     launched = {parsed.number: mark.start for mark in marks if (parsed := parse_verb(mark.name))}
     spans = [
-        *python,
+        *(_of_python(work[False], calls, eager=not tasks and not on_gpu) if with_marks else _of_threads(work[False])),
         *_of_workers(work[True], tasks, launched),
         *_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
     ]
