@@ -87,6 +87,11 @@ class Analysis:
         return tuple(cell for experiment in self.experiments for cell in experiment.cells)
 
     @property
+    def believed(self) -> tuple[CellAnalysis, ...]:
+        """The cells of all experiments whose results can be true."""
+        return tuple(cell for cell in self.cells if cell.believed)
+
+    @property
     def backends(self) -> tuple[str, ...]:
         """The frameworks, in the order in which they were asked for."""
         return tuple(dict.fromkeys(results.cell.backend for results in self.comparison.cells))

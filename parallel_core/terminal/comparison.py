@@ -109,5 +109,6 @@ def _comparison_table(experiment: ExperimentAnalysis) -> Table:
 
 
 def in_colour(verdict: Verdict) -> str:
+    """Return a verdict as markup in its colour."""
     colour = VERDICT_COLOURS.get(verdict)
     return f"[{colour}]{verdict}[/]" if colour else verdict

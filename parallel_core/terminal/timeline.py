@@ -20,7 +20,6 @@ MAX_FULL_CASES = 3
 """If there are no more cases, and none is the main one, all are printed in full."""
 MIN_SHARE = 0.005
 """Smaller shares of a critical path would be written as 0%."""
-EVERY_CASE = (SECONDS, DISPATCH)
 
 
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
@@ -112,7 +111,7 @@ def show_agreements(
     listed_ones = [
         one
         for one in agreements
-        if one.quantity not in EVERY_CASE or (one.case == main and one.quantity in (SECONDS, asked))
+        if one.quantity not in (SECONDS, DISPATCH) or (one.case == main and one.quantity in (SECONDS, asked))
     ]
     if listed_ones:
         console.print(_agreements_table(listed_ones))

@@ -49,12 +49,7 @@ def epoch_line(epoch: Epoch) -> str:
 @contextmanager
 def training_progress(console: Console, epochs: int, images: int) -> Iterator[TrainingProgress]:
     """Show a progress bar on a console; `images` is the number of images in an epoch."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _ImagesPerSecond(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    speed_columns = (_ImagesPerSecond(), TimeRemainingColumn())
+    with Progress(*columns, *speed_columns, console=console, transient=True) as progress:
         yield TrainingProgress(progress, epochs, images)
