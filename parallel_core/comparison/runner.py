@@ -87,20 +87,19 @@ class Plan:
 
     def command(self, cell: Cell, calibrated: Mapping[str, Any], trace: Path | None = None) -> list[str]:
         """Return the command that runs a cell once, writes its result to standard output, and a trace if asked."""
-        traced = {} if trace is None else {"trace-if-possible": trace}
-        threads = {} if self.threads is None else {"threads": self.threads}
         options = {
             "backend": cell.backend,
             "engine": cell.engine,
             "devices": self.devices_of(self.experiment(cell)),
             "device-kind": self.device_kind,
-            **threads,
+            "threads": self.threads,
             **self.experiment(cell).options.get(self.mode, {}),
             **calibrated,
-            **traced,
+            "trace-if-possible": trace,
             "json": "-",
         }
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        given = {name: value for name, value in options.items() if value is not None}
+        words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
         # -P: the current folder may hold another checkout than the installed one.
         return [self.interpreters[cell.backend], "-P", "-m", "parallel_core", "run", cell.experiment, *words]
 
@@ -176,16 +175,12 @@ async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: 
     if outcome.status in (0, 1) and not outcome.timed_out:
         with suppress(ValueError):
             result = Result.from_json(json.loads(outcome.output))
-            if _is_of(result, plan, cell):
+            given = Cell(result.experiment, result.backend["name"], result.backend["engine"])
+            if given == cell and all(name in result.parameters for name in plan.to_calibrate(cell)):
                 return result
     if outcome.status == 0 and not outcome.timed_out:
         return FailedRun(turn, "gave something else than the result that was asked for", refused=False)
     return FailedRun(turn, outcome.reason(plan.deadline), refused=outcome.status == REFUSED)
-
-
-def _is_of(result: Result, plan: Plan, cell: Cell) -> bool:
-    given = Cell(result.experiment, result.backend["name"], result.backend["engine"])
-    return given == cell and all(name in result.parameters for name in plan.to_calibrate(cell))
 
 
 def is_due(plan: Plan, results: CellResults, calibrated: Mapping[str, Any], turn: int) -> bool:

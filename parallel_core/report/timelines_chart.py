@@ -85,6 +85,9 @@ def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
         subplot_titles=[_title(panel) for panel in shown],
     )
     longest = max(panel.shown.seconds for panel in shown)
+    framed(drawn, "", rows + TITLE)
+    label = {"align": "left", "bgcolor": "#444444", "bordercolor": "#888888"}
+    drawn.update_layout(barmode="overlay", dragmode="zoom", hoverlabel=label)
     in_legend: set[Look] = set()
     for row, panel in enumerate(shown, start=1):
         for look in LOOKS:
@@ -92,12 +95,6 @@ def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
             if bars is not None:
                 drawn.add_trace(bars, row, 1)
                 in_legend.add(look)
-    framed(drawn, "", rows + TITLE)
-    label = {"align": "left", "bgcolor": "#444444", "bordercolor": "#888888"}
-    drawn.update_layout(barmode="overlay", dragmode="zoom", hoverlabel=label)
-    drawn.update_xaxes(gridcolor="#8884", title="", range=[0, longest * MILLISECONDS], autorange=False)
-    drawn.update_xaxes(title={"text": "ms since the first launch"}, row=len(shown))
-    for row, panel in enumerate(shown, start=1):
         names = [escape(lane.name) for lane in panel.shown.lanes]
         drawn.update_yaxes(
             tickvals=list(range(len(names))),
@@ -111,6 +108,8 @@ def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
             zeroline=False,
             row=row,
         )
+    drawn.update_xaxes(gridcolor="#8884", title="", range=[0, longest * MILLISECONDS], autorange=False)
+    drawn.update_xaxes(title={"text": "ms since the first launch"}, row=len(shown))
     # Titles begin at the left edge of the lanes' names: on a narrow screen they need the width.
     widest = max(len(lane.name) for panel in shown for lane in panel.shown.lanes)
     drawn.update_annotations(x=0, xanchor="left", xshift=-CHARACTER_WIDTH * widest, align="left", font={"size": 12})

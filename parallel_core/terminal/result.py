@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from humanize import metric
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words, quantity
@@ -65,8 +65,7 @@ def _timings(result: Result, caption: str | None) -> Table:
 
 
 def _numbers(result: Result, caption: str | None) -> Table:
-    table = Table("metric", caption=caption, caption_justify="left")
-    table.add_column("value", justify="right")
+    table = Table("metric", Column("value", justify="right"), caption=caption, caption_justify="left")
     for name, value in result.metrics.items():
         table.add_row(name, quantity(name, value))
     table.add_section()

@@ -6,7 +6,7 @@ from humanize import metric
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from parallel_core.formatting import figure, listed, percent
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement, Overhead
@@ -129,9 +129,8 @@ def show_agreements(
 
 
 def _agreements_table(agreements: Sequence[Agreement]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("case", overflow="fold")
-    table.add_column("quantity", no_wrap=True)
+    columns = (Column("case", overflow="fold"), Column("quantity", no_wrap=True))
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     _add_numbers(table, "by trace", "by clock", "noise", "")
     for one in agreements:
         by_trace, by_clock, noise = (
