@@ -19,7 +19,7 @@ from backends.devices import Device
 from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.mxnet.launch_links import link_launches
-from backends.profiling.chrome_trace.slices import Slice, Trace
+from backends.profiling.chrome_trace.slices import Trace
 from backends.profiling.marks import Mark, marking_verbs
 from backends.profiling.threads_of_trace import (
     assemble,
@@ -89,7 +89,7 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
         finally:
             event.stop()
 
-    dumped = _configure(mx)
+    dumped = _configured_file(mx)
     device_of = partial(_queue_device, mx.np.ndarray, COPY_ON_COMPUTE_QUEUE.name in backend.variants)
     mx.profiler.set_state("run")
     try:
@@ -124,7 +124,11 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
     cases = windows(marks)
     calls = outermost_calls(marks)
     host = host_spans(calls, python_queues(calls))
-    spans, unlinked = link_launches([_span(one, *queues[thread_of(one)]) for one in operators], host, cases)
+    unlinked_spans = [
+        Span(_readable(one.name), _kind(one.name), *queues[thread_of(one)], one.start, one.end, operator=one.name)
+        for one in operators
+    ]
+    spans, unlinked = link_launches(unlinked_spans, host, cases)
     host += [Span("wait", "host", *wait_queues[thread_of(one)], one.start, one.end, operator=one.name) for one in waits]
     notes = [*trace.problems]
     if any(call.name == "allreduce" for call in host) and not any(span.kind == "exchange" for span in spans):
@@ -147,25 +151,21 @@ def refuse_rowless(devices: Sequence[Device], gpus: int) -> None:
         )
 
 
-def _configure(mx: Any) -> Path:
+@cache
+def _configured_file(mx: Any) -> Path:
     # A second configuration in one process is an error, so the file stays the same, and every dump is appended to it.
-    global _dumped
-    if _dumped is None:
-        folder = tempfile.mkdtemp(prefix="parallel-core-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        _dumped = Path(folder) / "profile.json"
-        mx.profiler.set_config(
-            filename=str(_dumped),
-            profile_imperative=True,
-            profile_symbolic=True,
-            profile_api=False,
-            profile_memory=False,
-            aggregate_stats=False,
-        )
-    return _dumped
-
-
-_dumped: Path | None = None
+    folder = tempfile.mkdtemp(prefix="parallel-core-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    dumped = Path(folder) / "profile.json"
+    mx.profiler.set_config(
+        filename=str(dumped),
+        profile_imperative=True,
+        profile_symbolic=True,
+        profile_api=False,
+        profile_memory=False,
+        aggregate_stats=False,
+    )
+    return dumped
 
 
 def _last_document(text: str) -> str:
@@ -207,10 +207,6 @@ def _devices(labels: Mapping[int | str, str]) -> dict[int | str, str]:
         if label in ("cpu pinned/", "cpu shared/"):
             devices[row] = "cpu:0" if gpus else f"cpu:{row}"
     return devices
-
-
-def _span(one: Slice, device: str, queue: str) -> Span:
-    return Span(_readable(one.name), _kind(one.name), device, queue, one.start, one.end, operator=one.name)
 
 
 @cache

@@ -103,9 +103,8 @@ def _slices(timeline: Timeline, rows: Mapping[Queue, PerfettoRow]) -> Iterator[J
 
 
 def _slice(one: Span | Window, category: str, row: PerfettoRow) -> JSONObject:
-    duration = (_nanoseconds(one.end) - _nanoseconds(one.start)) / 1000
-    times = {"ts": _microseconds(one.start), "dur": duration}
-    return {"ph": "X", "name": one.name, "cat": category, **row, **times}
+    start, end = _nanoseconds(one.start), _nanoseconds(one.end)
+    return {"ph": "X", "name": one.name, "cat": category, **row, "ts": start / 1000, "dur": (end - start) / 1000}
 
 
 def _arrows(spans: Iterable[Span], rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:

@@ -7,7 +7,7 @@ from. Eager PyTorch on a CPU has no devices: all that it does is on the calling 
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from operator import attrgetter
@@ -35,7 +35,6 @@ from backends.profiling.timeline import Span, SpanKind, Timeline
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
 from backends.torch.streams.future import Announcing, futures_in
-from backends.torch.streams.worker import WorkerStream
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
 
@@ -53,12 +52,7 @@ READABLE_NAMES = {
 }
 """What this project, and MXNet, call the same."""
 COPY_OPERATORS = {"aten::copy_", "aten::clone", "aten::to", "aten::_to_copy"}
-KIND_OF_TASK: dict[str, SpanKind] = {
-    "clone": "copy",
-    "overwrite": "copy",
-    "to_host": "copy",
-    "take_part": "exchange",
-}
+KIND_OF_TASK: dict[str, SpanKind] = {"clone": "copy", "overwrite": "copy", "to_host": "copy", "take_part": "exchange"}
 """What workers do in tasks that do not compute."""
 KIND_OF_CALL: dict[str, SpanKind] = {"copy_to": "copy", "launch to_host": "copy", "allreduce": "exchange"}
 """What eager PyTorch does in calls that do not compute."""
@@ -88,11 +82,11 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
     activities = [ProfilerActivity.CPU]
     if any(device.kind == "gpu" for device in backend.devices):
         activities.append(ProfilerActivity.CUDA)
-    with (
-        run_profiler(activities=activities, experimental_config=all_threads) as running,
-        marking_verbs(backend, record_function, _queue_device, _name_of),
-        _marking_tasks(backend.streams, record_function),
-    ):
+    with ExitStack() as stack:
+        running = stack.enter_context(run_profiler(activities=activities, experimental_config=all_threads))
+        stack.enter_context(marking_verbs(backend, record_function, _queue_device, _name_of))
+        for stream in backend.streams:
+            stack.enter_context(stream.submitting(partial(_under_mark, record_function, stream.name)))
         yield record_function
     running.export_chrome_trace(str(path))
 
@@ -112,13 +106,10 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     for one in outermost(one for one in trace.slices if one.category == OPERATORS):
         work[thread_of(one) in workers].append(one)
     calls = outermost_calls(marks)
-    if calls or on_gpu:
-        python = list(_of_python(work[False], calls, eager=not tasks and not on_gpu))
-    else:
-        python = list(_of_threads(work[False]))
+    with_marks = calls or on_gpu
     launched = {parsed.number: mark.start for mark in marks if (parsed := parse_verb(mark.name))}
     spans = [
-        *python,
+        *(_of_python(work[False], calls, eager=not tasks and not on_gpu) if with_marks else _of_threads(work[False])),
         *_of_workers(work[True], tasks, launched),
         *_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
     ]
@@ -156,8 +147,7 @@ def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> It
     eager_queues = numbered_queues({thread_of(one): EAGER_QUEUE for one, call in with_calls if call})
     previous = None
     for one, call in with_calls:
-        parsed = parse_verb(call.name) if call else None
-        if call and parsed:
+        if call and (parsed := parse_verb(call.name)):
             kind = KIND_OF_CALL.get(parsed.name, "compute")
             yield _span(one, kind, eager_queues[thread_of(one)], call.start if call is not previous else None)
             previous = call
@@ -180,23 +170,14 @@ def _of_gpus(work: Sequence[Slice], launches: Sequence[Slice]) -> Iterator[Span]
         yield _span(one, kind, queue, starts.get(args.get("correlation")))
 
 
-@contextmanager
-def _marking_tasks(streams: Iterable[WorkerStream], mark: Mark) -> Iterator[None]:
-    """Run all that is submitted to the streams within the context under marks with the number of the verb's call."""
-    with ExitStack() as stack:
-        for stream in streams:
-            stack.enter_context(stream.submitting(partial(_under_mark, mark, stream.name)))
-        yield
-
-
 def _under_mark(mark: Mark, queue: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     text = task_text(_name_of(fn), queue)
+    inner = fn.function if isinstance(fn, Announcing) else fn
 
     def run(*args: Any) -> Any:
         with mark(text):
             return inner(*args)
 
-    inner = fn.function if isinstance(fn, Announcing) else fn
     return Announcing(run) if isinstance(fn, Announcing) else run
 
 

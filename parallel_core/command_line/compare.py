@@ -134,7 +134,7 @@ def compare(
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     show_comparison(analysis, console)
     console.print(f"Report: {page}", soft_wrap=True)
-    if not any(cell.believed for cell in analysis.cells):
+    if not analysis.believed:
         raise MeasurementError(f"nothing could be measured: {analysis.cells[0].reason}")
 
 

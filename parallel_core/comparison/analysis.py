@@ -52,11 +52,6 @@ class CellAnalysis:
         """The metric that answers the experiment's question."""
         return self.metrics.get(EXPERIMENTS[self.cell.experiment].metric)
 
-    @property
-    def processes(self) -> int:
-        """The number of processes whose results are counted."""
-        return len(self.results.valid)
-
 
 @dataclass(frozen=True)
 class ExperimentAnalysis:
@@ -90,6 +85,11 @@ class Analysis:
     def cells(self) -> tuple[CellAnalysis, ...]:
         """The cells of all experiments."""
         return tuple(cell for experiment in self.experiments for cell in experiment.cells)
+
+    @property
+    def believed(self) -> tuple[CellAnalysis, ...]:
+        """The cells of all experiments whose results can be true."""
+        return tuple(cell for cell in self.cells if cell.believed)
 
     @property
     def backends(self) -> tuple[str, ...]:

@@ -83,11 +83,11 @@ class CellResults:
         return cls(
             Cell(read["experiment"], read["backend"], read["engine"]),
             tuple(Result.from_json(result) for result in read["results"]),
-            tuple(FailedRun(failure["round"], failure["reason"], failure["refused"]) for failure in read["failures"]),
+            tuple(FailedRun(**failure) for failure in read["failures"]),
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """A whole comparison: what was asked for, and the results of every cell."""
 
@@ -95,12 +95,12 @@ class Comparison:
     quick: bool
     command: str
     utc: str
-    machine: Mapping[str, Any]
-    cells: tuple[CellResults, ...]
     seconds: float = 0.0
     """How long it took."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Devices, their kind, threads, deadline in seconds and interpreters, as asked for."""
+    machine: Mapping[str, Any]
+    cells: tuple[CellResults, ...]
 
     @property
     def experiments(self) -> tuple[str, ...]:
@@ -113,17 +113,7 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `comparison.json` holds."""
-        return {
-            "schema": SCHEMA,
-            "rounds": self.rounds,
-            "quick": self.quick,
-            "command": self.command,
-            "utc": self.utc,
-            "seconds": self.seconds,
-            "options": dict(self.options),
-            "machine": dict(self.machine),
-            "cells": [results.as_json() for results in self.cells],
-        }
+        return {"schema": SCHEMA, **vars(self), "cells": [results.as_json() for results in self.cells]}
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:

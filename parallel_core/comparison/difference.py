@@ -1,7 +1,7 @@
 """What changed between two comparisons: every case of every cell that both hold, new over old."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -74,19 +74,18 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
     for cell, now in after.items():
         reason = _why_not_comparable(before.get(cell), now)
         if not reason:
-            changes += _changes_of(before[cell][0], now[0])
+            old_results, new_results = before[cell][0], now[0]
+            changes += [
+                Change(cell, case, *compare_times(new_results.medians(case), medians))
+                for case in new_results.case_names
+                if (medians := old_results.medians(case))
+            ]
             continue
         left_out.append(f"{cell}: {reason}")
         if cell in before and before[cell][1] == "measured" != now[1]:
             broken.append(left_out[-1])
     left_out += [f"{cell}: only in the old comparison" for cell in before if cell not in after]
     return Difference(tuple(changes), tuple(left_out), tuple(broken), _environment_changes(old, new))
-
-
-def _changes_of(old: CellResults, new: CellResults) -> Iterator[Change]:
-    for case in new.case_names:
-        if before := old.medians(case):
-            yield Change(new.cell, case, *compare_times(new.medians(case), before))
 
 
 Assessed = tuple[CellResults, CellState, str]
@@ -106,19 +105,15 @@ def _why_not_comparable(old: Assessed | None, new: Assessed) -> str:
         for name in {**before, **after}
         if before.get(name) != after.get(name)
     ]
-    if unequal:
-        return f"not the same work: {', '.join(unequal)} (compare --like OLD does the work of OLD)"
-    return ""
+    return f"not the same work: {', '.join(unequal)} (compare --like OLD does the work of OLD)" if unequal else ""
 
 
 def _work(result: Result) -> Mapping[str, Any]:
     """Return what decides how much work a case is, and on which devices it is done."""
-    parameters = {name: value for name, value in result.parameters.items() if name not in REPETITIONS}
-    data = {} if result.data is None else {"data": "synthetic" if result.data.startswith("synthetic") else "real"}
-    backend = result.backend
+    backend, data = result.backend, result.data
     return {
-        **parameters,
-        **data,
+        **{name: value for name, value in result.parameters.items() if name not in REPETITIONS},
+        **({} if data is None else {"data": "synthetic" if data.startswith("synthetic") else "real"}),
         "devices": backend["devices"],
         "threads": backend["threads_per_device"],
         "variants": ", ".join(backend.get("variants", ())) or "none",
@@ -126,14 +121,12 @@ def _work(result: Result) -> Mapping[str, Any]:
 
 
 def _environment_changes(old: Comparison, new: Comparison) -> tuple[str, ...]:
-    machine = [
-        f"{name}: {old.machine.get(name)} → {new.machine.get(name)}"
-        for name in ("processor", "cores", "memory_bytes", "system")
-        if old.machine.get(name) != new.machine.get(name)
-    ]
-    before, after = _versions(old), _versions(new)
+    before, after = (
+        {name: one.machine.get(name) for name in ("processor", "cores", "memory_bytes", "system")} | _versions(one)
+        for one in (old, new)
+    )
     changed = [name for name in before if name in after and before[name] != after[name]]
-    return (*machine, *(f"{name}: {before[name]} → {after[name]}" for name in changed))
+    return tuple(f"{name}: {before[name]} → {after[name]}" for name in changed)
 
 
 def _versions(comparison: Comparison) -> dict[str, str]:

@@ -4,10 +4,10 @@
 times until all was done; the times until control returned are only in comparison.json.
 """
 
-import io
-from functools import partial
+from io import StringIO
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyperf
 
@@ -74,10 +74,6 @@ def save_suites(comparison: Comparison, folder: Path) -> None:
     """Write the suites into a folder, each file whole or not at all; raises OSError."""
     folder.mkdir(exist_ok=True)
     for side, suite in suites(comparison).items():
-        files.write_whole(folder / f"{side}.json", partial(_dump, suite))
-
-
-def _dump(suite: pyperf.BenchmarkSuite, stream: BinaryIO) -> None:
-    text = io.StringIO()
-    suite.dump(text)
-    stream.write(text.getvalue().encode())
+        text = StringIO()
+        suite.dump(text)
+        files.write_whole(folder / f"{side}.json", methodcaller("write", text.getvalue().encode()))

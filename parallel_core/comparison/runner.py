@@ -3,6 +3,7 @@
 import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
@@ -15,7 +16,7 @@ from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import Experiment, Mode
 from parallel_core.measurement.result import Result
 from parallel_core.system.machine import describe_machine
-from parallel_core.system.subprocesses import Outcome, supervise
+from parallel_core.system.subprocesses import supervise
 
 __all__ = ["CALIBRATION", "NextRun", "Plan", "expected_seconds", "is_due", "run_comparison", "run_once", "runs_left"]
 
@@ -86,20 +87,19 @@ class Plan:
 
     def command(self, cell: Cell, calibrated: Mapping[str, Any], trace: Path | None = None) -> list[str]:
         """Return the command that runs a cell once, writes its result to standard output, and a trace if asked."""
-        traced = {} if trace is None else {"trace-if-possible": trace}
-        threads = {} if self.threads is None else {"threads": self.threads}
         options = {
             "backend": cell.backend,
             "engine": cell.engine,
             "devices": self.devices_of(self.experiment(cell)),
             "device-kind": self.device_kind,
-            **threads,
+            "threads": self.threads,
             **self.experiment(cell).options.get(self.mode, {}),
             **calibrated,
-            **traced,
+            "trace-if-possible": trace,
             "json": "-",
         }
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        given = {name: value for name, value in options.items() if value is not None}
+        words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
         # -P: the current folder may hold another checkout than the installed one.
         return [self.interpreters[cell.backend], "-P", "-m", "parallel_core", "run", cell.experiment, *words]
 
@@ -167,32 +167,20 @@ async def run_comparison(
 
 
 async def run_once(plan: Plan, cell: Cell, calibrated: Mapping[str, Any], turn: int) -> Result | FailedRun:
-    """Run a cell's process once."""
+    """Run a cell's process once; return its result, which may have problems, or why it gave none."""
     try:
         outcome = await supervise(plan.command(cell, calibrated, plan.trace(cell, turn)), plan.deadline, plan.cores)
     except (FileNotFoundError, PermissionError) as error:
         return FailedRun(turn, f"{plan.interpreters[cell.backend]} cannot be started: {error.strerror}", refused=True)
-    return _read_outcome(outcome, plan, cell, turn)
-
-
-def _read_outcome(outcome: Outcome, plan: Plan, cell: Cell, turn: int) -> Result | FailedRun:
-    """Return a process's result, which may have problems, or why it gave none."""
     if outcome.status in (0, 1) and not outcome.timed_out:
-        try:
+        with suppress(ValueError):
             result = Result.from_json(json.loads(outcome.output))
-            if _is_of(result, plan, cell):
+            given = Cell(result.experiment, result.backend["name"], result.backend["engine"])
+            if given == cell and all(name in result.parameters for name in plan.to_calibrate(cell)):
                 return result
-        except ValueError:
-            pass
     if outcome.status == 0 and not outcome.timed_out:
         return FailedRun(turn, "gave something else than the result that was asked for", refused=False)
     return FailedRun(turn, outcome.reason(plan.deadline), refused=outcome.status == REFUSED)
-
-
-def _is_of(result: Result, plan: Plan, cell: Cell) -> bool:
-    given = (result.experiment, result.backend["name"], result.backend["engine"])
-    asked = (cell.experiment, cell.backend, cell.engine)
-    return given == asked and all(name in result.parameters for name in plan.to_calibrate(cell))
 
 
 def is_due(plan: Plan, results: CellResults, calibrated: Mapping[str, Any], turn: int) -> bool:

@@ -3,7 +3,6 @@
 import datetime
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,6 +11,7 @@ from parallel_core.comparison.cells import Cell, Comparison
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.system import files
+from parallel_core.trace_analysis.trace_files import read_timeline
 
 __all__ = [
     "REPORT",
@@ -88,18 +88,15 @@ def new_traces(folder: Path) -> None:
 
 def saved_timelines(folder: Path) -> TimelineOf | None:
     """Return the reader of a folder's timelines; None if the comparison was made without traces."""
-    return partial(_saved_timeline, folder) if (folder / TRACES).is_dir() else None
 
+    def timeline_of(cell: Cell) -> Timeline:
+        path = trace_path(folder, cell)
+        if path.exists():
+            return read_timeline(path)
+        try:
+            reason = reason_path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            reason = "its process wrote no trace"
+        raise RequestError(reason)
 
-def _saved_timeline(folder: Path, cell: Cell) -> Timeline:
-    """Read a cell's timeline; raises RequestError if its process wrote none, or one that cannot be read."""
-    from parallel_core.trace_analysis.trace_files import read_timeline
-
-    path = trace_path(folder, cell)
-    if path.exists():
-        return read_timeline(path)
-    try:
-        reason = reason_path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        reason = "its process wrote no trace"
-    raise RequestError(reason)
+    return timeline_of if (folder / TRACES).is_dir() else None

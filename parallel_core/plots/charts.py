@@ -66,13 +66,12 @@ def _learning_curve(result: Result) -> Figure:
     steps = len(losses) / len(accuracies)
     figure = Figure(figsize=(7, 4), layout="constrained")
     left = figure.subplots()
-    epochs = [(step + 1) / steps for step in range(len(losses))]
-    (loss,) = left.plot(epochs, losses, color="tab:blue", linewidth=0.8, label="training loss")
+    batch_ends = [(step + 1) / steps for step in range(len(losses))]
+    (loss,) = left.plot(batch_ends, losses, color="tab:blue", linewidth=0.8, label="training loss")
     left.set(xlabel="epoch", ylabel="loss per image", ylim=(0, 1.05 * max(losses)), xlim=(0, len(accuracies)))
     right = left.twinx()
-    (accuracy,) = right.plot(
-        range(1, len(accuracies) + 1), accuracies, color="tab:orange", marker="o", label="test accuracy"
-    )
+    epochs = range(1, len(accuracies) + 1)
+    (accuracy,) = right.plot(epochs, accuracies, color="tab:orange", marker="o", label="test accuracy")
     right.set(ylabel="accuracy", ylim=(0, 1))
     left.legend(handles=[loss, accuracy], loc="center right")
     return figure

@@ -6,7 +6,8 @@ drawn.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import pairwise
+from typing import Any
 
 from humanize import metric
 from matplotlib.axes import Axes
@@ -30,9 +31,9 @@ __all__ = ["rows_of", "task_graph"]
 COLUMN, ROW = 1.5, 0.62
 BOX_WIDTH, BOX_HEIGHT = 1.1, 0.44
 LEFT, TOP, BOTTOM, LANE_MARGIN = 0.85, 0.55, 0.8, 0.12
-INK, CHAIN = "#333333", COLOURS[1]
+INK, PALE_INK = "#333333", "#5A6670"
 FILLS = {"compute": "#CFE6F5", "copy": "#F2F2F2", "allreduce": "#F2F2F2", "load": "#FFFFFF"}
-CHAIN_FILL = "#FBDCC8"
+CHAIN, CHAIN_FILL = COLOURS[1], "#FBDCC8"
 CAPTION = "Arrows: what a task waits for, without what follows from other arrows. Times: each task alone."
 MEANINGS = {"compute": "computation", "copy": "copy between devices", "allreduce": "allreduce", "load": "input"}
 
@@ -53,7 +54,10 @@ def task_graph(tasks: Sequence[Task], title: str) -> Figure:
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.set_axis_off()
     axes.text(0.15, 0.3, title, fontsize=12, fontweight="bold", va="center", color=INK)
-    _draw_lanes(axes, devices, tops, width)
+    for place, (device, (top, end)) in enumerate(zip(devices, pairwise(tops), strict=True)):
+        axes.axhspan(top, end, color="#FAFAFA" if place % 2 else "#F0F4F7", linewidth=0, zorder=0)
+        axes.text(0.15, (top + end) / 2, device, fontsize=11, fontweight="bold", va="center", color=INK)
+    axes.hlines(tops, 0, width, color="#D5DCE2", linewidth=0.8, zorder=1)
     places = [
         (LEFT + COLUMN * (column + 0.5), tops[devices.index(task.device)] + LANE_MARGIN + ROW * (row + 0.5))
         for task, column, row in zip(drawn, columns, rows, strict=True)
@@ -73,8 +77,7 @@ def rows_of(tasks: Sequence[Task]) -> tuple[int, ...]:
     rows: list[int] = []
     for task, column in zip(tasks, levels(tasks), strict=True):
         wanted = [rows[earlier] for earlier in task.after if tasks[earlier].device == task.device]
-        free = (row for row in (*wanted, *range(len(tasks))) if (task.device, column, row) not in taken)
-        row = next(free)
+        row = next(row for row in (*wanted, *range(len(tasks))) if (task.device, column, row) not in taken)
         taken.add((task.device, column, row))
         rows.append(row)
     return tuple(rows)
@@ -86,13 +89,6 @@ def _lane_tops(tasks: Sequence[Task], rows: Sequence[int], devices: Sequence[str
         deepest = max(row for task, row in zip(tasks, rows, strict=True) if task.device == device)
         tops.append(tops[-1] + ROW * (1 + deepest) + 2 * LANE_MARGIN)
     return tops
-
-
-def _draw_lanes(axes: Axes, devices: Sequence[str], tops: Sequence[float], width: float) -> None:
-    for place, device, top, end in zip(count(), devices, tops, tops[1:], strict=False):
-        axes.axhspan(top, end, color="#FAFAFA" if place % 2 else "#F0F4F7", linewidth=0, zorder=0)
-        axes.text(0.15, (top + end) / 2, device, fontsize=11, fontweight="bold", va="center", color=INK)
-    axes.hlines(tops, 0, width, color="#D5DCE2", linewidth=0.8, zorder=1)
 
 
 def _draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], on_chain: bool) -> None:
@@ -109,44 +105,31 @@ def _draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]
 
 
 def _draw_task(axes: Axes, task: Task, at: tuple[float, float], on_chain: bool) -> None:
-    axes.add_patch(_box(task.kind, on_chain, (at[0] - BOX_WIDTH / 2, at[1] - BOX_HEIGHT / 2)))
+    x, y = at
+    corner = (x - BOX_WIDTH / 2, y - BOX_HEIGHT / 2)
+    rounding = f"round,pad=0,rounding_size={0.22 if task.kind == 'load' else 0.06}"
+    look = _look(task.kind, on_chain)
+    axes.add_patch(FancyBboxPatch(corner, BOX_WIDTH, BOX_HEIGHT, boxstyle=rounding, zorder=4, **look))
+    centred: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 5}
     if task.kind == "load" or not task.seconds:
-        axes.text(*at, task.name, fontsize=10, ha="center", va="center", color=INK, zorder=5)
-        return
-    axes.text(at[0], at[1] - 0.085, task.name, fontsize=9.5, ha="center", va="center", color=INK, zorder=5)
-    seconds = metric(task.seconds, "s")
-    axes.text(at[0], at[1] + 0.105, seconds, fontsize=8, ha="center", va="center", color="#5A6670", zorder=5)
+        axes.text(x, y, task.name, fontsize=10, color=INK, **centred)
+    else:
+        axes.text(x, y - 0.085, task.name, fontsize=9.5, color=INK, **centred)
+        axes.text(x, y + 0.105, metric(task.seconds, "s"), fontsize=8, color=PALE_INK, **centred)
 
 
-def _box(kind: str, on_chain: bool, corner: tuple[float, float] = (0, 0)) -> FancyBboxPatch:
-    """Return the box of a kind of task; copies have dashed edges."""
-    return FancyBboxPatch(
-        corner,
-        BOX_WIDTH,
-        BOX_HEIGHT,
-        boxstyle=f"round,pad=0,rounding_size={0.22 if kind == 'load' else 0.06}",
-        facecolor=CHAIN_FILL if on_chain else FILLS[kind],
-        edgecolor=CHAIN if on_chain else "#7A8894",
-        linewidth=1.8 if on_chain else 1.0,
-        linestyle="--" if kind in ("copy", "allreduce") else "-",
-        zorder=4,
-    )
+def _look(kind: str, on_chain: bool = False) -> dict[str, Any]:
+    fill, edge, width = (CHAIN_FILL, CHAIN, 1.8) if on_chain else (FILLS[kind], "#7A8894", 1.0)
+    dashes = "--" if kind in ("copy", "allreduce") else "-"
+    return {"facecolor": fill, "edgecolor": edge, "linewidth": width, "linestyle": dashes}
 
 
 def _draw_legend(axes: Axes, tasks: Sequence[Task], chain: Sequence[Task]) -> None:
-    kinds = [kind for kind in MEANINGS if any(task.kind == kind for task in tasks)]
-    handles = [
-        Patch(
-            facecolor=FILLS[kind],
-            edgecolor="#7A8894",
-            linestyle="--" if kind in ("copy", "allreduce") else "-",
-            label=MEANINGS[kind],
-        )
-        for kind in kinds
-    ]
+    kinds = {task.kind for task in tasks}
+    handles = [Patch(label=meaning, **_look(kind)) for kind, meaning in MEANINGS.items() if kind in kinds]
     long, work = (metric(work_seconds(some), "s") for some in (chain, without_loads(tasks)))
     timed = f": {long} of {work} in all" if work_seconds(chain) else ""
-    handles.append(Patch(facecolor=CHAIN_FILL, edgecolor=CHAIN, linewidth=1.8, label=f"longest chain{timed}"))
+    handles.append(Patch(label=f"longest chain{timed}", **_look("compute", on_chain=True)))
     bottom = axes.get_ylim()[0]
     axes.legend(
         handles=handles,
@@ -159,4 +142,4 @@ def _draw_legend(axes: Axes, tasks: Sequence[Task], chain: Sequence[Task]) -> No
         handlelength=2.4,
         handleheight=1.2,
     )
-    axes.text(0.15, bottom - 0.2, CAPTION, fontsize=8, va="center", color="#5A6670")
+    axes.text(0.15, bottom - 0.2, CAPTION, fontsize=8, va="center", color=PALE_INK)

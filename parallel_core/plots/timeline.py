@@ -43,7 +43,7 @@ def timeline_figure(timeline: Timeline) -> Figure:
     if not filled:
         raise RequestError(f"the timeline of {timeline.source} has no spans to draw")
     shown = [lanes(case) for case in filled[:MAX_PANELS]]
-    names = _all_lanes(shown)
+    names = list(dict.fromkeys(lane.name for one in shown for lane in one.lanes))
     figure = Figure(figsize=(WIDTH, FRAME + len(shown) * (PANEL + LANE * len(names))), layout="constrained")
     panels = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
     longest = max(one.seconds for one in shown)
@@ -52,32 +52,23 @@ def timeline_figure(timeline: Timeline) -> Figure:
         _draw_panel(axes, one, names, scale, longest / scale)
         title = ", ".join((f"{one.case}: {metric(one.seconds, 's')}", *overlap_phrases(figures_of(case))))
         axes.set_title(fill(title, TITLE_CHARACTERS), loc="left", fontsize=8.5, parse_math=False)
-    panels[-1].set_xlabel(f"{unit} since the case's first launch{_left_out(len(filled) - len(shown))}", fontsize=8.5)
+    more = len(filled) - len(shown)
+    left_out = f" ({more} more {'case is' if more == 1 else 'cases are'} not shown)" if more else ""
+    panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out}", fontsize=8.5)
     handles = _legend([block for one in shown for lane in one.lanes for block in lane.blocks])
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
     figure.suptitle(timeline.source, fontsize="medium", parse_math=False)
     return figure
 
 
-def _all_lanes(shown: Sequence[CaseLanes]) -> list[str]:
-    return list(dict.fromkeys(lane.name for one in shown for lane in one.lanes))
-
-
 def _legend(blocks: Sequence[Block]) -> list[Patch]:
     used = {block.look for block in blocks}
-    handles = [
-        Patch(facecolor=to_rgba(colour, full), label=name)
-        for look, (name, colour, full) in LOOKS.items()
-        if look in used
-    ]
+    looks = [appearance for look, appearance in LOOKS.items() if look in used]
+    handles = [Patch(facecolor=to_rgba(colour, full), label=name) for name, colour, full in looks]
     palest = min(blocks, key=lambda block: block.busy_share)
     if palest.busy_share < PALE:
         handles.append(Patch(facecolor=_block_colour(palest), label="pale: many short ones, with gaps"))
     return handles
-
-
-def _left_out(count: int) -> str:
-    return "" if not count else f" ({count} more {'case is' if count == 1 else 'cases are'} not shown)"
 
 
 def _draw_panel(axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float, longest: float) -> None:
@@ -121,15 +112,11 @@ def _draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float)
         name = block.label.partition(" (")[0]
         if room > CHARACTER_WIDTH * (len(name) + 1):
             at = (block.start + block.end) / 2 / scale
-            text = axes.text(at, place, name, ha="center", va="center", fontsize=6.5, color=_ink(block), zorder=4)
+            contrasting = "white" if block.look == "compute" and block.busy_share > PALE else "black"
+            text = axes.text(at, place, name, ha="center", va="center", fontsize=6.5, color=contrasting, zorder=4)
             text.set(clip_on=True, parse_math=False)
 
 
 def _block_colour(block: Block) -> tuple[float, float, float, float]:
     _, colour, full = LOOKS[block.look]
     return to_rgba(colour, full * opacity(block))
-
-
-def _ink(block: Block) -> str:
-    """Return the colour of a block's label: one that contrasts with the block."""
-    return "white" if block.look == "compute" and block.busy_share > PALE else "black"

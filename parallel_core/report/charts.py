@@ -11,7 +11,7 @@ from textwrap import wrap
 
 import plotly.graph_objects as go
 
-from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval
@@ -44,7 +44,7 @@ def case_times_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> go.F
     names = dict.fromkeys(name for cell in cells for name in cell.times)
     bars = []
     for cell in cells:
-        times = {_folded(name): cell.times[name] for name in names if name in cell.times}
+        times = {"<br>".join(map(escape, wrap(name, 18))): cell.times[name] for name in names if name in cell.times}
         bars.append(_interval_bars(escape(cell.cell.side), times, " s", _marker(analysis, cell.cell)))
     return _bar_chart(bars, "seconds until all was done", len(names) * (len(cells) + 1))
 
@@ -65,7 +65,7 @@ def metric_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> go.Figur
 def dispatch_chart(analysis: Analysis) -> go.Figure | None:
     """Draw when control returned and when all was done, for a case of each experiment, on a logarithmic scale."""
     drawn = go.Figure()
-    for cell in _believed_cells(analysis):
+    for cell in analysis.believed:
         cases = cell.results.cases(EXPERIMENTS[cell.cell.experiment].queued_case)
         if not cases:
             continue
@@ -91,7 +91,7 @@ def dispatch_chart(analysis: Analysis) -> go.Figure | None:
 def cost_model_chart(analysis: Analysis) -> go.Figure | None:
     """Draw the time of waiting once, and each time, as measured and as the cost model predicts it."""
     wanted = {name for names in COST_MODEL_METRICS.values() for name in names}
-    cells = [one for one in _believed_cells(analysis) if one.cell.experiment == "async" and wanted <= set(one.metrics)]
+    cells = [one for one in analysis.believed if one.cell.experiment == "async" and wanted <= set(one.metrics)]
     bars = []
     for (label, names), shade in zip(COST_MODEL_METRICS.items(), COLOURS, strict=False):
         intervals = {
@@ -140,16 +140,11 @@ def learning_chart(analysis: Analysis) -> go.Figure | None:
 
 def trained(analysis: Analysis) -> list[tuple[Cell, Result]]:
     """Return each training cell with its first result; the other processes of a cell have the same losses."""
-    first_results = [(cell.cell, cell.results.valid[0]) for cell in _believed_cells(analysis)]
+    first_results = [(cell.cell, cell.results.valid[0]) for cell in analysis.believed]
     return [(cell, result) for cell, result in first_results if "loss" in result.series]
 
 
-def _believed_cells(analysis: Analysis) -> list[CellAnalysis]:
-    return [cell for cell in analysis.cells if cell.believed]
-
-
 def _marker(analysis: Analysis, cell: Cell) -> Mapping[str, object]:
-    """Return the look of a cell's bars: its framework's colour, hatched on the synchronous engine."""
     shade = _colour(analysis, cell)
     pattern = {"shape": "/" if cell.engine == "sync" else "", "fgopacity": 0.6, "fillmode": "replace"}
     return {"color": shade, "pattern": pattern, "line": {"color": shade, "width": 1}}
@@ -207,7 +202,3 @@ def framed(drawn: go.Figure, title: str, rows: float) -> go.Figure:
         yaxis={**axis, "autorange": "reversed"},
     )
     return drawn
-
-
-def _folded(label: str) -> str:
-    return "<br>".join(map(escape, wrap(label, 18)))

@@ -1,6 +1,6 @@
 """How results and profiles show themselves in a notebook: tables in HTML, the verdict, and a picture."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words, figure, quantity
@@ -19,7 +19,7 @@ def register_in_notebooks(shell: "InteractiveShell") -> None:
     formatter = shell.display_formatter
     formatter.ipython_display_formatter.for_type_by_name("parallel_core.measurement.result", "Result", show_result)
     formatter.formatters["image/png"].for_type_by_name(
-        "parallel_core.trace_analysis.profiling_run", "Profile", _profile_png
+        "parallel_core.trace_analysis.profiling_run", "Profile", lambda profile: as_png(profile.timeline)
     )
 
 
@@ -51,7 +51,3 @@ def as_html(result: Result) -> str:
         quantity=quantity,
         engine_in_words=engine_in_words,
     )
-
-
-def _profile_png(profile: Any) -> bytes | None:
-    return as_png(profile.timeline)

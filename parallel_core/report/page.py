@@ -99,7 +99,6 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
 
 
 def _objections(cell: CellAnalysis) -> list[str]:
-    """Return what speaks against a cell's numbers; of many unstable cases the first, and how many more there are."""
     more = len(cell.warnings) - MAX_WARNINGS
     sentences = [cell.reason, *cell.warnings[:MAX_WARNINGS], f"and {more} more unstable cases" if more > 0 else ""]
     return [sentence for sentence in sentences if sentence]
@@ -117,30 +116,28 @@ def _max_loss_difference(results: list[Result], batches: int | None = None) -> f
 
 
 def _environments(comparison: Comparison) -> list[dict[str, str]]:
-    by_side: dict[str, dict[str, str]] = {}
+    first_results: dict[str, Result] = {}
     for results in comparison.cells:
-        for result in results.valid[:1]:
-            backend, environment = result.backend, result.environment
-            by_side.setdefault(
-                results.cell.side,
-                {
-                    "cell": results.cell.side,
-                    "framework": backend["version"],
-                    "Python": environment["python"],
-                    "NumPy": environment["numpy"],
-                    "parallel-core": environment["parallel_core"],
-                    "devices": ", ".join(backend["devices"]),
-                    "threads each": str(backend["threads_per_device"]),
-                    "cores of each": " | ".join(", ".join(map(str, cores)) for cores in backend["cores"]),
-                    "who schedules": backend["scheduler"],
-                    "settings": ", ".join(f"{name}={value}" for name, value in backend["settings"].items() if value),
-                    "variants": ", ".join(backend.get("variants", ())),
-                },
-            )
-    if not any(one["variants"] for one in by_side.values()):
-        for one in by_side.values():
-            del one["variants"]
-    return list(by_side.values())
+        if results.valid:
+            first_results.setdefault(results.cell.side, results.valid[0])
+    rows = [
+        {
+            "cell": side,
+            "framework": result.backend["version"],
+            "Python": result.environment["python"],
+            "NumPy": result.environment["numpy"],
+            "parallel-core": result.environment["parallel_core"],
+            "devices": ", ".join(result.backend["devices"]),
+            "threads each": str(result.backend["threads_per_device"]),
+            "cores of each": " | ".join(", ".join(map(str, cores)) for cores in result.backend["cores"]),
+            "who schedules": result.backend["scheduler"],
+            "settings": ", ".join(f"{name}={value}" for name, value in result.backend["settings"].items() if value),
+            "variants": ", ".join(result.backend.get("variants", ())),
+        }
+        for side, result in first_results.items()
+    ]
+    with_variants = any(row["variants"] for row in rows)
+    return [{name: value for name, value in row.items() if name != "variants" or with_variants} for row in rows]
 
 
 def _median_explanation(cell: CellAnalysis) -> str:

@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 from humanize import metric
 from plotly.subplots import make_subplots
 
-from backends.profiling import Timeline
 from parallel_core.comparison.analysis import ExperimentAnalysis
 from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.storage import TimelineOf
@@ -18,7 +17,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import percent
 from parallel_core.plots.style import LOOKS, opacity
 from parallel_core.report.charts import framed
-from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
+from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import Block, CaseLanes, Look, drawn_ends, few_lanes, overlap_phrases
 from parallel_core.trace_analysis.profiling_run import shown_case
@@ -60,20 +59,15 @@ def panels(experiment: ExperimentAnalysis, timeline_of: TimelineOf) -> tuple[lis
         except RequestError as error:
             without[cell.side] = str(error)
             continue
-        case = _case_of(timeline, experiment.experiment.case)
-        if case is None:
+        filled = {case.name: case for case in cases_of(timeline) if case.spans}
+        if not filled:
             without[cell.side] = "; ".join(timeline.notes) or "its trace is empty"
             continue
+        case = filled[shown_case(list(filled), experiment.experiment.case)]
         timed = [same.again_seconds for same in analysed.results.cases(case.name)]
         lanes = few_lanes(case, MAX_BLOCKS // len(experiment.believed))
         drawn.append(Panel(cell, lanes, overlap_phrases(figures_of(case)), median(timed) if timed else None))
     return drawn, without
-
-
-def _case_of(timeline: Timeline, usual: str) -> CaseSpans | None:
-    """Return the case of that name, or the last one in which something ran; None if nothing ran."""
-    filled = {case.name: case for case in cases_of(timeline) if case.spans}
-    return filled[shown_case(list(filled), usual)] if filled else None
 
 
 def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
@@ -91,6 +85,9 @@ def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
         subplot_titles=[_title(panel) for panel in shown],
     )
     longest = max(panel.shown.seconds for panel in shown)
+    framed(drawn, "", rows + TITLE)
+    label = {"align": "left", "bgcolor": "#444444", "bordercolor": "#888888"}
+    drawn.update_layout(barmode="overlay", dragmode="zoom", hoverlabel=label)
     in_legend: set[Look] = set()
     for row, panel in enumerate(shown, start=1):
         for look in LOOKS:
@@ -98,12 +95,6 @@ def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
             if bars is not None:
                 drawn.add_trace(bars, row, 1)
                 in_legend.add(look)
-    framed(drawn, "", rows + TITLE)
-    label = {"align": "left", "bgcolor": "#444444", "bordercolor": "#888888"}
-    drawn.update_layout(barmode="overlay", dragmode="zoom", hoverlabel=label)
-    drawn.update_xaxes(gridcolor="#8884", title="", range=[0, longest * MILLISECONDS], autorange=False)
-    drawn.update_xaxes(title={"text": "ms since the first launch"}, row=len(shown))
-    for row, panel in enumerate(shown, start=1):
         names = [escape(lane.name) for lane in panel.shown.lanes]
         drawn.update_yaxes(
             tickvals=list(range(len(names))),
@@ -117,6 +108,8 @@ def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
             zeroline=False,
             row=row,
         )
+    drawn.update_xaxes(gridcolor="#8884", title="", range=[0, longest * MILLISECONDS], autorange=False)
+    drawn.update_xaxes(title={"text": "ms since the first launch"}, row=len(shown))
     # Titles begin at the left edge of the lanes' names: on a narrow screen they need the width.
     widest = max(len(lane.name) for panel in shown for lane in panel.shown.lanes)
     drawn.update_annotations(x=0, xanchor="left", xshift=-CHARACTER_WIDTH * widest, align="left", font={"size": 12})
@@ -134,23 +127,19 @@ def _title(panel: Panel) -> str:
 
 
 def _bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.Bar | None:
-    """Return the bars of a look in all lanes of a panel; None if there are none."""
     name, colour, full = LOOKS[look]
-    places: list[int] = []
-    blocks: list[Block] = []
-    ends: list[float] = []
-    for place, lane in enumerate(panel.shown.lanes):
-        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, longest * MIN_BLOCK_SHARE), strict=True):
-            if block.look == look:
-                places.append(place)
-                blocks.append(block)
-                ends.append(end)
-    if not blocks:
+    drawn = [
+        (place, block, end)
+        for place, lane in enumerate(panel.shown.lanes)
+        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, longest * MIN_BLOCK_SHARE), strict=True)
+        if block.look == look
+    ]
+    if not drawn:
         return None
     return go.Bar(
-        y=places,
-        base=[round(block.start * MILLISECONDS, DECIMALS) for block in blocks],
-        x=[round((end - block.start) * MILLISECONDS, DECIMALS) for block, end in zip(blocks, ends, strict=True)],
+        y=[place for place, _, _ in drawn],
+        base=[round(block.start * MILLISECONDS, DECIMALS) for _, block, _ in drawn],
+        x=[round((end - block.start) * MILLISECONDS, DECIMALS) for _, block, end in drawn],
         orientation="h",
         # plotly chooses another width if only some lanes have bars.
         width=BAR,
@@ -160,10 +149,10 @@ def _bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go
         marker={
             # In the colour and not in `opacity`, so that the legend shows it too.
             "color": f"{colour}{round(255 * full):02x}",
-            "opacity": [round(opacity(block), 2) for block in blocks],
+            "opacity": [round(opacity(block), 2) for _, block, _ in drawn],
             "line": {"width": 0},
         },
-        hovertext=[_hover_text(block) for block in blocks],
+        hovertext=[_hover_text(block) for _, block, _ in drawn],
         hovertemplate="%{hovertext}<br>from %{base} ms<extra></extra>",
     )
 

@@ -43,7 +43,10 @@ def verbs(ran: Iterable[Mapping[str, Any]]) -> tuple[Verb, ...]:
         Verb(
             verb,
             inspect.getdoc(getattr(Backend, verb)) or "",
-            {name: _coloured(source_of_verb(path, verb)) for path, name in readable.items()},
+            {
+                name: Markup(highlight(source_of_verb(path, verb), PythonLexer(), HtmlFormatter(cssclass="code")))
+                for path, name in readable.items()
+            },
         )
         for verb in VERBS
     )
@@ -68,7 +71,10 @@ def source_of_verb(path: str, verb: str) -> str:
     functions = list(_methods(module, name, verb))[:1]
     for module, function in functions:
         functions += dict.fromkeys(called for called in _called_by(module, function) if called not in functions)
-    return "\n\n".join(_lines_of(module, function) for module, function in functions)
+    return "\n\n".join(
+        dedent("\n".join(_source_of(module).splitlines()[function.lineno - 1 : function.end_lineno]))
+        for module, function in functions
+    )
 
 
 def _methods(module: str, name: str, verb: str) -> Iterator[tuple[str, ast.FunctionDef]]:
@@ -121,7 +127,6 @@ def _tree_of(module: str) -> ast.Module | None:
 
 
 def _functions_in(tree: ast.Module) -> dict[str, ast.FunctionDef]:
-    """Return the functions and methods of a module by name."""
     return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
@@ -129,13 +134,3 @@ def _imports(tree: ast.Module) -> dict[str, str]:
     """Return the modules from which a module imports names, by name."""
     nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     return {alias.asname or alias.name: node.module or "" for node in nodes for alias in node.names}
-
-
-def _lines_of(module: str, node: ast.FunctionDef) -> str:
-    """Return a function's lines, not indented."""
-    return dedent("\n".join(_source_of(module).splitlines()[node.lineno - 1 : node.end_lineno]))
-
-
-def _coloured(code: str) -> Markup:
-    """Return code as HTML, coloured by the page's style."""
-    return Markup(highlight(code, PythonLexer(), HtmlFormatter(cssclass="code")))

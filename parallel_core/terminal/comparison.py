@@ -36,14 +36,12 @@ def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Nex
         def on_run(run: NextRun) -> None:
             nonlocal done, announced
             left = "" if run.seconds_left is None else f"about {naturaldelta(run.seconds_left)} left"
-            total = done + run.left
+            stage, total = _stage(run, rounds), done + run.left
             if console.is_terminal:
-                progress.update(
-                    task, description=f"{_stage(run, rounds)}: {run.cell}", completed=done, total=total, left=left
-                )
+                progress.update(task, description=f"{stage}: {run.cell}", completed=done, total=total, left=left)
                 progress.refresh()
             elif run.round != announced:
-                console.print(", ".join(filter(None, (f"{_stage(run, rounds)}: {done} of {total} runs done", left))))
+                console.print(", ".join(filter(None, (f"{stage}: {done} of {total} runs done", left))))
             announced = run.round
             done += 1
 
@@ -95,8 +93,9 @@ def _comparison_table(experiment: ExperimentAnalysis) -> Table:
     table.add_column("verdict", overflow="fold")
     table.add_column("runs", justify="right", no_wrap=True)
     for cell in experiment.cells:
+        runs = str(len(cell.results.valid))
         if cell.time is None:
-            table.add_row(cell.cell.side, "", "", "", f"[red]{cell.state}[/]", str(cell.processes))
+            table.add_row(cell.cell.side, "", "", "", f"[red]{cell.state}[/]", runs)
             continue
         table.add_row(
             cell.cell.side,
@@ -104,11 +103,12 @@ def _comparison_table(experiment: ExperimentAnalysis) -> Table:
             "" if cell.metric is None else with_bounds(cell.metric),
             "" if cell.ratio is None else with_bounds(cell.ratio.interval),
             "" if cell.ratio is None else in_colour(cell.ratio.verdict),
-            str(cell.processes) + ("!" if cell.warnings or cell.reason else ""),
+            runs + ("!" if cell.warnings or cell.reason else ""),
         )
     return table
 
 
 def in_colour(verdict: Verdict) -> str:
+    """Return a verdict as markup in its colour."""
     colour = VERDICT_COLOURS.get(verdict)
     return f"[{colour}]{verdict}[/]" if colour else verdict

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 
 from parallel_core.doctor import Examination, Section
 
@@ -15,16 +15,11 @@ MARKS = {
     "doubtful": "[yellow]! doubtful[/]",
     "broken": "[bold red]✗ broken[/]",
 }
-MARK_WIDTH = 10
-NAME_WIDTH = 20
 
 
 def show_section(section: Section, console: Console) -> None:
     """Print a section: each finding's state as a mark and a word, its name and its text."""
-    rows = Table.grid(padding=(0, 2, 0, 0))
-    rows.add_column(width=MARK_WIDTH)
-    rows.add_column(width=NAME_WIDTH)
-    rows.add_column(overflow="fold")
+    rows = Table.grid(Column(width=10), Column(width=20), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for finding in section.findings:
         rows.add_row(MARKS[finding.state], escape(finding.name), escape(finding.text))
     console.print(f"\n[bold]{escape(section.name)}[/]")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from humanize import metric
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.formatting import engine_in_words, quantity
@@ -43,18 +43,17 @@ def show(result: Result, console: Console) -> None:
 
 
 def _tables(result: Result, caption: str | None) -> Iterator[Table]:
-    """Make the tables of a result: its curves, its cases, its metrics and checks."""
     curves = EXPERIMENTS[result.experiment].curves
-    swept = curves is not None and curves.over in result.series
-    if curves is not None and swept:
+    if curves is not None and curves.over not in result.series:
+        curves = None
+    if curves is not None:
         yield bandwidths(result) if curves.quantity == "algbw_gb_per_s" else curves_table(result, curves)
-    if curves is None or not swept or not curves.in_place_of_times:
+    if curves is None or not curves.in_place_of_times:
         yield _timings(result, caption)
     yield _numbers(result, caption)
 
 
 def _timings(result: Result, caption: str | None) -> Table:
-    """Make the table of cases: control returned, done, spread."""
     table = Table("case", caption=caption, caption_justify="left", title_justify="left")
     for heading in ("control returned after", "done after", "spread"):
         table.add_column(heading, justify="right")
@@ -66,9 +65,7 @@ def _timings(result: Result, caption: str | None) -> Table:
 
 
 def _numbers(result: Result, caption: str | None) -> Table:
-    """Make the table of metrics and checks."""
-    table = Table("metric", caption=caption, caption_justify="left")
-    table.add_column("value", justify="right")
+    table = Table("metric", Column("value", justify="right"), caption=caption, caption_justify="left")
     for name, value in result.metrics.items():
         table.add_row(name, quantity(name, value))
     table.add_section()

@@ -3,6 +3,7 @@
 from rich import box
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from parallel_core.formatting import figure, quantity, write_size
 from parallel_core.measurement.result import Result
@@ -53,7 +54,7 @@ def bandwidths(result: Result) -> Table:
         cells = []
         for name, values in speeds.items():
             share = f" {shares[name][row]:4.0%}" if name in shares else ""
-            cells.append(_in_bold(_speed(values[row]) + share, name == fastest))
+            cells.append(Text(_speed(values[row]) + share, style="bold" if name == fastest else ""))
         table.add_row(write_size(int(size)), *cells)
     return table
 
@@ -63,7 +64,3 @@ def _speed(gigabytes: float) -> str:
     if gigabytes < 0.001:
         return figure(gigabytes)
     return f"{gigabytes:.{max(0, 4 - len(f'{gigabytes:.0f}'))}f}"
-
-
-def _in_bold(text: str, bold: bool) -> str:
-    return f"[bold]{text}[/]" if bold else text

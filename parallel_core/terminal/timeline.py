@@ -6,11 +6,11 @@ from humanize import metric
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from parallel_core.formatting import figure, listed, percent
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement, Overhead
-from parallel_core.trace_analysis.figures import CaseFigures, QueueFigures
+from parallel_core.trace_analysis.figures import CaseFigures
 
 __all__ = ["show_agreements", "show_figures"]
 
@@ -20,7 +20,6 @@ MAX_FULL_CASES = 3
 """If there are no more cases, and none is the main one, all are printed in full."""
 MIN_SHARE = 0.005
 """Smaller shares of a critical path would be written as 0%."""
-EVERY_CASE = (SECONDS, DISPATCH)
 
 
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
@@ -33,7 +32,6 @@ def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | N
 
 
 def _show_case(case: CaseFigures, console: Console) -> None:
-    """Print one case: a table of its queues, and a line each for overlap, critical path and waits."""
     if not case.queues:
         console.print(f"“{escape(case.case)}”: the profiler recorded nothing in it")
         return
@@ -43,7 +41,6 @@ def _show_case(case: CaseFigures, console: Console) -> None:
 
 
 def _cases_table(figures: Sequence[CaseFigures]) -> Table:
-    """Make the table of cases: how long each took, how much of it ran at once."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="by the trace", title_justify="left", title_style="dim")
     table.add_column("case", overflow="fold")
     _add_numbers(table, "done after", "control returned", "queues at once", "hidden", "idle")
@@ -60,16 +57,16 @@ def _cases_table(figures: Sequence[CaseFigures]) -> Table:
 
 
 def _queues_table(case: CaseFigures) -> Table:
-    """Make the table of a case's queues."""
     title = f"“{escape(case.case)}”, {metric(case.seconds, 's')} by the trace"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
     table.add_column("queue", overflow="fold")
     _add_numbers(table, "spans", "busy", "gaps", "idle in gaps", "longest gap")
     for queue in case.queues:
+        waits = f", waits {percent(queue.waiting_seconds / case.seconds)}" if queue.waiting_seconds else ""
         table.add_row(
             escape(f"{queue.device} {queue.queue}"),
             f"{queue.spans:,}",
-            _busy(queue, case.seconds),
+            percent(queue.busy_share) + waits,
             f"{queue.gaps:,}",
             metric(queue.gap_seconds, "s") if queue.gaps else "–",
             metric(queue.longest_gap_seconds, "s") if queue.gaps else "–",
@@ -78,7 +75,6 @@ def _queues_table(case: CaseFigures) -> Table:
 
 
 def _case_lines(case: CaseFigures) -> Iterator[str]:
-    """Yield what overlapped, what the critical path is made of, and how long operations waited."""
     if case.hidden_share is not None:
         yield (
             f"overlap: {percent(case.hidden_share)} of the communication "
@@ -87,8 +83,7 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
         )
     if case.critical_path.parts:
         yield f"critical path: {_path(case)}"
-    if case.waits is not None:
-        waits = case.waits
+    if waits := case.waits:
         yield (
             f"from launch to start: {metric(waits.median_seconds, 's')} in the median of {waits.operations:,} "
             f"operations, {metric(waits.percentile_90_seconds, 's')} at the 90th percentile, "
@@ -116,7 +111,7 @@ def show_agreements(
     listed_ones = [
         one
         for one in agreements
-        if one.quantity not in EVERY_CASE or (one.case == main and one.quantity in (SECONDS, asked))
+        if one.quantity not in (SECONDS, DISPATCH) or (one.case == main and one.quantity in (SECONDS, asked))
     ]
     if listed_ones:
         console.print(_agreements_table(listed_ones))
@@ -134,13 +129,14 @@ def show_agreements(
 
 
 def _agreements_table(agreements: Sequence[Agreement]) -> Table:
-    """Make the table of quantities by the trace and by the clock."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("case", overflow="fold")
-    table.add_column("quantity", no_wrap=True)
+    columns = (Column("case", overflow="fold"), Column("quantity", no_wrap=True))
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     _add_numbers(table, "by trace", "by clock", "noise", "")
     for one in agreements:
-        by_trace, by_clock, noise = (_value_text(one, value) for value in (one.by_trace, one.by_clock, one.noise))
+        by_trace, by_clock, noise = (
+            metric(value, "s") if one.quantity == SECONDS else figure(round(value, 3))
+            for value in (one.by_trace, one.by_clock, one.noise)
+        )
         verdict = "agree" if one.agree else "[yellow]differ[/]"
         table.add_row(escape(one.case), one.quantity, by_trace, by_clock, f"± {noise}", verdict)
     return table
@@ -151,17 +147,8 @@ def _add_numbers(table: Table, *headings: str) -> None:
         table.add_column(heading, justify="right")
 
 
-def _value_text(agreement: Agreement, value: float) -> str:
-    return metric(value, "s") if agreement.quantity == SECONDS else figure(round(value, 3))
-
-
 def _or_dash(share: float | None) -> str:
     return "–" if share is None else percent(share)
-
-
-def _busy(queue: QueueFigures, seconds: float) -> str:
-    waits = f", waits {percent(queue.waiting_seconds / seconds)}" if queue.waiting_seconds else ""
-    return f"{percent(queue.busy_share)}{waits}"
 
 
 def _path(case: CaseFigures) -> str:

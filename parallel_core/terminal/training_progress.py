@@ -13,10 +13,7 @@ __all__ = ["TrainingProgress", "epoch_line", "training_progress"]
 
 
 class _ImagesPerSecond(ProgressColumn):
-    """The speed of a task that counts images."""
-
     def render(self, task: Task) -> Text:
-        """Return the speed as text."""
         return Text(f"{task.speed:,.0f} images/s" if task.speed else "")
 
 
@@ -52,12 +49,7 @@ def epoch_line(epoch: Epoch) -> str:
 @contextmanager
 def training_progress(console: Console, epochs: int, images: int) -> Iterator[TrainingProgress]:
     """Show a progress bar on a console; `images` is the number of images in an epoch."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _ImagesPerSecond(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    speed_columns = (_ImagesPerSecond(), TimeRemainingColumn())
+    with Progress(*columns, *speed_columns, console=console, transient=True) as progress:
         yield TrainingProgress(progress, epochs, images)

@@ -2,10 +2,11 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
-from backends.profiling import Span, SpanKind, Timeline, Window
+from backends.profiling import Span, SpanKind, Timeline
 
 __all__ = ["ALL", "KINDS", "RESOLUTION", "CaseSpans", "cases_of", "is_wait"]
 
@@ -70,14 +71,11 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     """
     if not timeline.cases:
         return (_case_spans(ALL, timeline.spans, -np.inf),)
-    return tuple(
-        _case_spans(window.name, _spans_within(timeline.spans, window), window.start) for window in timeline.cases
-    )
-
-
-def _spans_within(spans: tuple[Span, ...], window: Window) -> tuple[Span, ...]:
-    first, last = (bisect_left(spans, time, key=lambda span: span.start) for time in (window.start, window.end))
-    return spans[first:last]
+    cases = []
+    for name, *bounds in timeline.cases:
+        first, last = (bisect_left(timeline.spans, time, key=attrgetter("start")) for time in bounds)
+        cases.append(_case_spans(name, timeline.spans[first:last], bounds[0]))
+    return tuple(cases)
 
 
 def _case_spans(name: str, spans: tuple[Span, ...], earliest: float) -> CaseSpans:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from humanize import metric
@@ -101,25 +100,23 @@ def _overlap_of(case: str, name: str) -> Compared:
     return Compared(case, name, lambda figures: figures.hidden_of_shorter, saved_share, sentence, percent)
 
 
-COMPARED: Mapping[str, tuple[Compared, ...]] = MappingProxyType(
-    {
-        "overlap": (
-            _overlap_of("run and copy together", "overlap_efficiency"),
-            _overlap_of("together the book's way", "book_overlap_efficiency"),
+COMPARED: Mapping[str, tuple[Compared, ...]] = {
+    "overlap": (
+        _overlap_of("run and copy together", "overlap_efficiency"),
+        _overlap_of("together the book's way", "book_overlap_efficiency"),
+    ),
+    "parallel": (
+        Compared(
+            "on all together",
+            "parallel_speedup",
+            # A device with several workers counts once, alone as together.
+            lambda figures: figures.devices_at_once,
+            speedup,
+            "by the trace {trace} devices worked at once, by the clock all together were {clock} × as fast",
+            figure,
         ),
-        "parallel": (
-            Compared(
-                "on all together",
-                "parallel_speedup",
-                # A device with several workers counts once, alone as together.
-                lambda figures: figures.devices_at_once,
-                speedup,
-                "by the trace {trace} devices worked at once, by the clock all together were {clock} × as fast",
-                figure,
-            ),
-        ),
-    }
-)
+    ),
+}
 """By experiment, the figures that clock and trace both give."""
 
 
@@ -149,11 +146,10 @@ def overhead(result: Result, profiled: Mapping[str, float]) -> Overhead | None:
         return None
     typical = median(ratios.values())
     of = "one case" if len(ratios) == 1 else f"median of {len(ratios)} cases"
-    return Overhead(MappingProxyType(ratios), typical, f"Under the profiler it took {typical:.2f} × as long ({of}).")
+    return Overhead(ratios, typical, f"Under the profiler it took {typical:.2f} × as long ({of}).")
 
 
 def _repetition_noise(case: Case) -> float:
-    """Return the share by which a single repetition of a case may differ from its median."""
     return max(case.spread, MIN_NOISE)
 
 
@@ -189,13 +185,8 @@ def _of_metric(
 
 
 def _with_verdict(one: Agreement, noise: str, reason: str) -> Agreement:
-    """Let the sentence go on with whether the two agree, and the reason if they do not."""
-    verdict = (
-        f"they agree within the noise (± {noise})."
-        if one.agree
-        else f"they differ by more than the noise (± {noise}). {reason}"
-    )
-    return replace(one, sentence=f"{one.sentence}: {verdict}")
+    agree, differ = f"agree within the noise (± {noise}).", f"differ by more than the noise (± {noise}). {reason}"
+    return replace(one, sentence=f"{one.sentence}: they {agree if one.agree else differ}")
 
 
 def _of_case(case: Case, figures: CaseFigures, profiled: float | None) -> list[Agreement]:
@@ -240,11 +231,12 @@ def _of_dispatch(case: Case, figures: CaseFigures) -> list[Agreement]:
 def stretches(together: CaseFigures, parts: Sequence[CaseFigures]) -> dict[SpanKind, float]:
     """Return how many times as long an operation of each kind took together as in the parts, on average."""
     ratios: dict[SpanKind, float] = {}
+    means = {row.kind: row.mean_seconds for row in together.kinds}
     for kind in KIND_IN_WORDS:
         alone = [row for part in parts for row in part.kinds if row.kind == kind]
-        seconds, mean = sum(row.spans * row.mean_seconds for row in alone), together.mean_of(kind)
-        if seconds and mean is not None:
-            ratios[kind] = mean / (seconds / sum(row.spans for row in alone))
+        seconds = sum(row.spans * row.mean_seconds for row in alone)
+        if seconds and kind in means:
+            ratios[kind] = means[kind] / (seconds / sum(row.spans for row in alone))
     return ratios
 
 
@@ -255,10 +247,9 @@ def explain_difference(together: CaseFigures, parts: Sequence[CaseFigures], trac
     """
     reasons = []
     for kind, factor in stretches(together, parts).items():
-        if trace_is_more and factor > 1 + MIN_NOISE:
-            reasons.append(f"{KIND_IN_WORDS[kind]} took {figure(factor)} × as long as alone")
-        elif not trace_is_more and factor < 1 - MIN_NOISE:
-            reasons.append(f"{KIND_IN_WORDS[kind]} took only {figure(factor)} × as long as alone")
+        if abs(factor - 1) > MIN_NOISE and (factor > 1) == trace_is_more:
+            only = "" if trace_is_more else "only "
+            reasons.append(f"{KIND_IN_WORDS[kind]} took {only}{figure(factor)} × as long as alone")
     if trace_is_more and together.idle_share > MIN_NOISE:
         reasons.append(f"no operation ran in {percent(together.idle_share)} of the time together")
     elif not trace_is_more:

@@ -36,7 +36,8 @@ class Segment(NamedTuple):
     span: Span | None
 
 
-class PathPart(NamedTuple):
+@dataclass(frozen=True)
+class PathPart:
     """All segments of one name: their number, their seconds, and their share of the path."""
 
     device: str

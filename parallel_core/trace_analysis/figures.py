@@ -35,11 +35,6 @@ class QueueFigures:
     gap_seconds: float
     longest_gap_seconds: float
 
-    @property
-    def is_host(self) -> bool:
-        """Whether the queue belongs to the host's program, and not to a device."""
-        return self.device == HOST_DEVICE
-
 
 @dataclass(frozen=True)
 class KindFigures:
@@ -96,15 +91,9 @@ class CaseFigures:
         """The share of the time in which no operation ran."""
         return 1 - self.working_seconds / self.seconds if self.seconds else 0.0
 
-    def mean_of(self, kind: SpanKind) -> float | None:
-        """Return the mean duration of this kind's spans; None if there are none."""
-        return next((figures.mean_seconds for figures in self.kinds if figures.kind == kind), None)
-
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object with these names."""
-        # Named tuples would become bare lists.
-        path = asdict(self.critical_path) | {"parts": [part._asdict() for part in self.critical_path.parts]}
-        return asdict(self) | {"critical_path": path}
+        return asdict(self)
 
 
 def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
@@ -120,6 +109,8 @@ def figures_of(case: CaseSpans) -> CaseFigures:
     hidden = total_length(intersection(computing, communicating))
     shorter = min(compute, communication)
     returned = _control_returned(case)
+    devices = [device for device, _ in case.queues]
+    device_of = np.array([devices.index(device) for device in devices], dtype=np.intp)[case.queue_of]
     return CaseFigures(
         case=case.name,
         seconds=case.seconds,
@@ -132,7 +123,7 @@ def figures_of(case: CaseSpans) -> CaseFigures:
         hidden_of_shorter=hidden / shorter if shorter else None,
         working_seconds=total_length(union(computing, communicating)),
         queues_at_once=_at_once(case, case.queue_of),
-        devices_at_once=_at_once(case, _device_indices(case)),
+        devices_at_once=_at_once(case, device_of),
         waits=_launch_waits(case),
         control_returned_seconds=returned,
         dispatch_fraction=returned / case.seconds if returned is not None and case.seconds else None,
@@ -162,7 +153,7 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
                 longest_gap_seconds=float(idle.max(initial=0.0)),
             )
         )
-    return tuple(sorted(rows, key=lambda row: (row.is_host, queue_order(row.device, row.queue))))
+    return tuple(sorted(rows, key=lambda row: (row.device == HOST_DEVICE, queue_order(row.device, row.queue))))
 
 
 def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
@@ -177,11 +168,6 @@ def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
     groups = [union(case.intervals(operations & (group_of == group))) for group in np.unique(group_of)]
     working = total_length(union(*groups)) if groups else 0.0
     return sum(map(total_length, groups)) / working if working else None
-
-
-def _device_indices(case: CaseSpans) -> np.ndarray:
-    names = [device for device, _ in case.queues]
-    return np.array([names.index(device) for device in names], dtype=np.intp)[case.queue_of]
 
 
 def _launch_waits(case: CaseSpans) -> LaunchWaits | None:

@@ -70,16 +70,10 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Lane:
-    """A queue of a device and its blocks, in the order of time; they do not overlap."""
+    """A queue of a device, as pictures name it, and its blocks in the order of time; they do not overlap."""
 
-    device: str
-    queue: str
+    name: str
     blocks: tuple[Block, ...]
-
-    @property
-    def name(self) -> str:
-        """The device and queue, as pictures name them."""
-        return f"{self.device} {self.queue}"
 
 
 class Launch(NamedTuple):
@@ -113,8 +107,8 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
     for span in case.spans:
         by_lane[span.device, span.queue].append(span)
     merged_lanes = tuple(
-        Lane(device, queue, _merged(by_lane[device, queue], case.start, case.seconds / parts))
-        for device, queue in sorted(by_lane, key=lambda lane: queue_order(*lane))
+        Lane(" ".join(queue), _merged(by_lane[queue], case.start, case.seconds / parts))
+        for queue in sorted(by_lane, key=lambda queue: queue_order(*queue))
     )
     return CaseLanes(case.name, case.seconds, merged_lanes, _launches(case.spans, case.start))
 
@@ -203,9 +197,8 @@ def _blocks_of(place: Sequence[Sequence[Span]], origin: float) -> Iterator[Block
         # The last one ends where the place does, whatever rounding says.
         to = end if number == len(alike) or not whole else min(end, start + (end - start) * reached / whole)
         waited = [span.start - span.launched for span in spans if span.launched is not None]
-        yield Block(
-            at - origin, to - origin, one, _block_label(spans), len(spans), busy[one], max(waited) if waited else None
-        )
+        label, longest = _block_label(spans), max(waited, default=None)
+        yield Block(at - origin, to - origin, one, label, len(spans), busy[one], longest)
         at = to
 
 
@@ -215,7 +208,6 @@ def look(span: Span) -> Look:
 
 
 def _span_seconds(span: Span) -> float:
-    """Return the length of a span."""
     return span.end - span.start
 
 
@@ -231,7 +223,6 @@ def _block_label(spans: Sequence[Span]) -> str:
 
 
 def _shortened(name: str) -> str:
-    """Return a name, or its beginning if it is too long."""
     return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[: MAX_NAME_CHARACTERS - 1]}…"
 
 

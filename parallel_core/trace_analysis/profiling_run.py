@@ -56,7 +56,6 @@ def profile(backend: Backend, result: Result) -> Profile:
 
 
 def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
-    """Return the cases to repeat, and a sentence if some are left out."""
     repeatable = [case for case in result.cases if case.again]
     if len(repeatable) <= MAX_PROFILED_CASES:
         return repeatable, ()

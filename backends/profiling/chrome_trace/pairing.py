@@ -76,9 +76,7 @@ class Pairing:
 
     def finish(self) -> list[Slice]:
         """Return all slices, in microseconds from the file's first event, in the order of their begins in the file."""
-        for begins in self._open.values():
-            self.dropped[ENDLESS].extend(event.name for event, _ in begins)
-        self._open.clear()
+        self.dropped[ENDLESS] += (event.name for begins in self._open.values() for event, _ in begins)
         return [one for one in self._slices if one is not None]
 
     def _slice(self, event: Event, begins: EventTime, lasts: EventTime) -> Slice | None:

@@ -60,7 +60,15 @@ def failed(cell: Cell, reason: str = "torch is not installed") -> CellResults:
 
 def comparison(*cells: CellResults) -> Comparison:
     """Return a comparison of some cells."""
-    return Comparison(5, False, "parallel-core compare", "2026-11-21T08:00:00+00:00", MACHINE, cells, 60.0)
+    return Comparison(
+        rounds=5,
+        quick=False,
+        command="parallel-core compare",
+        utc="2026-11-21T08:00:00+00:00",
+        machine=MACHINE,
+        cells=cells,
+        seconds=60.0,
+    )
 
 
 def parallel(backend: str, engine: str = "async") -> Cell:

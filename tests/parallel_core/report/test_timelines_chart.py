@@ -1,15 +1,14 @@
 """Timelines in the report: a panel for each cell that has one, a reason for each that has none, one zoom for all."""
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from backends.profiling import Span, Timeline
 from parallel_core import RequestError
+from parallel_core.comparison import storage
 from parallel_core.comparison.analysis import ExperimentAnalysis, analyse
 from parallel_core.comparison.cells import Cell, Comparison
 from parallel_core.comparison.storage import new_traces, saved_timelines, trace_path
@@ -129,9 +128,7 @@ def test_the_folder_s_traces_come_into_its_report(tmp_path: Path, monkeypatch: p
         read.append(path)
         return TIMELINES["torch async"]
 
-    monkeypatch.setitem(
-        sys.modules, "parallel_core.trace_analysis.trace_files", SimpleNamespace(read_timeline=read_timeline)
-    )
+    monkeypatch.setattr(storage, "read_timeline", read_timeline)
     trace = trace_path(tmp_path, Cell("overlap", "torch", "async"))
     assert trace == tmp_path / "traces" / "overlap-torch-async.json.gz"
     trace.write_bytes(b"")

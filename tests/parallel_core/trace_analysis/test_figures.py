@@ -101,7 +101,7 @@ def test_a_queue_is_busy_idle_in_gaps_and_nothing_else() -> None:
 
 def test_the_host_is_not_busy_while_it_waits() -> None:
     *_, host = together(products=10, product=1e-3, copy=1e-3).queues
-    assert host.is_host
+    assert host.device == HOST_DEVICE
     assert host.busy_seconds == pytest.approx(20 * 20e-6)
     assert host.busy_seconds + host.waiting_seconds == pytest.approx(11e-3 + 20e-6 + 5e-6)
 

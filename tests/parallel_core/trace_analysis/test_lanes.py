@@ -51,7 +51,7 @@ def test_blocks_follow_each_other_in_their_lane(timeline: Timeline) -> None:
 def test_no_span_and_no_busy_second_is_lost(timeline: Timeline) -> None:
     spans, shown = of(timeline)
     for lane in shown.lanes:
-        own = [span for span in spans if (span.device, span.queue) == (lane.device, lane.queue)]
+        own = [span for span in spans if f"{span.device} {span.queue}" == lane.name]
         for one in {look(span) for span in own} | {block.look for block in lane.blocks}:
             seconds = sum(span.end - span.start for span in own if look(span) == one)
             alike = [block for block in lane.blocks if block.look == one]
@@ -74,7 +74,7 @@ def test_what_can_be_seen_stays_as_it_is(timeline: Timeline) -> None:
     resolution = shown.seconds / PARTS * (1 + 1e-9)
     origin = min(span.start for span in spans)
     for lane in shown.lanes:
-        own = [span for span in spans if (span.device, span.queue) == (lane.device, lane.queue)]
+        own = [span for span in spans if f"{span.device} {span.queue}" == lane.name]
         found = {(block.start, block.end) for block in lane.blocks}
         assert {(a.start - origin, a.end - origin) for a in own if a.end - a.start > resolution} <= found
         gaps = [(a.end - origin, b.start - origin) for a, b in pairwise(own) if b.start - a.end > resolution]
@@ -143,7 +143,7 @@ def test_the_host_comes_first_and_devices_by_number() -> None:
         Span("x", "host" if device == HOST_DEVICE else "copy", device, queue, 0, 1) for device, queue in places
     )
     (case,) = cases_of(Timeline("made up", spans))
-    assert [(lane.device, lane.queue) for lane in lanes(case).lanes] == places[::-1]
+    assert [lane.name for lane in lanes(case).lanes] == [" ".join(place) for place in places[::-1]]
 
 
 def test_time_begins_at_the_first_launch() -> None:
