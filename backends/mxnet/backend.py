@@ -19,7 +19,7 @@ from backends.installation.gpu_probe import reason_against
 from backends.installation.importing import import_framework
 from backends.mxnet.workers import start_workers
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray
-from backends.variants import BULK_ON, COPY_ON_COMPUTE_QUEUE, TEMPORARY_SPACE_LOW, check_device_kind, choose_variants
+from backends.variants import BULK_ON, COPY_ON_COMPUTE_QUEUE, TEMPORARY_SPACE_LOW, check_device_kinds, choose_variants
 
 __all__ = ["MXNetBackend"]
 
@@ -75,8 +75,7 @@ class MXNetBackend(BaseBackend):
         self.version: str = mx.__version__
         gpus: int = mx.context.num_gpus()
         self.devices, note = choose_devices(self.name, device_kind, devices, gpus, workers_per_device, reason_against)
-        for kind in dict.fromkeys(device.kind for device in self.devices):
-            check_device_kind(self.name, kind, variants)
+        check_device_kinds(self.name, self.devices, variants)
         self._on_gpus = any(device.kind == "gpu" for device in self.devices)
         # Functions and not methods: a backend that referred to itself would outlive its last user.
         self._overwrite: Callable[[Array, Array], Array] = partial(
