@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias
 
 from backends.errors import BackendError
 
@@ -22,7 +22,7 @@ __all__ = [
 
 DeviceKind = Literal["cpu", "gpu"]
 DEVICE_NUMBER = "(0|[1-9][0-9]{0,3})"
-DEVICE_NAME = re.compile(rf"(?:(cpu):{DEVICE_NUMBER}|(gpu):{DEVICE_NUMBER}(?:/{DEVICE_NUMBER})?)", re.ASCII)
+DEVICE_NAME = re.compile(rf"(?:cpu:{DEVICE_NUMBER}|gpu:{DEVICE_NUMBER}(?:/{DEVICE_NUMBER})?)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,8 @@ def parse_device(name: str) -> Device:
     match = DEVICE_NAME.fullmatch(name)
     if match is None:
         raise BackendError(f"{name!r} is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream on a GPU")
-    cpu, cpu_index, gpu, gpu_index, stream = match.groups()
-    kind = cast("DeviceKind", cpu or gpu)
-    return Device(kind, int(cpu_index or gpu_index), None if stream is None else int(stream))
+    cpu, gpu, stream = match.groups()
+    return Device("cpu", int(cpu)) if cpu else Device("gpu", int(gpu), int(stream) if stream else None)
 
 
 def parse_devices(text: str) -> Wanted:
