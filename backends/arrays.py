@@ -6,6 +6,9 @@ from typing import Any
 
 __all__ = ["check_equal", "row_ranges", "sum_shard", "tree_leaves", "tree_map"]
 
+BLOCK_BYTES = 2**19
+"""Several arrays of this size fit in a core's cache of 1 MiB; a quarter or twice of it is slower by a quarter."""
+
 
 def tree_map(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
     """Apply `fn` to every array of a value, beside the arrays at the same place in `others`; tuples stay tuples."""
@@ -23,10 +26,6 @@ def tree_leaves(value: Any) -> Iterator[Any]:
             pending.extend(reversed(item))
         else:
             yield item
-
-
-BLOCK_BYTES = 2**19
-"""Several arrays of this size fit in a core's cache of 1 MiB; a quarter or twice of it is slower by a quarter."""
 
 
 def check_equal(terms: Sequence[Any]) -> None:

@@ -1,10 +1,9 @@
 """Logical devices: what a backend schedules on. On a CPU several of them share one memory, and divide its cores."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias
 
 from backends.errors import BackendError
 
@@ -21,8 +20,9 @@ __all__ = [
     "same_memory",
 ]
 
-
 DeviceKind = Literal["cpu", "gpu"]
+DEVICE_NUMBER = "(0|[1-9][0-9]{0,3})"
+DEVICE_NAME = re.compile(rf"(?:cpu:{DEVICE_NUMBER}|gpu:{DEVICE_NUMBER}(?:/{DEVICE_NUMBER})?)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,13 @@ class Device:
 
 HOST = Device("cpu", 0)
 """The memory of the host that GPUs copy from and to, page-locked so that a copy does not occupy the host."""
+Wanted: TypeAlias = int | tuple[Device, ...]
+"""A number of devices, or the devices themselves."""
 
 
 def same_memory(first: Device, second: Device) -> bool:
     """Tell whether arrays of one device can be read on the other: on CPUs always, and on two streams of one GPU."""
     return first.kind == second.kind and (first.kind == "cpu" or first.index == second.index)
-
-
-Wanted: TypeAlias = int | tuple[Device, ...]
-"""A number of devices, or the devices themselves."""
-
-
-DEVICE_NUMBER = "(0|[1-9][0-9]{0,3})"
-
-
-DEVICE_NAME = re.compile(rf"(?:(cpu):{DEVICE_NUMBER}|(gpu):{DEVICE_NUMBER}(?:/{DEVICE_NUMBER})?)", re.ASCII)
 
 
 class Choice(NamedTuple):
@@ -68,9 +60,8 @@ def parse_device(name: str) -> Device:
     match = DEVICE_NAME.fullmatch(name)
     if match is None:
         raise BackendError(f"{name!r} is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream on a GPU")
-    cpu, cpu_index, gpu, gpu_index, stream = match.groups()
-    kind = cast("DeviceKind", cpu or gpu)
-    return Device(kind, int(cpu_index or gpu_index), None if stream is None else int(stream))
+    cpu, gpu, stream = match.groups()
+    return Device("cpu", int(cpu)) if cpu else Device("gpu", int(gpu), int(stream) if stream else None)
 
 
 def parse_devices(text: str) -> Wanted:
@@ -153,10 +144,11 @@ def _check_names(framework: str, kind: str, devices: Sequence[Device], gpus: int
 
 
 def _about_streams(devices: Sequence[Device]) -> str:
-    counts = Counter(device.index for device in devices if device.stream is not None)
-    notes = [
-        f"{', '.join(str(device) for device in devices if device.index == index and device.stream is not None)} "
-        f"{'are streams' if count > 1 else 'is a stream'} on one GPU, and share it"
-        for index, count in counts.items()
-    ]
-    return "; ".join(notes)
+    streams: dict[int, list[str]] = {}
+    for device in devices:
+        if device.stream is not None:
+            streams.setdefault(device.index, []).append(str(device))
+    return "; ".join(
+        f"{', '.join(names)} {'are streams' if len(names) > 1 else 'is a stream'} on one GPU, and share it"
+        for names in streams.values()
+    )

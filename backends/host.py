@@ -27,8 +27,13 @@ __all__ = [
     "limit_openmp_threads",
     "on_cores",
     "threads_for",
-    "workers_in_words",
 ]
+
+# malloc.h
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
+NEVER = 2**31 - 1
+LARGEST_HEAP = 2**26
+"""Bytes of the heap of a thread other than the first; a heap with less room behind it than the padding is kept."""
 
 
 def limit_blas_threads(framework: str, threads: int) -> None:
@@ -76,11 +81,6 @@ def check_workers(framework: str, engine: str, workers: int) -> None:
         raise BackendError(f"{framework}'s sync engine has no queue for {workers} workers to serve: use --workers 1")
 
 
-def workers_in_words(workers: int) -> str:
-    """Write a number of workers: `one worker`, `2 workers`."""
-    return "one worker" if workers == 1 else f"{workers} workers"
-
-
 def cores_of(devices: Sequence[Device], threads: int | None) -> list[set[int]]:
     """Give each CPU device `threads` cores of its own (all cores, for None), as `core_shares` does, and GPUs none."""
     on_cpus = sum(device.kind == "cpu" for device in devices)
@@ -111,17 +111,6 @@ def on_cores(cores: set[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-# malloc.h
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
-
-
-NEVER = 2**31 - 1
-
-
-LARGEST_HEAP = 2**26
-"""Bytes of the heap of a thread other than the first; a heap with less room behind it than the padding is kept."""
 
 
 def keep_freed_memory() -> None:

@@ -21,18 +21,11 @@ from backends.errors import ComputationError
 
 __all__ = ["VERBS", "Array", "Backend", "BaseBackend", "Engine", "FrameworkSettings", "HostArray", "Ops"]
 
-
+Array: TypeAlias = Any
+HostArray: TypeAlias = "np.ndarray | tuple[np.ndarray, ...]"
+Engine = Literal["async", "sync"]
 FrameworkSettings = Mapping[str, str | None]
 """Values of environment variables; None for one that must be unset."""
-
-
-Array: TypeAlias = Any
-
-
-HostArray: TypeAlias = "np.ndarray | tuple[np.ndarray, ...]"
-
-
-Engine = Literal["async", "sync"]
 
 
 class Ops(Hashable, Protocol):

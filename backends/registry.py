@@ -14,11 +14,11 @@ from backends.protocol import Backend, Engine
 
 __all__ = ["GROUP", "class_of", "load", "names", "package_version", "registered"]
 
-
 GROUP = "parallel_core.backends"
-
 CLASSES = "parallel_core.backend_classes"
 """For backends that have several classes: functions of an engine and kinds of devices that return the class."""
+NAME = "parallel-core"
+SETUP = Path(__file__).parent.parent / "setup.cfg"
 
 
 def names() -> tuple[str, ...]:
@@ -112,12 +112,6 @@ def _registered() -> dict[str, EntryPoint]:
     if not entries:
         raise BackendError(f"no entry points in {GROUP}: install the package first (pip install -e .)")
     return entries
-
-
-NAME = "parallel-core"
-
-
-SETUP = Path(__file__).parent.parent / "setup.cfg"
 
 
 def registered(group: str) -> list[EntryPoint]:

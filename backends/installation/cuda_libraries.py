@@ -36,7 +36,11 @@ def load_cuda_libraries() -> None:
     if _installed_distribution(MXNET_CPU_PACKAGE):
         cause = f"{MXNET_CPU_PACKAGE} and {MXNET_CUDA_PACKAGE} are both installed, and overwrite each other's files"
         raise _failure(cause, f"pip uninstall --yes {MXNET_CPU_PACKAGE} {MXNET_CUDA_PACKAGE} && {INSTALL}")
-    _load_driver()
+    try:
+        ctypes.CDLL(DRIVER, ctypes.RTLD_LOCAL)
+    except OSError as error:
+        reason = "not found" if ABSENT.search(str(error)) else str(error)
+        raise InstallationError(diagnose_driver(reason)) from error
     absent = []
     for wheel in WHEELS:
         for soname in wheel.sonames:
@@ -50,14 +54,6 @@ def load_cuda_libraries() -> None:
                 absent.append(missing[1])
     if absent and (diagnosis := diagnose_missing_libraries(list(dict.fromkeys(absent)))):
         raise InstallationError(diagnosis)
-
-
-def _load_driver() -> None:
-    try:
-        ctypes.CDLL(DRIVER, ctypes.RTLD_LOCAL)
-    except OSError as error:
-        diagnosis = diagnose_driver() if ABSENT.search(str(error)) else diagnose_driver(str(error))
-        raise InstallationError(diagnosis) from error
 
 
 def _path(wheel: Wheel, soname: str) -> str | None:

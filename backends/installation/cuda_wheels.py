@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["DRIVER", "MXNET_CUDA_PACKAGE", "WHEELS", "Wheel", "wheel_of"]
+__all__ = ["DRIVER", "MXNET_CUDA_PACKAGE", "WHEELS", "Wheel"]
 
 MXNET_CUDA_PACKAGE = "mxnet-cu112"
 """The distribution of MXNet's CUDA build; its CPU build is called `mxnet`."""
@@ -37,8 +37,3 @@ WHEELS = (
     # cuDNN 9 has another soname.
     Wheel("nvidia-cudnn-cu11", "<9", ("libcudnn.so.8",)),
 )
-
-
-def wheel_of(soname: str) -> Wheel | None:
-    """Return the wheel that holds a library; None if none does."""
-    return next((wheel for wheel in WHEELS if soname in wheel.sonames), None)

@@ -60,11 +60,7 @@ def failure_of(framework: str, error: BaseException) -> InstallationFailure:
 
 def list_gpus(framework: str) -> Gpus:
     """List the GPUs of MXNet or PyTorch, which must be imported; none of any other framework's."""
-    if framework == "torch":
-        return _of_torch()
-    if framework == "mxnet":
-        return _of_mxnet()
-    return Gpus()
+    return {"torch": _of_torch, "mxnet": _of_mxnet}.get(framework, Gpus)()
 
 
 def _of_torch() -> Gpus:

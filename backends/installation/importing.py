@@ -16,7 +16,6 @@ from backends.protocol import FrameworkSettings
 
 __all__ = ["import_framework"]
 
-
 _imported_with: dict[str, FrameworkSettings] = {}
 
 

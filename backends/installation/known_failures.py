@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from backends.errors import BackendError
-from backends.installation.cuda_wheels import DRIVER, MXNET_CUDA_PACKAGE, wheel_of
+from backends.installation.cuda_wheels import DRIVER, MXNET_CUDA_PACKAGE, WHEELS
 
 __all__ = [
     "CUDA_12_TORCH",
@@ -103,12 +103,11 @@ TORCH = {
         TORCH_ENVIRONMENT,
     ),
 }
-SYMPTOMS = {"mxnet": MXNET, "torch": TORCH}
 
 
 def diagnose(framework: str, text: str) -> Diagnosis | None:
     """Recognise a framework's failure by the text of its error or warning; None if it is not known."""
-    for pattern, diagnosis in SYMPTOMS.get(framework, {}).items():
+    for pattern, diagnosis in {"mxnet": MXNET, "torch": TORCH}.get(framework, {}).items():
         if re.search(pattern, text):
             return diagnosis
     if framework != "mxnet":
@@ -142,7 +141,7 @@ def diagnose_environment(framework: str, environment: Mapping[str, str]) -> tupl
 
 def diagnose_missing_libraries(sonames: Sequence[str]) -> Diagnosis | None:
     """Name the wheels that hold libraries that MXNet's CUDA build lacks; None if no wheel holds any of them."""
-    needed = [f"{soname} ({wheel.requirement})" for soname in sonames if (wheel := wheel_of(soname))]
+    needed = [f"{soname} ({wheel.requirement})" for soname in sonames for wheel in WHEELS if soname in wheel.sonames]
     if not needed:
         return None
     return Diagnosis(

@@ -13,13 +13,13 @@ import numpy as np
 
 from backends.arrays import check_equal, tree_leaves, tree_map
 from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
-from backends.host import check_workers, cores_of, limit_openmp_threads, threads_for, workers_in_words
+from backends.host import check_workers, cores_of, limit_openmp_threads, threads_for
 from backends.installation.cuda_libraries import load_cuda_libraries
 from backends.installation.gpu_probe import reason_against
 from backends.installation.importing import import_framework
 from backends.mxnet.workers import start_workers
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray
-from backends.variants import BULK_ON, COPY_ON_COMPUTE_QUEUE, TEMPORARY_SPACE_LOW, check_device_kind, choose_variants
+from backends.variants import BULK_ON, COPY_ON_COMPUTE_QUEUE, TEMPORARY_SPACE_LOW, check_device_kinds, choose_variants
 
 __all__ = ["MXNetBackend"]
 
@@ -75,8 +75,7 @@ class MXNetBackend(BaseBackend):
         self.version: str = mx.__version__
         gpus: int = mx.context.num_gpus()
         self.devices, note = choose_devices(self.name, device_kind, devices, gpus, workers_per_device, reason_against)
-        for kind in dict.fromkeys(device.kind for device in self.devices):
-            check_device_kind(self.name, kind, variants)
+        check_device_kinds(self.name, self.devices, variants)
         self._on_gpus = any(device.kind == "gpu" for device in self.devices)
         # Functions and not methods: a backend that referred to itself would outlive its last user.
         self._overwrite: Callable[[Array, Array], Array] = partial(
@@ -87,19 +86,16 @@ class MXNetBackend(BaseBackend):
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
         if self._on_gpus:
             self._contexts[HOST] = mx.cpu_pinned(0)
-        queued = self.engine == "async"
-        self.cores: Sequence[set[int]] = cores_of(
-            self.devices, workers_per_device * self.threads_per_device if queued else None
-        )
-        if queued:
-            start_workers(mx, sharded_sum, self._contexts, self.cores, workers_per_device, self.threads_per_device)
+        self.cores: Sequence[set[int]]
+        if self.engine == "async":
+            self.cores = cores_of(self.devices, workers_per_device * self.threads_per_device)
+            start_workers(self._contexts, self.cores, workers_per_device, self.threads_per_device)
+            workers = "one worker" if workers_per_device == 1 else f"{workers_per_device} workers"
+            scheduler = f"MXNet's own engine: one queue and {workers} per device"
         else:
+            self.cores = cores_of(self.devices, None)
             limit_openmp_threads(self.threads_per_device)
-        scheduler = (
-            f"MXNet's own engine: one queue and {workers_in_words(workers_per_device)} per device"
-            if queued
-            else "none: MXNet's NaiveEngine runs each operator where it is called"
-        )
+            scheduler = "none: MXNet's NaiveEngine runs each operator where it is called"
         self.scheduler = f"{scheduler}; {note}" if note else scheduler
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:

@@ -122,7 +122,9 @@ def sgd_while_finite(
     guard = guard + 0 * squares.sum()
     # The one operator of MXNet that leaves its weights alone if a number on the device is NaN. With these constants
     # it is plain descent: the mean is the gradient itself, its root mean square stays 0, and 1 is added to that.
-    squared = [_zeros_beside(parameter).as_nd_ndarray() for parameter in parameters]
+    # The zeros are those that `attach_grad` made for `backward`, which is not called here.
+    zeros = [zeros_like(parameter) if parameter.grad is None else parameter.grad for parameter in parameters]
+    squared = [zero.as_nd_ndarray() for zero in zeros]
     mx.nd._internal._multi_adamw_update(
         *chain(*zip(old, new, new, squared, strict=True)),
         guard.as_nd_ndarray(),
@@ -136,8 +138,3 @@ def sgd_while_finite(
         out=old,
     )
     return tuple(parameters), guard
-
-
-def _zeros_beside(parameter: Array) -> Array:
-    # `attach_grad` made it for `backward`, which is not called here.
-    return zeros_like(parameter) if parameter.grad is None else parameter.grad

@@ -33,7 +33,6 @@ DO_NOTHING = ctypes.cast(ctypes.CDLL(None).abs, FUNCTION)
 _pending: dict[int, Callable[[], object]] = {}
 _numbers = count(1)
 
-
 # The engine calls functions of C only, so a Python function goes by a number, which its call removes. The engine would
 # call a deleter after waits have ended, and a worker that is in Python while Python shuts down aborts the process.
 CALL_PENDING = FUNCTION(lambda _, number: _pending.pop(number)())

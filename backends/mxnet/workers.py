@@ -3,26 +3,24 @@
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from backends.devices import Device
 from backends.host import limit_openmp_threads, on_cores
 
-__all__ = ["limit_threads_of_workers", "start_workers"]
+__all__ = ["start_workers"]
 
 MEETING_SECONDS = 10.0
 """How long a worker waits for the others of its context to start."""
 
 
-def start_workers(
-    mx: Any,
-    sharded_sum: Any,
-    contexts: Mapping[Device, Any],
-    cores: Sequence[set[int]],
-    workers_per_device: int,
-    threads_per_device: int,
-) -> None:
-    """Start the workers of CPU devices' contexts, each kept to its device's cores; `sharded_sum` is that module."""
+def start_workers(contexts: Mapping[Device, Any], cores: Sequence[set[int]], workers: int, threads: int) -> None:
+    """Start each CPU device's `workers`, on its own cores and with `threads` of OpenMP each; mxnet must be imported."""
+    import mxnet as mx
+
+    from backends.mxnet.sharded_sum import push
+
     # MXNet starts a context's workers at its first operator, on the cores of the thread that issues it; those of
     # cpu(0), which serve every wait, come first and are left free. On a GPU a worker only issues.
     mx.np.zeros((1,), ctx=mx.cpu(0)).wait_to_read()
@@ -31,21 +29,16 @@ def start_workers(
             continue
         with on_cores(share):
             mx.np.zeros((1,), ctx=context).wait_to_read()
-        limit_threads_of_workers(mx, sharded_sum, context, workers_per_device, threads_per_device)
+        # MXNet trusts OMP_NUM_THREADS, which OpenMP has not read if another framework brought it along before; and
+        # MXNet's OpenBLAS hangs if several workers use more than one thread each.
+        limit = partial(_limit_threads, threads, threading.Barrier(workers))
+        for _ in range(workers):
+            push(limit, context, [mx.np.zeros((1,), ctx=context)])
+        mx.npx.waitall()
 
 
-def limit_threads_of_workers(mx: Any, sharded_sum: Any, context: Any, workers: int, threads: int) -> None:
-    """Set the number of threads that OpenMP gives each of a context's workers."""
-    # MXNet trusts OMP_NUM_THREADS, which OpenMP has not read if another framework brought it along before; and MXNet's
-    # OpenBLAS hangs if several workers use more than one thread each.
-    meeting = threading.Barrier(workers)
-
-    def limit() -> None:
-        limit_openmp_threads(threads)
-        # Each worker takes one of these: none returns for another one before all have begun.
-        with suppress(threading.BrokenBarrierError):
-            meeting.wait(MEETING_SECONDS)
-
-    for _ in range(workers):
-        sharded_sum.push(limit, context, [mx.np.zeros((1,), ctx=context)])
-    mx.npx.waitall()
+def _limit_threads(threads: int, meeting: threading.Barrier) -> None:
+    limit_openmp_threads(threads)
+    # Each worker takes one of these calls: none returns for another one before all have begun.
+    with suppress(threading.BrokenBarrierError):
+        meeting.wait(MEETING_SECONDS)

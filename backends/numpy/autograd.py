@@ -1,34 +1,29 @@
 """Reverse-mode differentiation in one page: a tracked value remembers what it was computed from, and how to go back."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, final
 
 import numpy as np
 
-__all__ = ["Tracked", "Vjp", "differentiable", "gradients_of", "track"]
+__all__ = ["Tracked", "Vjp", "differentiable", "gradients_of"]
 
 Vjp = Callable[[np.ndarray], np.ndarray]
 """A vector-Jacobian product: from the gradient by a function's result to the gradient by one of its arguments."""
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Tracked:
-    """A NumPy value with its parents, each with the Vjp that leads to it."""
+    """A NumPy value with its parents, each with the Vjp that leads to it; without parents, gradients stop there."""
 
-    __slots__ = ("parents", "value")
-
-    def __init__(self, value: np.ndarray, parents: tuple[tuple["Tracked", Vjp], ...]) -> None:
-        self.value, self.parents = value, parents
+    value: np.ndarray
+    parents: tuple[tuple["Tracked", Vjp], ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.value.shape
-
-
-def track(value: np.ndarray) -> Tracked:
-    """Start tracking: gradients will be taken by this value."""
-    return Tracked(value, ())
 
 
 def differentiable(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
@@ -47,11 +42,11 @@ def differentiable(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
 def gradients_of(value: Tracked, by: tuple[Tracked, ...]) -> tuple[np.ndarray, ...]:
     """Differentiate one number by tracked values; zeros by those that it does not depend on."""
     order: list[Tracked] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
 
     def visit(node: Tracked) -> None:
-        if id(node) not in seen:
-            seen.add(id(node))
+        if id(node) not in visited:
+            visited.add(id(node))
             for parent, _ in node.parents:
                 visit(parent)
             order.append(node)

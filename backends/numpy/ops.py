@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from backends.arrays import tree_map
-from backends.numpy.autograd import Vjp, differentiable, gradients_of, track
+from backends.numpy.autograd import Tracked, Vjp, differentiable, gradients_of
 
 Array = np.ndarray
 
@@ -121,7 +121,7 @@ def value_and_grad(fn: Callable[..., Any]) -> Callable[..., tuple[Array, tuple[A
     def value_and_gradients(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
         if not all(x.size for x in rest):
             return np.zeros((), parameters[0].dtype), zeros_like(parameters)
-        tracked = tuple(map(track, parameters))
+        tracked = tuple(map(Tracked, parameters))
         value = fn(tracked, *rest)
         return value.value, gradients_of(value, tracked)
 

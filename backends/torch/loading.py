@@ -14,7 +14,7 @@ from backends.torch.base import Setup
 from backends.torch.cuda.threads import CudaThreadsTorch
 from backends.torch.eager import EagerTorch
 from backends.torch.worker_threads import WorkerThreadsTorch
-from backends.variants import COPY_ON_COMPUTE_QUEUE, TF32, check_device_kind, choose_variants
+from backends.variants import COPY_ON_COMPUTE_QUEUE, TF32, check_device_kinds, choose_variants
 
 __all__ = ["class_for", "load_torch"]
 
@@ -39,8 +39,7 @@ def load_torch(
     gpus = torch.cuda.device_count()
     chosen, note = choose_devices("torch", device_kind, devices, gpus, workers_per_device, reason_against)
     kinds = [device.kind for device in chosen]
-    for kind in dict.fromkeys(kinds):
-        check_device_kind("torch", kind, variants)
+    check_device_kinds("torch", chosen, variants)
     if len(set(kinds)) > 1 and COPY_ON_COMPUTE_QUEUE.name in own_variants:
         raise BackendError(f"torch has no variant {COPY_ON_COMPUTE_QUEUE.name!r} on CPUs and GPUs together")
     setup = Setup(

@@ -48,7 +48,13 @@ def examine_data() -> Section:
 def examine_caches(environment: Mapping[str, str]) -> Section:
     """Report whether the user's cache and the folder for temporary files can be written to."""
     cache = _examine_folder("cache", cache_directory(), "XDG_CACHE_HOME")
-    return Section("Caches", (cache, _examine_temporary_files(environment)))
+    try:
+        temporary = _examine_folder("temporary files", Path(tempfile.gettempdir()), "TMPDIR")
+    except FileNotFoundError as error:
+        folder = environment.get("TMPDIR", "/tmp")
+        cause = f"no folder for temporary files can be written to ({error.strerror})"
+        temporary = Finding("temporary files", "broken", folder, Diagnosis(cause, f"sudo chmod 1777 {folder}"))
+    return Section("Caches", (cache, temporary))
 
 
 def _mend_data(directory: Path) -> str:
@@ -57,15 +63,6 @@ def _mend_data(directory: Path) -> str:
     if directory == DEBIAN:
         return "sudo apt-get install --reinstall dataset-fashion-mnist"
     return f"rm -r {shlex.quote(str(directory))}"
-
-
-def _examine_temporary_files(environment: Mapping[str, str]) -> Finding:
-    try:
-        return _examine_folder("temporary files", Path(tempfile.gettempdir()), "TMPDIR")
-    except FileNotFoundError as error:
-        named = environment.get("TMPDIR", "/tmp")
-        cause = f"no folder for temporary files can be written to ({error.strerror})"
-        return Finding("temporary files", "broken", named, Diagnosis(cause, f"sudo chmod 1777 {named}"))
 
 
 def _examine_folder(name: str, folder: Path, variable: str) -> Finding:
@@ -78,8 +75,8 @@ def _examine_folder(name: str, folder: Path, variable: str) -> Finding:
         cause = f"{existing} cannot be written to ({error.strerror}), and downloads cannot be kept"
         return Finding(name, "broken", str(folder), Diagnosis(cause, f'export {variable}="$(mktemp -d)"'), figures)
     figures["free_bytes"] = free = shutil.disk_usage(existing).free
-    size = naturalsize(free, binary=True)
+    size = f"{naturalsize(free, binary=True)} free"
     if free >= ENOUGH_BYTES:
-        return Finding(name, "fine", f"{folder}, {size} free", None, figures)
-    diagnosis = Diagnosis(f"the disk of {folder} is nearly full ({size} free)", f"df -h {shlex.quote(str(existing))}")
-    return Finding(name, "doubtful", f"{folder}, {size} free", diagnosis, figures)
+        return Finding(name, "fine", f"{folder}, {size}", None, figures)
+    diagnosis = Diagnosis(f"the disk of {folder} is nearly full ({size})", f"df -h {shlex.quote(str(existing))}")
+    return Finding(name, "doubtful", f"{folder}, {size}", diagnosis, figures)

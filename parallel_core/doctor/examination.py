@@ -25,10 +25,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import backends
 from parallel_core.doctor.comparison import examine_comparing
 from parallel_core.doctor.data_and_caches import examine_caches, examine_data
 from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section
-from parallel_core.doctor.frameworks import examine_frameworks, try_all
+from parallel_core.doctor.frameworks import examine_frameworks, try_backend
 from parallel_core.doctor.gpus import ask_driver, examine_gpus, examine_transfers
 from parallel_core.doctor.host import examine_cores, examine_memory
 from parallel_core.doctor.ports import examine_ports
@@ -103,7 +104,7 @@ def examine(deadline: float) -> Iterator[Section]:
 def _sections(deadline: float) -> Iterator[Section]:
     yield examine_python()
     yield examine_packages()
-    attempts = tuple(try_all(deadline))
+    attempts = [try_backend(name, deadline) for name in backends.names()]
     yield examine_frameworks(attempts)
     gpus = examine_gpus(ask_driver(), attempts, os.environ)
     yield Section("Devices", (examine_cores(), examine_memory(), *gpus))

@@ -12,7 +12,6 @@ from importlib.metadata import distributions
 
 import msgspec
 
-import backends
 from backends.installation.gpus import InstallationFailure
 from backends.installation.known_failures import diagnose, diagnose_absence, diagnose_environment
 from backends.installation.probe import DEFAULT_ENGINE, Probe
@@ -20,7 +19,7 @@ from parallel_core.doctor.finding import Diagnosis, Finding, Section
 from parallel_core.formatting import listed
 from parallel_core.system.subprocesses import Outcome, supervise
 
-__all__ = ["Attempt", "examine_frameworks", "try_all", "try_backend"]
+__all__ = ["Attempt", "examine_frameworks", "try_backend"]
 
 REFERENCE = "numpy"
 """With the reference alone there is nothing to compare."""
@@ -46,14 +45,11 @@ class Attempt:
         return tuple(probe for probe in self.probes if probe.failure is None)
 
 
-def try_all(deadline: float) -> Iterator[Attempt]:
-    """Try every registered backend; no process may take longer than `deadline` seconds."""
-    for name in backends.names():
-        yield try_backend(name, deadline)
-
-
 def try_backend(name: str, deadline: float) -> Attempt:
-    """Try one backend, engine by engine, until one cannot be imported: the import is the same for all."""
+    """Try one backend, engine by engine, until one cannot be imported: the import is the same for all.
+
+    No process may take longer than `deadline` seconds.
+    """
     if name in DISTRIBUTIONS and importlib.util.find_spec(name) is None:
         return Attempt(name, (), ())
     probes: list[Probe] = []
@@ -82,11 +78,10 @@ def _read_probe(name: str, engine: str, outcome: Outcome, deadline: float) -> Pr
 
 
 def _distributions(name: str) -> tuple[tuple[str, str], ...]:
-    pattern = DISTRIBUTIONS.get(name)
-    if pattern is None:
+    if name not in DISTRIBUTIONS:
         return ()
     installed = {(str(one.name).lower().replace("_", "-"), one.version) for one in distributions()}
-    return tuple(sorted(one for one in installed if re.fullmatch(pattern, one[0])))
+    return tuple(sorted(one for one in installed if re.fullmatch(DISTRIBUTIONS[name], one[0])))
 
 
 def examine_frameworks(attempts: Sequence[Attempt]) -> Section:

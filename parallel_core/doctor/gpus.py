@@ -17,7 +17,6 @@ __all__ = ["Card", "ask_driver", "examine_gpus", "examine_transfers"]
 
 NVIDIA_SMI_SECONDS = 10.0
 FIELDS = ("index", "name", "memory.total", "driver_version", "compute_cap")
-MEBIBYTE = 2**20
 DRIVER_FAILURES = {
     "Driver/library version mismatch": Diagnosis(
         "the NVIDIA driver was updated, and its old kernel module still runs", "sudo reboot"
@@ -73,17 +72,16 @@ def ask_driver() -> tuple[Card, ...] | Diagnosis:
         if "not a valid field" not in answer:
             break
     if done.returncode == 0:
-        return tuple(_card(line) for line in done.stdout.splitlines() if line.count(",") == len(fields) - 1)
+        lines = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
+        return tuple(_card(*line) for line in lines if len(line) == len(fields))
     if "No devices were found" in answer:
         return ()
     unknown = Diagnosis(f"nvidia-smi fails: {' '.join(answer.split())}", "nvidia-smi")
     return next((known for message, known in DRIVER_FAILURES.items() if message in answer), unknown)
 
 
-def _card(line: str) -> Card:
-    index, name, memory, driver, *capability = (part.strip() for part in line.split(","))
-    mebibytes = int(memory) if memory.isdigit() else 0
-    return Card(int(index), name, mebibytes * MEBIBYTE, driver, capability[0] if capability else None)
+def _card(index: str, name: str, mebibytes: str, driver: str, capability: str | None = None) -> Card:
+    return Card(int(index), name, int(mebibytes) * 2**20 if mebibytes.isdigit() else 0, driver, capability)
 
 
 def examine_gpus(
@@ -167,7 +165,7 @@ def _examine_peers(gpus: Sequence[Gpu]) -> Finding:
     figures = {"pairs": [list(pair) for pair in reached]}
     if not pairs:
         return Finding("peer access", "absent", "one GPU has no peer", None, figures)
-    apart = len([pair for pair in pairs if pair not in reached])
+    apart = sum(pair not in reached for pair in pairs)
     if not apart:
         return Finding("peer access", "fine", "every GPU reaches every other's memory", None, figures)
     cause = f"{apart} of {len(pairs)} ways between GPUs lead through the host's memory, and are slower"

@@ -32,10 +32,8 @@ def examine_settings(environment: Mapping[str, str], attempts: Sequence[Attempt]
 
 
 def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
-    for name in THREADS:
-        value = environment.get(name)
-        if value is None:
-            continue
+    for name in filter(environment.__contains__, THREADS):
+        value = environment[name]
         if all(part.strip().isdigit() and int(part) > 0 for part in value.split(",")):
             text = f"{value}: the threads of each operator in other programs; parallel-core sets its own number"
             yield Finding(name, "fine", text, None, {"value": value})
@@ -48,21 +46,18 @@ def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
             "parallel-core sets its own number"
         )
         yield Finding("OMP_NUM_THREADS", "fine", text, None, {"value": None})
-    for name in PLACES:
-        if name in environment:
-            cause = f"{name}={environment[name]} binds threads to cores, and may bind those of two devices to the same"
-            yield harmful_variable(name, environment[name], cause)
+    for name in filter(environment.__contains__, PLACES):
+        cause = f"{name}={environment[name]} binds threads to cores, and may bind those of two devices to the same"
+        yield harmful_variable(name, environment[name], cause)
 
 
 def _mxnet(environment: Mapping[str, str], attempts: Sequence[Attempt]) -> Iterator[Finding]:
     installed = any(attempt.name == "mxnet" and attempt.probes for attempt in attempts)
     fatal = {diagnosis.cause.split("=")[0]: diagnosis for diagnosis in diagnose_environment("mxnet", environment)}
     for name, diagnosis in fatal.items():
-        value = environment[name]
-        text = f"{value}: no program can use MXNet with it"
-        yield Finding(name, "broken" if installed else "doubtful", text, diagnosis, {"value": value})
-    for name in sorted(environment):
-        value = environment[name]
+        text = f"{environment[name]}: no program can use MXNet with it"
+        yield Finding(name, "broken" if installed else "doubtful", text, diagnosis, {"value": environment[name]})
+    for name, value in sorted(environment.items()):
         if name in fatal or not name.startswith("MXNET_"):
             continue
         if name in SET_BY_US:

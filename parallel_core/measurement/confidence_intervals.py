@@ -10,7 +10,7 @@ benchmarks/self_test.py counts how often a cell compared with itself is called d
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import NormalDist
 from typing import Literal
 
@@ -107,8 +107,7 @@ def _resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np
 
 
 def _exponential(interval: Interval) -> Interval:
-    bounds = (interval.estimate, interval.low, interval.high)
-    return Interval(*(math.exp(bound) if bound < math.inf else bound for bound in bounds))
+    return Interval(*(math.exp(bound) if bound < math.inf else bound for bound in astuple(interval)))
 
 
 def _stretched(estimate: float, draws: np.ndarray, count: int) -> Interval:
@@ -143,8 +142,5 @@ def with_bounds(interval: Interval) -> str:
     largest = max(abs(interval.low), abs(interval.high))
     digits = 0 if largest >= 1000 else 2 if largest >= 0.02 else 4
     # Adding zero turns the negative zero that rounding may give into a plain one.
-    estimate, low, high = (
-        f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
-        for value in (interval.estimate, interval.low, interval.high)
-    )
+    estimate, low, high = (f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−") for value in astuple(interval))
     return f"{estimate} ({low}{' … ' if '−' in low + high else '–'}{high})"

@@ -29,7 +29,13 @@ def measure_elsewhere(experiment: str, options: Mapping[str, str | int | Sequenc
         for value in [values] if isinstance(values, str | int) else values:
             words += [f"--{name}", str(value)]
     # -P: the current folder may hold another checkout than the one that is installed.
-    outcome = _run_to_end([sys.executable, "-P", "-m", "parallel_core", "run", experiment, *words, "--json", "-"])
+    command = [sys.executable, "-P", "-m", "parallel_core", "run", experiment, *words, "--json", "-"]
+    try:
+        # In this process's group, so that a signal to the group ends both.
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MAX_RUN_SECONDS, check=False)
+        outcome = Outcome(done.returncode, done.stdout, done.stderr, timed_out=False)
+    except subprocess.TimeoutExpired:
+        outcome = Outcome(-9, "", "", timed_out=True)
     if outcome.status in (0, 1) and not outcome.timed_out:
         try:
             return Result.from_json(json.loads(outcome.output))
@@ -39,12 +45,3 @@ def measure_elsewhere(experiment: str, options: Mapping[str, str | int | Sequenc
     if outcome.status == REFUSED:
         raise RequestError(reason)
     raise MeasurementError(f"{experiment} in a process of its own: {reason}")
-
-
-def _run_to_end(command: list[str]) -> Outcome:
-    """Run a command until it ends, in this process's group, so that a signal to the group ends both."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=MAX_RUN_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return Outcome(-9, "", "", timed_out=True)
-    return Outcome(done.returncode, done.stdout, done.stderr, timed_out=False)

@@ -1,5 +1,6 @@
 """What an experiment returns: frozen values, and the JSON object whose keys are a public interface."""
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
@@ -121,7 +122,10 @@ class Result:
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
         cases, tasks = [case.as_json() for case in self.cases], [vars(task) for task in self.tasks]
-        return _as_json({"schema": RESULT_SCHEMA, **vars(self), "cases": cases, "tasks": tasks})
+        text = json.dumps({"schema": RESULT_SCHEMA, **vars(self), "cases": cases, "tasks": tasks}, default=dict)
+        # JSON has no NaN; most readers refuse a file that holds one.
+        result: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
+        return result
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
@@ -170,12 +174,3 @@ def describe_backend(backend: Backend) -> dict[str, Any]:
 
 def _floats(values: Iterable[float | None]) -> tuple[float, ...]:
     return tuple(math.nan if value is None else float(value) for value in values)
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _as_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_json(item) for item in value]
-    # JSON has no NaN; most readers refuse a file that holds one.
-    return None if isinstance(value, float) and not math.isfinite(value) else value

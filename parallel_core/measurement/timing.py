@@ -21,7 +21,6 @@ __all__ = [
     "without_garbage_collection",
 ]
 
-
 _repeatable: ContextVar[bool] = ContextVar("repeatable", default=False)
 
 

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 import backends
 from backends import Array, Backend, BackendError
-from backends.variants import VARIANTS, check_device_kind, choose_variants
+from backends.devices import Device
+from backends.variants import VARIANTS, check_device_kinds, choose_variants
 from tests.backends.mxnet.test_backend import QUEUE_HEAVY_PRODUCTS, TRAIN_ON_TWO_DEVICES, convolutions
 from tests.backends.protocol.test_workers import RANDOM_PROGRAMS
 from tests.backends.test_registry import plug_in
 from tests.conftest import RunPython
 
 ON_COMPUTE_QUEUE = "copy-on-compute-queue"
+CPU, GPU = [Device("cpu", 1)], [Device("gpu", 0)]
 
 
 @pytest.mark.parametrize(
@@ -50,21 +52,21 @@ def test_variants_that_cannot_be_had_are_refused(framework: str, engine: str, na
     ],
 )
 def test_what_gpus_do_not_have_is_refused_there_alone(framework: str, name: str, message: str) -> None:
-    check_device_kind(framework, "cpu", [name])
+    check_device_kinds(framework, CPU, [name])
     with pytest.raises(BackendError, match=message):
-        check_device_kind(framework, "gpu", [name])
+        check_device_kinds(framework, GPU, [name])
 
 
 @pytest.mark.parametrize("name", ["tf32", "graph-replay"])
 def test_what_cpus_do_not_have_is_refused_there_alone(name: str) -> None:
-    check_device_kind("torch", "gpu", [name])
+    check_device_kinds("torch", GPU, [name])
     with pytest.raises(BackendError, match=f"torch has no variant '{name}' on CPUs, for .*: use --device-kind gpu"):
-        check_device_kind("torch", "cpu", [name])
+        check_device_kinds("torch", CPU, [name])
 
 
 def test_gpus_have_the_others() -> None:
-    check_device_kind("torch", "gpu", ["copy-on-own-queue", ON_COMPUTE_QUEUE, "tf32", "tf32-off", "graph-replay"])
-    check_device_kind("mxnet", "gpu", ["copy-on-own-queue", "bulk-on", "bulk-off"])
+    check_device_kinds("torch", GPU, ["copy-on-own-queue", ON_COMPUTE_QUEUE, "tf32", "tf32-off", "graph-replay"])
+    check_device_kinds("mxnet", GPU, ["copy-on-own-queue", "bulk-on", "bulk-off"])
 
 
 @given(st.lists(st.sampled_from([variant.name for variant in VARIANTS if "mxnet" in variant.found_on]), max_size=8))

@@ -108,7 +108,6 @@ class CudaFuture(Future):
         super().set_result(value)
 
     def set_exception(self, error: BaseException) -> None:
-        """Set the error that `result` will raise."""
         # What was issued before the error may still be running. After some errors CUDA refuses everything.
         with suppress(Exception):
             self._ended.event = self._queue.end_task()

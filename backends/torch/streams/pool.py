@@ -36,18 +36,15 @@ class PooledStream(WorkerStream):
         self._submitting = threading.Lock()
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future:
-        """Enqueue `fn(*args)`, with futures among the arguments replaced by their results; never blocks."""
         with self._submitting:
             return super().submit(fn, *args)
 
     def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Future:
-        """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never blocks."""
         with self._submitting:
             self._earlier = (_Through(self._counter, self._counter.submitted),)
             return super().submit_consuming(fn, consumed, *args)
 
     def barrier(self) -> Callable[[], object]:
-        """Return a function that blocks until all tasks that were submitted before are done; never blocks itself."""
         return partial(self._counter.wait_through, self._counter.submitted)
 
 
