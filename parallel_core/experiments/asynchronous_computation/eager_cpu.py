@@ -1,4 +1,4 @@
-"""Eager on a CPU: can asynchrony be seen there, on a framework that is eager and on others?
+"""Eager on a CPU: can asynchrony be seen on a CPU, on a framework that is eager and on others?
 
 Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the PyTorch edition: on the CPU, benchmark the
 same products of matrices as in the section. Can asynchrony via the backend still be observed?
@@ -27,7 +27,6 @@ from typing import Annotated, get_args
 import backends
 from backends import Backend, Engine
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.ten_products import draw, error_of_products, multiply
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of, time_in_turn
@@ -155,9 +154,7 @@ def about_variants(variants: Sequence[str], sides: Sequence[str]) -> tuple[str, 
 
 EXPERIMENT = Experiment(
     name="eager-cpu",
-    chapter=CHAPTER,
     position=4,
-    question="Can asynchrony be seen on a CPU, on a framework that is eager and on others?",
     exercise="exercise 1 of the PyTorch edition",
     run=run,
     case="10 products",

@@ -26,7 +26,6 @@ from statistics import median
 from typing import Any
 
 from backends import Backend
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     Node,
     device_matrices,
@@ -110,9 +109,7 @@ def verdict(scheduled: dict[str, Scheduled]) -> str:
 
 EXPERIMENT = Experiment(
     name="dependencies",
-    chapter=CHAPTER,
     position=6,
-    question="Are tasks that depend on each other across devices right, and as fast as they could be?",
     exercise="exercise 5",
     run=run,
     case="diamonds, freely scheduled",

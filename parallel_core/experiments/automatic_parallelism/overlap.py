@@ -21,7 +21,6 @@ the same time.
 import numpy as np
 
 from backends import HOST, Array, Backend, Device
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
 from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, time_in_turn, with_parts
@@ -141,9 +140,7 @@ def _hidden_part(efficiency: float) -> str:
 
 EXPERIMENT = Experiment(
     name="overlap",
-    chapter=CHAPTER,
     position=2,
-    question="Can results travel to another device while the next ones are computed?",
     run=run,
     case="run and copy together",
     metric="overlap_efficiency",

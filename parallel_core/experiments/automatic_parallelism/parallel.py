@@ -19,7 +19,6 @@ from functools import partial
 from typing import Annotated
 
 from backends import Array, Backend
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, time_in_turn, with_parts
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, size_for_run
@@ -78,9 +77,7 @@ def verdict(speedup: float, count: int) -> str:
 
 EXPERIMENT = Experiment(
     name="parallel",
-    chapter=CHAPTER,
     position=1,
-    question="Do two devices work at the same time when nobody tells them to?",
     run=run,
     case="on all together",
     metric="parallel_speedup",

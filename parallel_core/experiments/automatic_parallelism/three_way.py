@@ -1,4 +1,4 @@
-"""Three ways at once: can two devices compute while their earlier results travel both ways between them?
+"""Three ways at once: can two devices compute while their results travel both ways between them?
 
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 3 (computation on two devices, and communication
 between both).
@@ -30,7 +30,6 @@ import numpy as np
 
 from backends import Array, Backend
 from backends.host import available_cores
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
 from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, with_parts
@@ -168,9 +167,7 @@ def about_cores(metrics: dict[str, float], cores: int) -> str:
 
 EXPERIMENT = Experiment(
     name="three-way",
-    chapter=CHAPTER,
     position=5,
-    question="Can two devices compute while their results travel both ways between them?",
     exercise="exercise 3",
     run=run,
     case="all at once",

@@ -22,7 +22,6 @@ from typing import Annotated
 
 import backends
 from backends import Backend
-from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import measure_queue_memory
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, row_of_ones, time_increments
@@ -84,9 +83,7 @@ def run(
 
 EXPERIMENT = Experiment(
     name="async",
-    chapter=CHAPTER,
     position=1,
-    question="When does control return, what does waiting wait for, and what does it cost?",
     run=run,
     case="increments, waiting once",
     metric="dispatch_fraction",

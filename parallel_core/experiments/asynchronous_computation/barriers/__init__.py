@@ -31,7 +31,6 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.barriers import verdicts
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
@@ -155,9 +154,7 @@ def _error_of(backend: Backend, x: Array, other: Array, count: int) -> float:
 
 EXPERIMENT = Experiment(
     name="barriers",
-    chapter=CHAPTER,
     position=2,
-    question="Does waiting for one intermediate result wait for the work that is queued behind it?",
     exercise="exercise 2 of the MXNet edition",
     run=run,
     case="wait, 64 behind on the same device",

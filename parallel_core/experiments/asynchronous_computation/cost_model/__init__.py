@@ -32,7 +32,6 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.cost_model import verdicts
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, increment, row_of_ones
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
@@ -117,9 +116,7 @@ def _curves(points: Sequence[verdicts.Point]) -> dict[str, tuple[float, ...]]:
 
 EXPERIMENT = Experiment(
     name="cost-model",
-    chapter=CHAPTER,
     position=3,
-    question="How large must an operation be for computing it, and not issuing it, to set the pace?",
     exercise="exercise 1 of the MXNet edition",
     run=run,
     case="increment of 2 elements",

@@ -29,7 +29,6 @@ from typing import Annotated
 
 from backends import Backend
 from backends.host import available_cores
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts
 from parallel_core.experiments.automatic_parallelism.independent_ops.timing import (
     joined,
@@ -113,9 +112,7 @@ def run(
 
 EXPERIMENT = Experiment(
     name="independent-ops",
-    chapter=CHAPTER,
     position=3,
-    question="Does a framework run operations without dependencies in parallel on one device?",
     exercise="exercise 1",
     run=run,
     case="independent, 1 worker",

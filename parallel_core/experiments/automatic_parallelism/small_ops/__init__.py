@@ -1,4 +1,4 @@
-"""Small operations: when single operations are small, does running several at once help even on one CPU or GPU?
+"""Small operations: when single operations are small, does parallelism help even on one CPU or GPU?
 
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 2.
 
@@ -27,7 +27,6 @@ from typing import Annotated
 
 from backends import Array, Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
@@ -155,9 +154,7 @@ def _figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]
 
 EXPERIMENT = Experiment(
     name="small-ops",
-    chapter=CHAPTER,
     position=4,
-    question="When single operations are small, does parallelism help even on one CPU or GPU?",
     exercise="exercise 2",
     run=run,
     case="all devices, size 128",

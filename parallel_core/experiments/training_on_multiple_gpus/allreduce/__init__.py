@@ -25,7 +25,6 @@ from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import run_between_processes
@@ -99,9 +98,7 @@ def _known(algorithms: Sequence[str]) -> tuple[str, ...]:
 
 EXPERIMENT = Experiment(
     name="allreduce",
-    chapter=CHAPTER,
     position=2,
-    question="How fast do all devices get the sum of their vectors, and which algorithm is best?",
     exercise="exercise 3",
     run=run,
     run_between_processes=run_between_processes,

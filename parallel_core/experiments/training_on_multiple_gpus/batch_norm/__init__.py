@@ -1,4 +1,4 @@
-"""Batch normalisation: by which rows' mean and variance, when the batch is divided over devices?
+"""Batch normalisation: by which rows' statistics does batch normalisation go, when the batch is divided?
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs", the remark on batch normalization: it must be adjusted to
 data parallelism, "e.g., by keeping a separate batch normalization coefficient per GPU".
@@ -34,7 +34,6 @@ from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device, result_of
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import (
     PER_DEVICE,
@@ -120,9 +119,7 @@ def _count_bytes(tasks: Sequence[Task]) -> int:
 
 EXPERIMENT = Experiment(
     name="batch-norm",
-    chapter=CHAPTER,
     position=7,
-    question="By which rows' statistics does batch normalisation go, when the batch is divided?",
     exercise="the remark on batch normalization",
     run=run,
     case="synchronised statistics, 64 rows",

@@ -29,7 +29,6 @@ from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds, Seed
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     enlarged_start,
@@ -158,9 +157,7 @@ def _most_efficient(backend: Backend) -> float:
 
 EXPERIMENT = Experiment(
     name="batch-scaling",
-    chapter=CHAPTER,
     position=4,
-    question="Is a device worth more when the batch grows with the number of devices?",
     exercise="exercise 1",
     run=run,
     case="all devices, scaled batch",

@@ -26,7 +26,6 @@ from humanize import metric
 from backends import Backend
 from parallel_core.experiments.experiment import Experiment, Rounds
 from parallel_core.experiments.measuring import refuse_single_device
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonstrations import (
     DEMONSTRATIONS,
     matrix,
@@ -95,9 +94,7 @@ def verdict(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
 
 EXPERIMENT = Experiment(
     name="building-blocks",
-    chapter=CHAPTER,
     position=3,
-    question="What do the chapter's small functions do to a few numbers, and what goes wrong in them?",
     exercise="small examples",
     run=run,
     case="allreduce",

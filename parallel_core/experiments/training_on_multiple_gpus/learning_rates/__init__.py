@@ -1,4 +1,4 @@
-"""Learning rates: which one is best, and does it change with the number of devices?
+"""Learning rates: which learning rate is best, and does it change with the number of devices?
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 2. Accuracies are computed on all devices, as
 its exercise 4 asks (`parallel_core.training.loop.evaluate`).
@@ -31,7 +31,6 @@ from typing import Annotated
 from backends import Backend
 from parallel_core.experiments.experiment import Experiment, Parameter
 from parallel_core.experiments.measuring import refuse_single_device, result_of
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import (
     Trained,
@@ -194,9 +193,7 @@ def _label(kind: str, count: int) -> str:
 
 EXPERIMENT = Experiment(
     name="learning-rates",
-    chapter=CHAPTER,
     position=5,
-    question="Which learning rate is best, and does it change with the number of devices?",
     exercise="exercise 2",
     run=run,
     extent=_extent,
