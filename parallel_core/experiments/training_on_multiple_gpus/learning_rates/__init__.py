@@ -26,6 +26,7 @@ large. Training is short, a few hundred steps at most, and a longer one moves th
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 from typing import Annotated
 
 from backends import Backend
@@ -37,7 +38,6 @@ from parallel_core.experiments.training_on_multiple_gpus.learning_rates.training
     case_of,
     device_difference,
     error_of_first,
-    mean_accuracy,
     train_once,
     with_batch,
 )
@@ -97,14 +97,12 @@ def run(
     data = replace(data, test_images=data.test_images[:TEST_IMAGES], test_labels=data.test_labels[:TEST_IMAGES])
     trained = _train_all(backend, data, rates, settings, initial_scale, rounds, on_batch)
 
-    points = {
-        plan: {rate: trainings[place :: len(rates)] for place, rate in enumerate(rates)}
+    accuracies = {
+        plan: {rate: [one.accuracy for one in trainings[place :: len(rates)]] for place, rate in enumerate(rates)}
         for plan, trainings in trained.items()
     }
-    curves = {plan: {rate: mean_accuracy(point) for rate, point in row.items()} for plan, row in points.items()}
-    noise = verdicts.noise_of(
-        [[one.accuracy for one in point] for row in points.values() for point in row.values()], len(data.test_labels)
-    )
+    curves = {plan: {rate: fmean(each) for rate, each in row.items()} for plan, row in accuracies.items()}
+    noise = verdicts.noise_of([each for row in accuracies.values() for each in row.values()], len(data.test_labels))
     one, scaled = curves[FIXED, 1], {count: curve for (kind, count), curve in curves.items() if kind == SCALED}
     fixed = {count: curve for (kind, count), curve in curves.items() if kind == FIXED and count > 1}
     cases = tuple(
@@ -118,10 +116,7 @@ def run(
         backend,
         parameters={
             "rates": ",".join(f"{rate:g}" for rate in rates),
-            "batch_size": settings.batch_size,
-            "epochs": settings.epochs,
-            "limit": settings.limit,
-            "seed": settings.seed,
+            **{name: getattr(settings, name) for name in ("batch_size", "epochs", "limit", "seed")},
             "initial_scale": initial_scale,
             "rounds": rounds,
         },
