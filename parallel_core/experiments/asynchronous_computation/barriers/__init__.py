@@ -35,7 +35,7 @@ from parallel_core.experiments.asynchronous_computation.barriers import verdicts
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of, with_parts
-from parallel_core.experiments.products import normal_matrix, size_for
+from parallel_core.experiments.products import normal_matrix, products, size_for
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
@@ -51,8 +51,7 @@ TARGET_SECONDS, AT_ONCE = 0.04, 20
 
 def _launch(backend: Backend, x: Array, other: Array, count: int) -> Launched:
     """Launch a product of one matrix with itself and, behind it, some of another matrix."""
-    awaited = backend.launch(backend.ops.matmul, x, x)
-    return awaited, [backend.launch(backend.ops.matmul, other, other) for _ in range(count)]
+    return products(backend, x, 1)[0], products(backend, other, count)
 
 
 def run(
@@ -72,10 +71,7 @@ def run(
     places = {SAME: x}
     if len(backend.devices) > 1:
         places[OTHER] = normal_matrix(backend, size, backend.devices[1])
-    waits: dict[str, Callable[[Array], object]] = {
-        WAIT: lambda value: backend.wait(value),
-        WAITALL: lambda _: backend.waitall(),
-    }
+    waits: dict[str, Callable[[Array], object]] = {WAIT: backend.wait, WAITALL: lambda _: backend.waitall()}
     timings = {
         _label(wait, count, place): partial(time_until, backend, do_wait, partial(_launch, backend, x, other, count))
         for count in queued
