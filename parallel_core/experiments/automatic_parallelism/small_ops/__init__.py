@@ -29,10 +29,9 @@ from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
+from parallel_core.experiments.measuring import largest_error, result_of, run_elsewhere, time_in_turn
 from parallel_core.experiments.products import normal_matrix, product_seconds
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 
@@ -65,7 +64,8 @@ def run(
     sizes = tuple(sorted(set(sizes)))
     timed, error = _time_here(backend, sizes, rounds), _error_of(backend, sizes)
     if len(backend.devices) > 1 and all(device.kind == "cpu" for device in backend.devices):
-        result = _time_elsewhere(backend, sizes, rounds)
+        threads = len(backend.devices) * backend.threads_per_device
+        result = run_elsewhere("small-ops", backend, threads, {"sizes": ",".join(map(str, sizes)), "rounds": rounds})
         # A case is called after its way and its size.
         renamed = [replace(case, name=case.name.replace(ONE, THREADS)) for case in result.cases]
         timed, error = {**timed, THREADS: renamed}, largest_of([error, result.checks["max_relative_error"]])
@@ -108,30 +108,12 @@ def _time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
     return {way: [case for case in cases if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
 
 
-def _time_elsewhere(backend: Backend, sizes: Sequence[int], rounds: int) -> Result:
-    """Time products of each size in a fresh process, on a single device with the threads of all."""
-    return measure_elsewhere(
-        "small-ops",
-        {
-            "backend": backend.name,
-            "engine": backend.engine,
-            "devices": 1,
-            "device-kind": "cpu",
-            "threads": len(backend.devices) * backend.threads_per_device,
-            "variant": backend.variants,
-            "sizes": ",".join(map(str, sizes)),
-            "rounds": rounds,
-        },
-    )
-
-
 def _count_for(backend: Backend, size: int) -> int:
     """Choose how many products of a size each device gets: so many that they can be timed, and not more."""
     return min(MOST, max(LEAST, round(TARGET_SECONDS / product_seconds(backend, size, backend.devices[0]))))
 
 
 def _error_of(backend: Backend, sizes: Sequence[int]) -> float:
-    """Compare a product of each size on each device with NumPy's."""
     loaded = [normal_matrix(backend, size, device) for size in sizes for device in backend.devices]
     made = _products(backend, loaded, 1)
     return largest_error(map(backend.to_numpy, made), [x @ x for x in map(backend.to_numpy, loaded)])
