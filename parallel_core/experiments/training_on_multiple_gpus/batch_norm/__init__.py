@@ -26,7 +26,7 @@ for no other device: what it costs there is the operations. Rows that are sorted
 far more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated
 
@@ -40,7 +40,6 @@ from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import
     SYNCHRONISED,
     WAYS,
     difference,
-    error_per_device,
     record_step,
     time_steps,
 )
@@ -70,13 +69,17 @@ def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device."
     differences = {name: [difference(backend, WAYS[name], count * some) for some in swept] for name in WAYS}
     timed = {some: time_steps(backend, some, rounds) for some in swept}
     recorded = {name: record_step(backend, WAYS[name], count * most) for name in WAYS}
-    extra_allreduces, extra_bytes = (
-        of(recorded[SYNCHRONISED]) - of(recorded[PER_DEVICE]) for of in (_count_allreduces, _count_bytes)
-    )
 
+    def added(count: Callable[[Task], int]) -> int:
+        """Return how much more of something a step with synchronised statistics has."""
+        return sum(map(count, recorded[SYNCHRONISED])) - sum(map(count, recorded[PER_DEVICE]))
+
+    extra_allreduces, extra_bytes = added(lambda task: task.kind == "allreduce"), added(lambda task: task.bytes)
     # Shards of unequal length: every row must weigh alike.
     uneven = difference(backend, WAYS[SYNCHRONISED], count * MIN_ROWS + count - 1)
-    error = largest_of([uneven, *differences[SYNCHRONISED], error_per_device(backend, count * MIN_ROWS)])
+    error = largest_of(
+        [uneven, *differences[SYNCHRONISED], difference(backend, WAYS[PER_DEVICE], count * MIN_ROWS, count)]
+    )
     per_device, synchronised = (timed[most][name] for name in (PER_DEVICE, SYNCHRONISED))
     return result_of(
         "batch-norm",
@@ -105,16 +108,6 @@ def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device."
             **{f"seconds {name}": tuple(cases[name].median for cases in timed.values()) for name in WAYS},
         },
     )
-
-
-def _count_allreduces(tasks: Sequence[Task]) -> int:
-    """Count the allreduces among tasks."""
-    return sum(task.kind == "allreduce" for task in tasks)
-
-
-def _count_bytes(tasks: Sequence[Task]) -> int:
-    """Sum the bytes that tasks move between devices."""
-    return sum(task.bytes for task in tasks)
 
 
 EXPERIMENT = Experiment(
