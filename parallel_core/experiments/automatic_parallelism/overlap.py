@@ -130,7 +130,6 @@ def verdict(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
 
 
 def _hidden_part(efficiency: float) -> str:
-    """Say how much of the shorter part was hidden."""
     if efficiency < -0.1:
         return "together took longer than one after the other"
     if efficiency < 0.2:

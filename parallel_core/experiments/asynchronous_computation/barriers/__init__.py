@@ -109,7 +109,6 @@ def run(
 
 
 def _metrics_of(slopes: Mapping[str, verdicts.Added], dispatch_fraction: float) -> dict[str, float]:
-    """Return the figures of both waits, by the slopes in each place."""
     same, other = slopes[SAME], slopes.get(OTHER)
     return {
         "added_wait_fraction": same.fraction,
@@ -126,7 +125,6 @@ def depths(deepest: int) -> tuple[int, ...]:
 
 
 def _label(wait: str, count: int, place: str) -> str:
-    """Name the case of a way of waiting with some products queued behind the awaited one."""
     return f"{wait}, {count} behind {place}"
 
 

@@ -89,12 +89,10 @@ def run(
 
 
 def _named(size: int) -> str:
-    """Name the case of a vector's increment."""
     return f"increment of {size} elements"
 
 
 def _enough_steps(backend: Backend, x: Array) -> int:
-    """Choose how many increments to launch in one timing."""
     steps = FEWEST
     # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a second and a third.
     for _ in range(3):

@@ -51,7 +51,6 @@ def mlp(batch: int) -> Program:
 
 
 def _train_step(backend: Backend, inputs: Any) -> Array:
-    """Launch a step of gradient descent, one operation at a time."""
     (kept, *replicas), shards, batch = inputs
     keeper, *workers = backend.devices
     passes = [
@@ -110,7 +109,6 @@ def _second_layer(ops: Ops, parameters: Array, hidden: Array) -> Array:
 
 
 def _loss_of(ops: Ops, parameters: Array, labels: Array) -> Array:
-    """Return the loss as a function of the scores."""
     return ops.cross_entropy(parameters[0], labels)
 
 
@@ -126,7 +124,6 @@ def _second_layer_backward(ops: Ops, parameters: Array, upstream: Array) -> Arra
 
 
 def _add_up(ops: Ops, *gradients: Array) -> Array:
-    """Add up the devices' gradients of one layer, array by array."""
     return tuple(reduce(ops.add, same) for same in zip(*gradients, strict=True))
 
 
@@ -143,7 +140,6 @@ def initial_layers() -> list[Layer]:
 
 
 def _synthetic_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw images and labels."""
     generator = np.random.default_rng(1)
     return generator.standard_normal((batch, PIXELS), dtype=np.float32), generator.integers(
         0, CLASSES, batch, dtype=np.int32

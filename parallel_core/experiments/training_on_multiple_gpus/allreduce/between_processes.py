@@ -102,7 +102,6 @@ def _error_between(backend: GroupedBackend, length: int) -> float:
 
 
 def _drawn(length: int, rank: int, place: int) -> np.ndarray:
-    """Draw the vector of a rank's device."""
     return np.random.default_rng([length, rank, place]).random(length, dtype=np.float32)
 
 
@@ -138,5 +137,4 @@ def _time_together(group: Group, take: Callable[[int], Timing], repeats: int) ->
 
 
 def _gathered_pairs(group: Group, numbers: Timing) -> list[Timing]:
-    """Return every rank's two numbers, on all ranks."""
     return [cast(Timing, TIMING.unpack(sent)) for sent in gather(group, TIMING.pack(*numbers))]

@@ -19,13 +19,12 @@ batch, for a smaller share of a batch fits better into a core's cache. Speed is 
 fewer steps for the same images, and what that does to accuracy is what `learning-rates` asks.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import numpy as np
 
-from backends import Array, Backend
+from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds, Seed
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of
@@ -100,16 +99,16 @@ def run(
     )
 
 
-def _take_steps(backend: Backend, count: int, data: Dataset, settings: Settings) -> partial[Timing]:
+def _take_steps(backend: Backend, count: int, data: Dataset, settings: Settings) -> Callable[[], Timing]:
     """Make the function that trains on the first devices, from where it left off, and returns its timing."""
     params = [get_params(backend, device, settings.seed) for device in backend.devices[:count]]
-    return partial(_time_steps, backend, params, without_test(data), settings)
+    images = without_test(data)
 
+    def take() -> Timing:
+        epoch = next(train(backend, params, images, settings))
+        return epoch.dispatch_seconds, epoch.seconds
 
-def _time_steps(backend: Backend, params: list[Array], data: Dataset, settings: Settings) -> Timing:
-    """Train for an epoch of a few steps and return its timing; `params` are kept up to date."""
-    epoch = next(train(backend, params, data, settings))
-    return epoch.dispatch_seconds, epoch.seconds
+    return take
 
 
 def _error_of_losses(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:

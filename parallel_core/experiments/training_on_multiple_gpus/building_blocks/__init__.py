@@ -63,7 +63,6 @@ def run(backend: Backend, rounds: Rounds = 5) -> Result:
 
 
 def _time_verbs(backend: Backend, rounds: int) -> tuple[Case, ...]:
-    """Time loading the parameters, copying them, splitting a matrix, and summing 1s and 2s."""
     first, second = backend.devices[:2]
     params = get_params(backend, first)
     return interleave(

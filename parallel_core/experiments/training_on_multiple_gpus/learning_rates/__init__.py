@@ -45,7 +45,6 @@ from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
     FIXED,
     SCALED,
     case_name,
-    counted_devices,
     plans,
 )
 from parallel_core.measurement.result import Result
@@ -141,7 +140,7 @@ def run(
         problems=() if difference < 1e-4 else (unlike,),
         data=data.source,
         series={"rate": rates}
-        | {f"test_accuracy {_label(*plan)}": tuple(curve.values()) for plan, curve in curves.items()},
+        | {f"test_accuracy {case_name(*plan)}": tuple(curve.values()) for plan, curve in curves.items()},
     )
 
 
@@ -179,11 +178,6 @@ def _extent(
     trainings = len(plans(1, len(backend.devices))) * len(rates) * rounds
     images = len(data.train_labels)
     return trainings * settings.epochs, min(images, settings.batch_size * (settings.limit or images))
-
-
-def _label(kind: str, count: int) -> str:
-    """Name a curve."""
-    return counted_devices(count) if count == 1 else f"{counted_devices(count)}, {kind}"
 
 
 EXPERIMENT = Experiment(

@@ -135,7 +135,6 @@ def _refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: 
 
 
 def _metrics_of(cases: Mapping[str, Case], moved: Mapping[str, int], waits: Mapping[str, int]) -> dict[str, float]:
-    """Return the figures of one width."""
     others = [cases[name].median for name in (WHOLE, CUT, DIVIDED_LAYERS)]
     metrics = {
         "data_parallel_advantage": min(others) / cases[DIVIDED_BATCH].median,

@@ -40,7 +40,6 @@ def _place(backend: Backend, parameters: Parameters) -> Array:
 
 
 def _load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
-    """Load the whole batch on every device."""
     return [backend.asarray((images, labels), device) for device in backend.devices]
 
 
@@ -72,7 +71,6 @@ def _exchanged(backend: Backend, sent: Sequence[Sequence[Array]]) -> list[tuple[
 
 
 def _gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
-    """Join the blocks."""
     channels, dense, biases = zip(*(backend.to_numpy((own[0], own[1], own[2])) for own in placed), strict=True)
     w1, b1 = (np.concatenate(parts) for parts in zip(*channels, strict=True))
     w2 = np.concatenate([np.concatenate(blocks) for *blocks, _, _ in dense], axis=1)

@@ -52,7 +52,6 @@ def dense(ops: Ops, parameters: Array, x: Array) -> Array:
 
 
 def _hidden(ops: Ops, parameters: Array, x: Array) -> Array:
-    """Compute the hidden units of a dense layer."""
     return ops.relu(dense(ops, parameters, x))
 
 

@@ -87,7 +87,6 @@ def _pass_back(
 
 
 def _gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
-    """Put the stages' parameters together."""
     return tuple(parameter for own in placed for parameter in backend.to_numpy(own))
 
 
