@@ -3,10 +3,10 @@
 Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the PyTorch edition: on the CPU, benchmark the
 same products of matrices as in the section. Can asynchrony via the backend still be observed?
 
-Prediction: It depends on who queues. Where an operator runs on the calling thread, as an eager framework's does on a
-CPU, control returns when the product is there, whatever the size. Where a framework has an engine of its own, or a
-backend gives it worker threads, control returns as soon as the product is queued. The time until all is done is about
-the same: asynchrony moves the work and does not shorten it.
+Prediction: It depends on who queues. If an operator runs on the calling thread, as an eager framework's does on a CPU,
+control returns when the product is done, whatever the size. If a framework has an engine of its own, or a backend gives
+it worker threads, control returns as soon as the product is queued. The time until all is done is about the same:
+asynchrony moves the work and does not shorten it.
 
 Method: The book's ten products of 1000 × 1000 normal matrices, on the first device: the time until control returns and
 the time until all is done. Beside the backend that was asked for, every other framework and engine does the same in a
@@ -52,7 +52,7 @@ def run(
 ) -> Result:
     """Time ten products until control returns and until they are done, in other processes on other engines too.
 
-    `size` is the matrices' side. `against` names the contrasts: `NAME:ENGINE` with commas between them, `others` for
+    `against` names the contrasts: `NAME:ENGINE` with commas between them, `others` for
     all that are registered, `none` for none. One that cannot run is a note. Raises RequestError for one that is not
     known, and for the backend itself.
     """

@@ -12,7 +12,7 @@ often as makes both parts take about the same time, since overlap can save most 
 buffers, because memory that is touched for the first time costs more than the copy. The book's way is timed beside
 ours. On GPUs both copy to the host.
 
-Look at: `_overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
+Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
 
 Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about
 the same time.
@@ -54,8 +54,7 @@ def _copy_the_book_s_way(backend: Backend, results: list[Array], copies: int) ->
 def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds: Rounds = 5) -> Result:
     """Time 50 products, the copying of their results to another device, and both together.
 
-    `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
-    backend with a single device.
+    Raises RequestError for a backend with a single CPU device.
     """
     source, destination = _ends(backend)
     size, copies = calibrate(backend, source, destination, size, copies)

@@ -32,11 +32,7 @@ def run(
     size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for runs of about 0.2 s.")] = None,
     rounds: Rounds = 5,
 ) -> Result:
-    """Time 50 products on each device alone and on all together.
-
-    `size` is the matrices' side; None chooses one with which a device takes about 0.2 s. Raises RequestError for a
-    backend with a single device.
-    """
+    """Time 50 products on each device alone and on all together; raises RequestError for a single device."""
     refuse_single_device(backend, "parallel", "compares devices")
     size = size or size_for_run(backend)
     matrices = [normal_matrix(backend, size, device) for device in backend.devices]

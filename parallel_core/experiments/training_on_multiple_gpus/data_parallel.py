@@ -12,8 +12,8 @@ against each other.
 Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`); with `--exchange during`,
 `buckets_reduced_early`.
 
-Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So a short run that ends at an
-accuracy of 0.1 is not at fault: it has learnt nothing yet.
+Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So an accuracy of 0.1 after a
+short run is no error: the network has learnt nothing yet.
 """
 
 from collections.abc import Callable, Sequence

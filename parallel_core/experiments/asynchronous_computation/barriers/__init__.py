@@ -11,16 +11,16 @@ both waits end at the same time.
 
 Method: A product is launched and behind it 0, 1, 2, 4, … more of the same size, on the same device or on another one.
 Then the first result is waited for, or everything. The clock runs from before the first launch, so that an engine which
-computes at launch is timed alike. A straight line is laid through the seconds over the number of products by least
-squares, for each round: its slope is what a queued product adds.
+computes at launch is timed alike. For each round a straight line is fitted by least squares to the seconds over the
+number of products: its slope is what a queued product adds.
 
 Look at: `added_wait_fraction`, what a queued product adds to waiting for one result as a share of what it adds to
 waiting for all, with products behind it on the same device; `other_device_added_wait_fraction`, with products on
 another device; and the curves of both waits.
 
-Read: Near 0 a wait is selective: it leaves alone what is queued behind. Near 1 it is not, or nothing was queued: the
-share of its time after which the launches had returned tells which. Launching takes time in either case, so the share
-does not reach 0. Where devices share cores, work on another device slows the awaited product too.
+Read: Near 0 a wait is selective: it does not wait for what is queued behind. Near 1 it is not, or nothing was queued:
+the share of the time after which the launches had returned tells which. Launching takes time in either case, so the
+share does not reach 0. If devices share cores, work on another device slows the awaited product too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +92,13 @@ def run(
         backend,
         parameters={"size": size, "deepest": deepest, "rounds": rounds},
         cases=list(cases.values()),
-        metrics=_metrics_of(slopes, dispatch_fraction),
+        metrics={
+            "added_wait_fraction": slopes[SAME].fraction,
+            "added_to_wait_seconds": median(slopes[SAME].to_wait),
+            "added_to_waitall_seconds": median(slopes[SAME].to_waitall),
+            "dispatch_fraction": dispatch_fraction,
+            **({"other_device_added_wait_fraction": slopes[OTHER].fraction} if OTHER in slopes else {}),
+        },
         explanation=explanation,
         notes=(*notes, verdicts.about_deepest(one, everything, deepest, SAME)),
         error=largest_of([_error_of(backend, x, other, deepest) for other in places.values()]),
@@ -106,17 +112,6 @@ def run(
             },
         },
     )
-
-
-def _metrics_of(slopes: Mapping[str, verdicts.Added], dispatch_fraction: float) -> dict[str, float]:
-    same, other = slopes[SAME], slopes.get(OTHER)
-    return {
-        "added_wait_fraction": same.fraction,
-        "added_to_wait_seconds": median(same.to_wait),
-        "added_to_waitall_seconds": median(same.to_waitall),
-        "dispatch_fraction": dispatch_fraction,
-        **({"other_device_added_wait_fraction": other.fraction} if other else {}),
-    }
 
 
 def depths(deepest: int) -> tuple[int, ...]:

@@ -14,10 +14,10 @@ Look at: the speed-up over one device with its share of the threads, by `all dev
 value, `largest_speedup`, and the size at which it is reached; `crossing_size`, from which on all devices are faster
 than one at every size, and at half of the sizes or more beyond the noise (interpolated between logarithms of sizes).
 
-Read: 1 is no gain, the number of devices is the most that cores can give. Where `all devices` lies above `all threads`,
-parallel launches help more than parallel operators: the exercise's claim. Where control returns only shortly before all
-is done, launching is the limit. The largest of several noisy figures is too large by some noise. The threads were
-measured in another process, at another time.
+Read: 1 is no gain; the number of devices is the most that cores can give. At sizes at which `all devices` lies above
+`all threads`, parallel launches help more than parallel operators: the exercise's claim. If control returns only
+shortly before all is done, launching is the limit. The largest of several noisy figures is too large by some noise. The
+threads were measured in another process, at another time.
 """
 
 from collections.abc import Callable, Mapping, Sequence

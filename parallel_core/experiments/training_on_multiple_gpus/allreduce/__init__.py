@@ -4,8 +4,8 @@ Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 3. Its `all
 device and copies the sum back; the exercise asks why it is better to aggregate different parameters on different
 devices.
 
-Prediction: On the first device n - 1 vectors arrive and n - 1 leave, while the others idle. Where each device adds up
-its own part, every link and every core works at the same time. For short vectors the number of steps decides instead.
+Prediction: On the first device n - 1 vectors arrive and n - 1 leave, while the others idle. If each device adds up its
+own part, every link and every core works at the same time. For short vectors the number of steps decides instead.
 
 Method: The book's way (star), three textbook algorithms and the backend's own one sum the same vectors, from a few KiB
 to hundreds of MiB. Beside them every device copies its vector once: all vectors must be read and all sums written, so

@@ -5,8 +5,8 @@ data parallelism, "e.g., by keeping a separate batch normalization coefficient p
 
 Prediction: A mean and a variance over the global batch make the same step as one device makes, but every device waits
 for all others inside the forward pass, and again inside the backward pass, because its loss depends on all rows through
-them. Each device's own rows estimate mean and variance with errors that shrink with the square root of their number; so
-the step differs, and by less the more rows a device has. No more is exchanged then than the gradients.
+them. Each device's own rows estimate mean and variance with errors that shrink with the square root of their number, so
+the step differs by less the more rows a device has, and nothing but the gradients is exchanged.
 
 Method: A perceptron with one batch-norm layer takes a step on a batch that is divided over the devices, with statistics
 of each device's rows and with synchronised ones (sums and sums of squares are exchanged, and later the gradients by
@@ -19,11 +19,10 @@ the curve of `difference` over the rows per device; `synchronising_cost`, the ti
 statistics over that without, at the most rows.
 
 Read: A synchronised difference of more than rounding would be an error in the backward pass. A difference per device is
-no error: another function is trained, with noisier statistics. Few bytes are exchanged for synchronising, and the step
-computes the first product once more on the way back; its cost is mostly of launching more operations and waiting for
-them, which is much the same for any number of rows and so weighs less the more there are. The synchronous engine waits
-for no other device: what it costs there is the operations. Rows that are sorted before they are divided would differ by
-far more.
+no error: another function is trained, with noisier statistics. Synchronising exchanges few bytes and computes the first
+product once more on the way back; it costs mostly launches and waits, which hardly depend on the number of rows and so
+weigh less the more there are. The synchronous engine waits for no other device: there only the operations cost time.
+Rows that are sorted before they are divided would differ by far more.
 """
 
 from collections.abc import Callable

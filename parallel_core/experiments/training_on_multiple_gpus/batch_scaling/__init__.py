@@ -13,10 +13,10 @@ each are checked against NumPy on one device.
 Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all devices; the curves
 of images a second over the number of devices; `…_scaling_efficiency`, the speed of k devices over k times that of one.
 
-Read: An efficiency of 1 means that every device counts in full. Where devices share cores (`--devices 4` on 2 cores)
-it cannot be reached; on a synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed
-batch, for a smaller share of a batch fits better into a core's cache. Speed is half of the answer: larger batches take
-fewer steps for the same images, and what that does to accuracy is what `learning-rates` asks.
+Read: An efficiency of 1 means that every device counts in full. If devices share cores (`--devices 4` on 2 cores) it
+cannot be reached; on a synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed
+batch, because a smaller share of a batch fits better into a core's cache. Speed is half of the answer: larger batches
+take fewer steps for the same images, and `learning-rates` asks what that does to accuracy.
 """
 
 from collections.abc import Callable, Mapping

@@ -11,16 +11,16 @@ while k small steps go nearly the way of a large one, and must fail if the netwo
 Method: LeNet is trained on the same images with each rate on 1, 2, 4, … of the loaded devices up to all of them, with
 the batch of b and with k·b, in several rounds; each round has a start and an order of images of its own, the same for
 all. The rate is per image: gradients are averaged over the global batch. The weights start 8 times as large as the
-book's, for from those the first 300 steps at a rate of 0.2 show nothing but chance (`--initial-scale 1` shows it). The
-first losses are checked against NumPy, and with the same batch against those of one device.
+book's, with which the first 300 steps at a rate of 0.2 stay at chance (`--initial-scale 1` shows it). The first losses
+are checked against NumPy, and with the same batch against those of one device.
 
 Look at: the curves of accuracy over the rate, one for each number of devices and kind of batch; the notes, in which the
 rule is held against keeping the rate.
 
-Read: The curves of the fixed batch lie on each other. Accuracy is of 2000 test images and differs from round to round;
-`accuracy_noise` is what two accuracies have to differ by before a sentence calls one better. The best rate of a flat
-curve is chance, so look at the range of rates that are as good. 0.1 is guessing, here mostly after a rate that was too
-large. Training is short, a few hundred steps at most, and a longer one moves the curves (`--limit`, `--epochs`).
+Read: The curves of the fixed batch coincide. Accuracy is of 2000 test images and differs from round to round; a note
+calls one accuracy better only if it differs by more than `accuracy_noise`. The best rate of a flat curve is chance, so
+look at the range of rates that are as good. 0.1 is guessing, here mostly after a rate that was too large. Training is
+short, a few hundred steps at most, and a longer one moves the curves (`--limit`, `--epochs`).
 """
 
 from collections.abc import Callable, Sequence
