@@ -10,11 +10,9 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import final
 
-from parallel_core.experiments.experiment import Experiment, Mode
+from parallel_core.experiments.experiment import CHAPTERS, Experiment, Mode
 
 __all__ = ["EXPERIMENTS", "Experiment", "Mode"]
-
-CHAPTERS = ("asynchronous_computation", "automatic_parallelism", "training_on_multiple_gpus")
 
 
 @final

@@ -1,15 +1,35 @@
 """What an experiment declares in its module: `EXPERIMENT`, and its parameters, which are those of its `run`."""
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 
-__all__ = ["ChosenSize", "Experiment", "Mode", "Parameter", "Rounds", "Seed", "annotations_of", "parameters_of"]
+__all__ = [
+    "CHAPTERS",
+    "ChosenSize",
+    "Experiment",
+    "Mode",
+    "Parameter",
+    "Rounds",
+    "Seed",
+    "annotations_of",
+    "parameters_of",
+]
+
+CHAPTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "asynchronous_computation": "Asynchronous Computation",
+        "automatic_parallelism": "Automatic Parallelism",
+        "training_on_multiple_gpus": "Training on Multiple GPUs",
+    }
+)
+"""The titles of the book's chapters, by the packages that hold their experiments."""
 
 Mode = Literal["full", "quick"]
 
@@ -47,10 +67,8 @@ class Experiment:
     """An experiment as the command line, a comparison and a report know it; its module's docstring explains it."""
 
     name: str
-    chapter: str
     position: int
     """Its place in the chapter's list."""
-    question: str
     run: Callable[..., Result]
     """A function of a backend and the parameters, which are annotated with `Parameter`; and of data, if it trains."""
     case: str
@@ -73,6 +91,18 @@ class Experiment:
     """What each of several processes calls in place of `run`, if the experiment can run on several."""
     extent: Callable[..., tuple[int, int]] | None = None
     """For a training: a function of the arguments of `run` that returns the epochs, and the images of each."""
+
+    @property
+    def chapter(self) -> str:
+        """The title of the chapter whose package its module is in."""
+        return CHAPTERS[self.run.__module__.split(".")[2]]
+
+    @property
+    def question(self) -> str:
+        """What it asks: the first paragraph of its module's docstring, after the subject."""
+        paragraph = (inspect.getdoc(sys.modules[self.run.__module__]) or "").partition("\n\n")[0]
+        question = " ".join(paragraph.split()).partition(": ")[2]
+        return question[:1].upper() + question[1:]
 
 
 def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:

@@ -11,10 +11,11 @@ import numpy as np
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
+from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["largest_error", "refuse_single_device", "result_of", "time_in_turn", "with_parts"]
+__all__ = ["largest_error", "refuse_single_device", "result_of", "run_elsewhere", "time_in_turn", "with_parts"]
 
 NONE: Mapping[str, float] = MappingProxyType({})
 ONCE: Mapping[str, int] = MappingProxyType({})
@@ -39,6 +40,14 @@ def time_in_turn(
 def with_parts(together: Case, parts: Iterable[Case]) -> Case:
     """Return a case that contains all the work of others, and so cannot be faster than any of them."""
     return replace(together, parts=tuple(part.name for part in parts))
+
+
+def run_elsewhere(
+    experiment: str, backend: Backend, threads: int, options: Mapping[str, str | int | Sequence[str]]
+) -> Result:
+    """Run an experiment on one CPU device of so many threads in a fresh process; see `measure_elsewhere`."""
+    same = {"backend": backend.name, "engine": backend.engine, "variant": backend.variants}
+    return measure_elsewhere(experiment, {**same, "devices": 1, "device-kind": "cpu", "threads": threads, **options})
 
 
 def refuse_single_device(backend: Backend, experiment: str, what_it_does: str) -> None:

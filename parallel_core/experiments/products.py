@@ -1,5 +1,7 @@
 """The book's `run`: products of one matrix with itself that do not depend on each other."""
 
+from functools import partial
+
 import numpy as np
 
 from backends import Array, Backend, Device
@@ -25,13 +27,9 @@ def normal_matrix(backend: Backend, size: int, device: Device, seed: int = 0) ->
 
 def product_seconds(backend: Backend, size: int, device: Device, count: int = 5) -> float:
     """Measure the seconds that one size × size product takes on a device, the fastest of a few tries."""
-    x = normal_matrix(backend, size, device)
-
-    def products() -> list[Array]:
-        return [backend.launch(backend.ops.matmul, x, x) for _ in range(count)]
-
-    measure(backend, products)
-    return min(measure(backend, products)[1] for _ in range(5)) / count
+    launch = partial(products, backend, normal_matrix(backend, size, device), count)
+    measure(backend, launch)
+    return min(measure(backend, launch)[1] for _ in range(5)) / count
 
 
 def size_for_run(backend: Backend) -> int:

@@ -1,5 +1,1 @@
 """The experiments of the chapter "Asynchronous Computation"."""
-
-__all__ = ["CHAPTER"]
-
-CHAPTER = "Asynchronous Computation"

@@ -1,12 +1,12 @@
-"""Eager on a CPU: can asynchrony be seen there, on a framework that is eager and on others?
+"""Eager on a CPU: can asynchrony be seen on a CPU, on a framework that is eager and on others?
 
 Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the PyTorch edition: on the CPU, benchmark the
 same products of matrices as in the section. Can asynchrony via the backend still be observed?
 
-Prediction: It depends on who queues. Where an operator runs on the calling thread, as an eager framework's does on a
-CPU, control returns when the product is there, whatever the size. Where a framework has an engine of its own, or a
-backend gives it worker threads, control returns as soon as the product is queued. The time until all is done is about
-the same: asynchrony moves the work and does not shorten it.
+Prediction: It depends on who queues. If an operator runs on the calling thread, as an eager framework's does on a CPU,
+control returns when the product is done, whatever the size. If a framework has an engine of its own, or a backend gives
+it worker threads, control returns as soon as the product is queued. The time until all is done is about the same:
+asynchrony moves the work and does not shorten it.
 
 Method: The book's ten products of 1000 × 1000 normal matrices, on the first device: the time until control returns and
 the time until all is done. Beside the backend that was asked for, every other framework and engine does the same in a
@@ -27,7 +27,6 @@ from typing import Annotated, get_args
 import backends
 from backends import Backend, Engine
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.ten_products import draw, error_of_products, multiply
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of, time_in_turn
@@ -53,7 +52,7 @@ def run(
 ) -> Result:
     """Time ten products until control returns and until they are done, in other processes on other engines too.
 
-    `size` is the matrices' side. `against` names the contrasts: `NAME:ENGINE` with commas between them, `others` for
+    `against` names the contrasts: `NAME:ENGINE` with commas between them, `others` for
     all that are registered, `none` for none. One that cannot run is a note. Raises RequestError for one that is not
     known, and for the backend itself.
     """
@@ -155,9 +154,7 @@ def about_variants(variants: Sequence[str], sides: Sequence[str]) -> tuple[str, 
 
 EXPERIMENT = Experiment(
     name="eager-cpu",
-    chapter=CHAPTER,
     position=4,
-    question="Can asynchrony be seen on a CPU, on a framework that is eager and on others?",
     exercise="exercise 1 of the PyTorch edition",
     run=run,
     case="10 products",

@@ -56,7 +56,6 @@ def increment(backend: Backend, x: Array, steps: int) -> Array:
 
 
 def _increment_and_wait(backend: Backend, x: Array, steps: int) -> Array:
-    """Launch `steps` increments and wait for each."""
     for _ in range(steps):
         y = backend.wait(backend.launch(backend.ops.add, x, 1.0))
     return y

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from backends import Array, Backend
-from parallel_core.experiments.products import normal_matrix
+from parallel_core.experiments.products import normal_matrix, products
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, interleave
 
@@ -42,8 +42,8 @@ def compare_barriers(backend: Backend, size: int, rounds: int) -> tuple[Case, Ca
     other = normal_matrix(backend, size, backend.devices[-1])
 
     def launch() -> Launched:
-        queued = [backend.launch(backend.ops.matmul, other, other) for _ in range(QUEUED)]
-        return backend.launch(backend.ops.matmul, mine, mine), queued
+        queued = products(backend, other, QUEUED)
+        return products(backend, mine, 1)[0], queued
 
     one, everything = interleave(
         {

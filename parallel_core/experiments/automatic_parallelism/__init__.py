@@ -1,5 +1,1 @@
 """The experiments of the chapter "Automatic Parallelism"."""
-
-__all__ = ["CHAPTER"]
-
-CHAPTER = "Automatic Parallelism"

@@ -17,16 +17,15 @@ placed and a device with more than its share of them ends later.
 Read: 1 is as fast as any schedule could be. An engine that runs everything in turn reaches only the bound over the sum
 of all operations. Slightly more than 1 may be seen: an operation that is timed alone is also called and waited for.
 
-Where a device takes its tasks in the order of the program, as a thread or a CUDA stream does, a task that has to wait
-holds up those behind it, even if they could start. An engine that queues a task once it is ready has no such rule,
-but may start one that nobody is waiting for before one on the critical path. Random graphs show both.
+If a device takes its tasks in the program's order, as a thread or a CUDA stream does, a task that has to wait delays
+those behind it, even if they could start. An engine that queues a task once it is ready has no such rule, but may start
+one that nobody is waiting for before one on the critical path. Random graphs show both.
 """
 
 from statistics import median
 from typing import Any
 
 from backends import Backend
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     Node,
     device_matrices,
@@ -51,23 +50,28 @@ PRODUCT_SECONDS = 0.004
 
 
 def run(backend: Backend, size: ChosenSize = None, rounds: Rounds = 5) -> Result:
-    """Time task graphs one operation after the other and freely scheduled, and compare with what is possible.
-
-    `size` is the matrices' side; None chooses one.
-    """
+    """Time task graphs one operation after the other and freely scheduled, and compare with what is possible."""
     size = size or size_for(backend, 10 * PRODUCT_SECONDS, 10, backend.devices[0])
     count = len(backend.devices)
     graphs = {DIAMOND: diamond(count), **{f"random {seed}": random_graph(seed, count) for seed in SEEDS}}
     programs = {name: program(nodes, size) for name, nodes in graphs.items()}
     scheduled = time_programs(backend, programs, rounds)
+    diamonds, drawn = scheduled[DIAMOND], {name: each for name, each in scheduled.items() if name != DIAMOND}
     return result_of(
         "dependencies",
         backend,
         parameters={"size": size, "rounds": rounds},
         cases=[case for each in scheduled.values() for case in (each.alone, each.free)],
-        metrics=_metrics_of(scheduled),
+        metrics={
+            "bound_fraction": diamonds.bound_fraction,
+            "random_bound_fraction": median(each.bound_fraction for each in drawn.values()),
+            "critical_path_seconds": diamonds.bounds.critical_path,
+            "work_per_device_seconds": diamonds.bounds.work_per_device,
+            "busiest_device_seconds": diamonds.bounds.busiest_device,
+            "speedup": diamonds.alone.median / diamonds.free.median,
+        },
         explanation=verdict(scheduled),
-        notes=tuple(about_schedule(f"The graph {name!r}", each) for name, each in scheduled.items() if name != DIAMOND),
+        notes=tuple(about_schedule(f"The graph {name!r}", each) for name, each in drawn.items()),
         error=largest_of([_error_of(backend, nodes, size) for nodes in graphs.values()]),
         compared="results",
     )
@@ -90,19 +94,6 @@ def _error_of(backend: Backend, nodes: tuple[Node, ...], size: int) -> float:
     return largest_error(map(backend.to_numpy, values), expected(nodes, device_matrices(size, len(backend.devices))))
 
 
-def _metrics_of(scheduled: dict[str, Scheduled]) -> dict[str, float]:
-    """Return the figures of the diamonds, and the median fraction of the random graphs."""
-    fixed = scheduled[DIAMOND]
-    return {
-        "bound_fraction": fixed.bound_fraction,
-        "random_bound_fraction": median(each.bound_fraction for name, each in scheduled.items() if name != DIAMOND),
-        "critical_path_seconds": fixed.bounds.critical_path,
-        "work_per_device_seconds": fixed.bounds.work_per_device,
-        "busiest_device_seconds": fixed.bounds.busiest_device,
-        "speedup": fixed.alone.median / fixed.free.median,
-    }
-
-
 def verdict(scheduled: dict[str, Scheduled]) -> str:
     """Say how near the diamonds came to what is possible."""
     return about_schedule("The graph of two diamonds", scheduled[DIAMOND])
@@ -110,9 +101,7 @@ def verdict(scheduled: dict[str, Scheduled]) -> str:
 
 EXPERIMENT = Experiment(
     name="dependencies",
-    chapter=CHAPTER,
     position=6,
-    question="Are tasks that depend on each other across devices right, and as fast as they could be?",
     exercise="exercise 5",
     run=run,
     case="diamonds, freely scheduled",

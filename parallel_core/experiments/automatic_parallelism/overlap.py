@@ -21,7 +21,6 @@ the same time.
 import numpy as np
 
 from backends import HOST, Array, Backend, Device
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
 from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, time_in_turn, with_parts
@@ -55,8 +54,7 @@ def _copy_the_book_s_way(backend: Backend, results: list[Array], copies: int) ->
 def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds: Rounds = 5) -> Result:
     """Time 50 products, the copying of their results to another device, and both together.
 
-    `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
-    backend with a single device.
+    Raises RequestError for a backend with a single CPU device.
     """
     source, destination = _ends(backend)
     size, copies = calibrate(backend, source, destination, size, copies)
@@ -131,7 +129,6 @@ def verdict(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
 
 
 def _hidden_part(efficiency: float) -> str:
-    """Say how much of the shorter part was hidden."""
     if efficiency < -0.1:
         return "together took longer than one after the other"
     if efficiency < 0.2:
@@ -141,9 +138,7 @@ def _hidden_part(efficiency: float) -> str:
 
 EXPERIMENT = Experiment(
     name="overlap",
-    chapter=CHAPTER,
     position=2,
-    question="Can results travel to another device while the next ones are computed?",
     run=run,
     case="run and copy together",
     metric="overlap_efficiency",

@@ -19,7 +19,6 @@ from functools import partial
 from typing import Annotated
 
 from backends import Array, Backend
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, time_in_turn, with_parts
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, size_for_run
@@ -33,11 +32,7 @@ def run(
     size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for runs of about 0.2 s.")] = None,
     rounds: Rounds = 5,
 ) -> Result:
-    """Time 50 products on each device alone and on all together.
-
-    `size` is the matrices' side; None chooses one with which a device takes about 0.2 s. Raises RequestError for a
-    backend with a single device.
-    """
+    """Time 50 products on each device alone and on all together; raises RequestError for a single device."""
     refuse_single_device(backend, "parallel", "compares devices")
     size = size or size_for_run(backend)
     matrices = [normal_matrix(backend, size, device) for device in backend.devices]
@@ -78,9 +73,7 @@ def verdict(speedup: float, count: int) -> str:
 
 EXPERIMENT = Experiment(
     name="parallel",
-    chapter=CHAPTER,
     position=1,
-    question="Do two devices work at the same time when nobody tells them to?",
     run=run,
     case="on all together",
     metric="parallel_speedup",

@@ -1,4 +1,4 @@
-"""Three ways at once: can two devices compute while their earlier results travel both ways between them?
+"""Three ways at once: can two devices compute while their results travel both ways between them?
 
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 3 (computation on two devices, and communication
 between both).
@@ -16,9 +16,9 @@ Look at: `saved_fraction`, the share of the parts' added times that doing all at
 would be saved if all took as long as the longest part; `possible_on_cores_fraction`, the same if the cores' work
 takes longer than that.
 
-Read: 0 is one after the other, negative is worse. Near the smaller bound the schedule could not be better, and more
-devices or cores are what is missing; far below it something waits that need not. A bound is not exact: parts that share
-caches and memory slow each other down, and threads that spin while they wait count as working.
+Read: 0 is one after the other, negative is worse. Near the smaller bound the schedule could not be better, and only
+more devices or cores would help; far below it something waits needlessly. A bound is not exact: parts that share caches
+and memory slow each other down, and threads that spin while they wait count as working.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,6 @@ import numpy as np
 
 from backends import Array, Backend
 from backends.host import available_cores
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
 from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, with_parts
@@ -66,8 +65,7 @@ def all_at_once(
 def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds: Rounds = 5) -> Result:
     """Time 50 products on each of two devices, the copying of earlier results both ways, and all at once.
 
-    `size` is the matrices' side and `copies` how often each result is copied; None chooses. Raises RequestError for a
-    backend with a single device.
+    Raises RequestError for a backend with a single device.
     """
     refuse_single_device(backend, "three-way", "copies between devices")
     first, second = backend.devices[:2]
@@ -168,9 +166,7 @@ def about_cores(metrics: dict[str, float], cores: int) -> str:
 
 EXPERIMENT = Experiment(
     name="three-way",
-    chapter=CHAPTER,
     position=5,
-    question="Can two devices compute while their results travel both ways between them?",
     exercise="exercise 3",
     run=run,
     case="all at once",

@@ -1,4 +1,4 @@
-"""Data-parallel training: how fast does LeNet train when each batch is divided over the devices?
+"""Data-parallel training: how fast does LeNet train from scratch when each batch is divided over the devices?
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs"; the accuracy on several devices is its exercise 4.
 
@@ -12,8 +12,8 @@ against each other.
 Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`); with `--exchange during`,
 `buckets_reduced_early`.
 
-Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So a short run that ends at an
-accuracy of 0.1 is not at fault: it has learnt nothing yet.
+Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So an accuracy of 0.1 after a
+short run is no error: the network has learnt nothing yet.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,6 @@ from backends import Array, Backend
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.experiment import Experiment, Parameter
 from parallel_core.experiments.measuring import result_of
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import error_against_numpy
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import repeated_steps
@@ -192,9 +191,7 @@ def _went_on_from(resumed: Checkpoint) -> str:
 
 EXPERIMENT = Experiment(
     name="data-parallel",
-    chapter=CHAPTER,
     position=1,
-    question="How fast does LeNet train from scratch when each batch is divided over the devices?",
     run=run,
     run_between_processes=_run_between_processes,
     extent=_extent,

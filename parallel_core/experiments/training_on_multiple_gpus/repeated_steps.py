@@ -30,6 +30,5 @@ def repeated_steps(
 
 
 def _time_steps(backend: Backend, place: Callable[[], list[Array]], data: Dataset, settings: Settings) -> Timing:
-    """Train for some steps and return their timing."""
     epoch = train_epoch(backend, place(), data, settings, number=settings.epochs + 1)
     return epoch.dispatch_seconds, epoch.seconds

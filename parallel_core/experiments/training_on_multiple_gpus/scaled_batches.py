@@ -31,8 +31,8 @@ def counted_devices(count: int) -> str:
     return "1 device" if count == 1 else f"{count} devices"
 
 
-def case_name(kind: str, count: int, loaded: int) -> str:
-    """Name what is timed; all devices have the same name however many they are."""
+def case_name(kind: str, count: int, loaded: int = 0) -> str:
+    """Name a kind of batch on some devices; all that are loaded have the same name however many they are."""
     if count == 1:
         return counted_devices(1)
     return f"{'all devices' if count == loaded else counted_devices(count)}, {kind}"

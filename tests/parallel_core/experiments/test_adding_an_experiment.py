@@ -59,9 +59,7 @@ def run(
 
 EXPERIMENT = Experiment(
     name="one-sum",
-    chapter="Automatic Parallelism",
     position=99,
-    question="How long does adding two vectors take?",
     run=run,
     case="sum",
     metric="sum_seconds",

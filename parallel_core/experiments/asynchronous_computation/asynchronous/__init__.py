@@ -13,16 +13,15 @@ apart. `queue_depth` measures the memory that a deep queue takes.
 Look at: `dispatch_fraction`, the share of the products' time after which control returned; `async_speedup`, waiting
 each time over waiting once; `wait_fraction`, waiting for one result over waiting for all.
 
-Read: A `dispatch_fraction` near 0 is an engine that queues, near 1 one that does not. Tiny operations show what a call
-costs and not what a framework can compute. The predictions of the cost model miss by a fifth if Python and the
-device get in each other's way, and the notes say by how much.
+Read: `dispatch_fraction` is near 0 for an engine that queues and near 1 for one that does not. Tiny operations show
+what a call costs, and not how fast a framework computes. The cost model's predictions may be off by a fifth if Python
+and the device slow each other down; the notes say by how much.
 """
 
 from typing import Annotated
 
 import backends
 from backends import Backend
-from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import measure_queue_memory
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, row_of_ones, time_increments
@@ -41,10 +40,7 @@ def run(
     steps: Annotated[int, Parameter("Number of increments.")] = 10_000,
     rounds: Rounds = 5,
 ) -> Result:
-    """Measure dispatch against completion, barriers, blockers, the cost model and the memory of a deep queue.
-
-    `size` is the matrices' side, `steps` the number of increments.
-    """
+    """Measure dispatch against completion, barriers, blockers, the cost model and the memory of a deep queue."""
     reference = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
     (in_numpy, in_backend), error = compare_with_numpy(backend, reference, size, rounds)
     one, everything = compare_barriers(backend, size, rounds)
@@ -84,9 +80,7 @@ def run(
 
 EXPERIMENT = Experiment(
     name="async",
-    chapter=CHAPTER,
     position=1,
-    question="When does control return, what does waiting wait for, and what does it cost?",
     run=run,
     case="increments, waiting once",
     metric="dispatch_fraction",

@@ -11,16 +11,16 @@ both waits end at the same time.
 
 Method: A product is launched and behind it 0, 1, 2, 4, … more of the same size, on the same device or on another one.
 Then the first result is waited for, or everything. The clock runs from before the first launch, so that an engine which
-computes at launch is timed alike. A straight line is laid through the seconds over the number of products by least
-squares, for each round: its slope is what a queued product adds.
+computes at launch is timed alike. For each round a straight line is fitted by least squares to the seconds over the
+number of products: its slope is what a queued product adds.
 
 Look at: `added_wait_fraction`, what a queued product adds to waiting for one result as a share of what it adds to
 waiting for all, with products behind it on the same device; `other_device_added_wait_fraction`, with products on
 another device; and the curves of both waits.
 
-Read: Near 0 a wait is selective: it leaves alone what is queued behind. Near 1 it is not, or nothing was queued: the
-share of its time after which the launches had returned tells which. Launching takes time in either case, so the share
-does not reach 0. Where devices share cores, work on another device slows the awaited product too.
+Read: Near 0 a wait is selective: it does not wait for what is queued behind. Near 1 it is not, or nothing was queued:
+the share of the time after which the launches had returned tells which. Launching takes time in either case, so the
+share does not reach 0. If devices share cores, work on another device slows the awaited product too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,12 +31,11 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.barriers import verdicts
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of, with_parts
-from parallel_core.experiments.products import normal_matrix, size_for
+from parallel_core.experiments.products import normal_matrix, products, size_for
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
@@ -52,8 +51,7 @@ TARGET_SECONDS, AT_ONCE = 0.04, 20
 
 def _launch(backend: Backend, x: Array, other: Array, count: int) -> Launched:
     """Launch a product of one matrix with itself and, behind it, some of another matrix."""
-    awaited = backend.launch(backend.ops.matmul, x, x)
-    return awaited, [backend.launch(backend.ops.matmul, other, other) for _ in range(count)]
+    return products(backend, x, 1)[0], products(backend, other, count)
 
 
 def run(
@@ -73,10 +71,7 @@ def run(
     places = {SAME: x}
     if len(backend.devices) > 1:
         places[OTHER] = normal_matrix(backend, size, backend.devices[1])
-    waits: dict[str, Callable[[Array], object]] = {
-        WAIT: lambda value: backend.wait(value),
-        WAITALL: lambda _: backend.waitall(),
-    }
+    waits: dict[str, Callable[[Array], object]] = {WAIT: backend.wait, WAITALL: lambda _: backend.waitall()}
     timings = {
         _label(wait, count, place): partial(time_until, backend, do_wait, partial(_launch, backend, x, other, count))
         for count in queued
@@ -97,7 +92,13 @@ def run(
         backend,
         parameters={"size": size, "deepest": deepest, "rounds": rounds},
         cases=list(cases.values()),
-        metrics=_metrics_of(slopes, dispatch_fraction),
+        metrics={
+            "added_wait_fraction": slopes[SAME].fraction,
+            "added_to_wait_seconds": median(slopes[SAME].to_wait),
+            "added_to_waitall_seconds": median(slopes[SAME].to_waitall),
+            "dispatch_fraction": dispatch_fraction,
+            **({"other_device_added_wait_fraction": slopes[OTHER].fraction} if OTHER in slopes else {}),
+        },
         explanation=explanation,
         notes=(*notes, verdicts.about_deepest(one, everything, deepest, SAME)),
         error=largest_of([_error_of(backend, x, other, deepest) for other in places.values()]),
@@ -113,25 +114,12 @@ def run(
     )
 
 
-def _metrics_of(slopes: Mapping[str, verdicts.Added], dispatch_fraction: float) -> dict[str, float]:
-    """Return the figures of both waits, by the slopes in each place."""
-    same, other = slopes[SAME], slopes.get(OTHER)
-    return {
-        "added_wait_fraction": same.fraction,
-        "added_to_wait_seconds": median(same.to_wait),
-        "added_to_waitall_seconds": median(same.to_waitall),
-        "dispatch_fraction": dispatch_fraction,
-        **({"other_device_added_wait_fraction": other.fraction} if other else {}),
-    }
-
-
 def depths(deepest: int) -> tuple[int, ...]:
     """List 0, the powers of two below `deepest`, and `deepest`."""
     return (0, *(2**power for power in range((deepest - 1).bit_length())), deepest)
 
 
 def _label(wait: str, count: int, place: str) -> str:
-    """Name the case of a way of waiting with some products queued behind the awaited one."""
     return f"{wait}, {count} behind {place}"
 
 
@@ -155,9 +143,7 @@ def _error_of(backend: Backend, x: Array, other: Array, count: int) -> float:
 
 EXPERIMENT = Experiment(
     name="barriers",
-    chapter=CHAPTER,
     position=2,
-    question="Does waiting for one intermediate result wait for the work that is queued behind it?",
     exercise="exercise 2 of the MXNet edition",
     run=run,
     case="wait, 64 behind on the same device",

@@ -18,21 +18,19 @@ Look at: the curves over the number of elements: measured, the longer of t1 and 
 `smallest_t2_over_t1` for two elements; `crossing_elements`, the size where t2 = t1; `floor_left_elements`, the size
 where the measured time leaves its floor, by a quarter.
 
-Read: A `smallest_t2_over_t1` below 1 is Python as the slower side: the assumption fails for tiny operations. Above 1
-it holds at every size, because handing over a tiny operation already costs the device more than issuing it costs
-Python. The longer of t1 and t2 says too little if the two sides hinder each other, over an interpreter lock or a
-core that they share, and too much if issuing into the deep queue behind the products costs more than into a short
-one. The two notes on the floor and on the predictions say by how much.
+Read: If `smallest_t2_over_t1` is below 1, Python is the slower side and the assumption fails for tiny operations. Above
+1 it holds at every size, because accepting a tiny operation already costs the device more than issuing it costs Python.
+The longer of t1 and t2 predicts too little if the two sides share an interpreter lock or a core, and too much if
+issuing into the deep queue behind the products costs more than into a short one. The notes on the floor and on the
+predictions say by how much.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.experiments.asynchronous_computation import CHAPTER
 from parallel_core.experiments.asynchronous_computation.cost_model import verdicts
 from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, increment, row_of_ones
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
@@ -85,17 +83,21 @@ def run(
         notes=(verdicts.about_floor(points), verdicts.about_predictions(points), *verdicts.about_overlap(points)),
         error=largest_error(once, [np.full((1, size), 2.0) for size in vectors]),
         compared="increments",
-        series=_curves(points),
+        series={
+            "elements": tuple(float(point.elements) for point in points),
+            "seconds measured": tuple(point.case.median for point in points),
+            "seconds longer of t1 and t2": tuple(point.predicted for point in points),
+            "seconds book's formula": tuple(point.by_the_book for point in points),
+            "seconds t1": tuple(point.model.t1 for point in points),
+        },
     )
 
 
 def _named(size: int) -> str:
-    """Name the case of a vector's increment."""
     return f"increment of {size} elements"
 
 
 def _enough_steps(backend: Backend, x: Array) -> int:
-    """Choose how many increments to launch in one timing."""
     steps = FEWEST
     # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a second and a third.
     for _ in range(3):
@@ -104,22 +106,9 @@ def _enough_steps(backend: Backend, x: Array) -> int:
     return steps
 
 
-def _curves(points: Sequence[verdicts.Point]) -> dict[str, tuple[float, ...]]:
-    """Return the series over the number of elements, in seconds per increment."""
-    return {
-        "elements": tuple(float(point.elements) for point in points),
-        "seconds measured": tuple(point.case.median for point in points),
-        "seconds longer of t1 and t2": tuple(point.predicted for point in points),
-        "seconds book's formula": tuple(point.by_the_book for point in points),
-        "seconds t1": tuple(point.model.t1 for point in points),
-    }
-
-
 EXPERIMENT = Experiment(
     name="cost-model",
-    chapter=CHAPTER,
     position=3,
-    question="How large must an operation be for computing it, and not issuing it, to set the pace?",
     exercise="exercise 1 of the MXNet edition",
     run=run,
     case="increment of 2 elements",

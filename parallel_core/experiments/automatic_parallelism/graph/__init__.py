@@ -31,7 +31,6 @@ import numpy as np
 import backends
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.graph.programs import expected_step, mlp, xy
 from parallel_core.experiments.automatic_parallelism.scheduling import Program, about_schedule, record, time_programs
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
@@ -113,9 +112,7 @@ def about_parallelism(parallelism: float, operations: int) -> str:
 
 EXPERIMENT = Experiment(
     name="graph",
-    chapter=CHAPTER,
     position=7,
-    question="What does the graph of a training step look like, and how fast could it be?",
     exercise="the figure of a two-layer MLP",
     run=run,
     case="freely scheduled",

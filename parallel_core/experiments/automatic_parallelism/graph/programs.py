@@ -12,6 +12,7 @@ import numpy as np
 
 from backends import Array, Backend, Ops
 from parallel_core.experiments.automatic_parallelism.scheduling import Program
+from parallel_core.experiments.layers import dense, pull_back
 from parallel_core.measurement.recording import labelled
 
 __all__ = ["expected_step", "initial_layers", "mlp", "xy"]
@@ -51,7 +52,6 @@ def mlp(batch: int) -> Program:
 
 
 def _train_step(backend: Backend, inputs: Any) -> Array:
-    """Launch a step of gradient descent, one operation at a time."""
     (kept, *replicas), shards, batch = inputs
     keeper, *workers = backend.devices
     passes = [
@@ -78,7 +78,7 @@ def _forward(backend: Backend, layers: Sequence[Array], shard: Array) -> dict[st
     """Launch a device's forward pass and its loss; return the values that the backward pass needs."""
     ops, (images, labels) = backend.ops, (shard[0], shard[1])
     hidden = labelled("layer 1", backend.launch(partial(_first_layer, ops), layers[0], images))
-    scores = labelled("layer 2", backend.launch(partial(_second_layer, ops), layers[1], hidden))
+    scores = labelled("layer 2", backend.launch(partial(dense, ops), layers[1], hidden))
     loss = labelled("loss", backend.launch(ops.value_and_grad(partial(_loss_of, ops)), (scores,), labels))
     return {"layers": layers, "images": images, "hidden": hidden, "by scores": loss[1][0]}
 
@@ -87,67 +87,40 @@ def _backward(backend: Backend, passed: dict[str, Array], place: int) -> Array:
     """Launch the backward pass through one layer, the second one first; return the gradients by its parameters."""
     ops, layers = backend.ops, passed["layers"]
     if place == 1:
-        back = ops.value_and_grad(partial(_second_layer_backward, ops))
+        back = pull_back(ops, lambda leaves: dense(ops, leaves[:2], leaves[2]))
         by = (layers[1][0], layers[1][1], passed["hidden"])
-        computed = labelled("layer 2 back", backend.launch(back, by, passed["by scores"]))
-        passed["by hidden"] = computed[1][2]
+        gradients = labelled("layer 2 back", backend.launch(back, by, passed["by scores"]))
+        passed["by hidden"] = gradients[2]
     else:
-        back = ops.value_and_grad(partial(_first_layer_backward, ops))
-        computed = labelled("layer 1 back", backend.launch(back, layers[0], passed["images"], passed["by hidden"]))
-    return (computed[1][0], computed[1][1])
+        back = pull_back(ops, partial(_first_layer, ops))
+        gradients = labelled("layer 1 back", backend.launch(back, layers[0], passed["by hidden"], passed["images"]))
+    return (gradients[0], gradients[1])
 
 
 def _first_layer(ops: Ops, parameters: Array, images: Array) -> Array:
-    """Apply a layer with a rectifier."""
-    weight, bias = parameters
-    return ops.relu(ops.add(ops.matmul(images, weight), bias))
-
-
-def _second_layer(ops: Ops, parameters: Array, hidden: Array) -> Array:
-    """Apply a layer without one."""
-    weight, bias = parameters
-    return ops.add(ops.matmul(hidden, weight), bias)
+    return ops.relu(dense(ops, parameters, images))
 
 
 def _loss_of(ops: Ops, parameters: Array, labels: Array) -> Array:
-    """Return the loss as a function of the scores."""
     return ops.cross_entropy(parameters[0], labels)
 
 
-def _first_layer_backward(ops: Ops, parameters: Array, images: Array, upstream: Array) -> Array:
-    """Return a number whose gradients by the parameters are the layer's, given those by its result."""
-    return ops.total(ops.multiply(_first_layer(ops, parameters, images), upstream))
-
-
-def _second_layer_backward(ops: Ops, parameters: Array, upstream: Array) -> Array:
-    """Return a number whose gradients by parameters and input are the layer's, given those by its result."""
-    weight, bias, hidden = parameters
-    return ops.total(ops.multiply(_second_layer(ops, (weight, bias), hidden), upstream))
-
-
 def _add_up(ops: Ops, *gradients: Array) -> Array:
-    """Add up the devices' gradients of one layer, array by array."""
     return tuple(reduce(ops.add, same) for same in zip(*gradients, strict=True))
 
 
 def initial_layers() -> list[Layer]:
     """Draw the parameters of both layers: the same for every framework."""
     generator = np.random.default_rng(0)
-    return [
-        (
-            (generator.standard_normal((rows, columns)) / rows**0.5).astype(np.float32),
-            np.zeros(columns, dtype=np.float32),
-        )
-        for rows, columns in ((PIXELS, HIDDEN), (HIDDEN, CLASSES))
-    ]
+    shapes = ((PIXELS, HIDDEN), (HIDDEN, CLASSES))
+    weights = [(generator.standard_normal(shape) / shape[0] ** 0.5).astype(np.float32) for shape in shapes]
+    return [(weight, np.zeros(weight.shape[1], dtype=np.float32)) for weight in weights]
 
 
 def _synthetic_batch(batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw images and labels."""
     generator = np.random.default_rng(1)
-    return generator.standard_normal((batch, PIXELS), dtype=np.float32), generator.integers(
-        0, CLASSES, batch, dtype=np.int32
-    )
+    images = generator.standard_normal((batch, PIXELS), dtype=np.float32)
+    return images, generator.integers(0, CLASSES, batch, dtype=np.int32)
 
 
 def expected_step(reference: Backend, batch: int) -> list[Layer]:
@@ -156,9 +129,8 @@ def expected_step(reference: Backend, batch: int) -> list[Layer]:
     images, labels = _synthetic_batch(batch)
 
     def loss(parameters: Array, images: Array, labels: Array) -> Array:
-        w1, b1, w2, b2 = parameters
-        hidden = ops.relu(ops.add(ops.matmul(images, w1), b1))
-        return ops.cross_entropy(ops.add(ops.matmul(hidden, w2), b2), labels)
+        hidden = _first_layer(ops, parameters[:2], images)
+        return ops.cross_entropy(dense(ops, parameters[2:], hidden), labels)
 
     parameters = tuple(array for layer in initial_layers() for array in layer)
     _, gradients = ops.value_and_grad(loss)(parameters, images, labels)

@@ -18,9 +18,9 @@ workers, and `independence_speedup_most_workers`; `parallel_speedup`, the indepe
 workers over that by the most; `chain_speedup`, the same for the chain; `threads_speedup`, the independent products'
 time by the fewest workers over that with twice the threads.
 
-Read: 1 is one after the other, and the number of workers is the most that can be reached. Where nothing is queued
+Read: 1 is one after the other, and the number of workers is the most that can be reached. If nothing is queued
 (synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are 1
-then because nothing is compared. Chain and independent products are timed in turn, processes are not: if the machine
+because nothing is compared. Chain and independent products are timed in turn, processes are not: if the machine
 drifts between them, the first two ratios can be believed and the other three cannot.
 """
 
@@ -29,7 +29,6 @@ from typing import Annotated
 
 from backends import Backend
 from backends.host import available_cores
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts
 from parallel_core.experiments.automatic_parallelism.independent_ops.timing import (
     joined,
@@ -58,7 +57,6 @@ def run(
     """Time independent products and a chain on one device, here and in processes with other workers and threads.
 
     `workers_compared` are numbers of workers beside the backend's own; with that one alone, no process is started.
-    `size` is the matrices' side; None chooses one with which a device takes about 0.2 s.
     """
     own, threads, device = backend.workers_per_device, backend.threads_per_device, backend.devices[0]
     size = size or size_for_run(backend)
@@ -113,9 +111,7 @@ def run(
 
 EXPERIMENT = Experiment(
     name="independent-ops",
-    chapter=CHAPTER,
     position=3,
-    question="Does a framework run operations without dependencies in parallel on one device?",
     exercise="exercise 1",
     run=run,
     case="independent, 1 worker",

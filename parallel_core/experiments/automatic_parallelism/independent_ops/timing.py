@@ -6,9 +6,8 @@ from functools import partial
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.experiments.measuring import largest_error, time_in_turn
+from parallel_core.experiments.measuring import largest_error, run_elsewhere, time_in_turn
 from parallel_core.experiments.products import PRODUCTS, products
-from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case
 
 __all__ = ["chain", "joined", "named", "time_elsewhere", "time_here", "with_threads"]
@@ -46,21 +45,8 @@ def time_here(backend: Backend, size: int, rounds: int) -> Timed:
 
 def time_elsewhere(backend: Backend, workers: int, threads: int, size: int, rounds: int) -> Timed:
     """Time the same in a fresh process, on one device with these workers and threads for each of them."""
-    result = measure_elsewhere(
-        "independent-ops",
-        {
-            "backend": backend.name,
-            "engine": backend.engine,
-            "devices": 1,
-            "device-kind": "cpu",
-            "threads": threads,
-            "workers": workers,
-            "variant": backend.variants,
-            "workers-compared": workers,
-            "size": size,
-            "rounds": rounds,
-        },
-    )
+    options = {"workers": workers, "workers-compared": workers, "size": size, "rounds": rounds}
+    result = run_elsewhere("independent-ops", backend, threads, options)
     unlike = threads != backend.threads_per_device
     cases = [with_threads(case, threads) if unlike else case for case in result.cases]
     return {case.name: case for case in cases}, result.checks["max_relative_error"]

@@ -85,5 +85,4 @@ def about_cores(needed: int, cores: int) -> str:
 
 
 def _counted_workers(workers: int) -> str:
-    """Write a number of workers."""
     return "one worker" if workers == 1 else f"{workers} workers"

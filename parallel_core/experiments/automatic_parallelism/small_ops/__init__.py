@@ -1,4 +1,4 @@
-"""Small operations: when single operations are small, does running several at once help even on one CPU or GPU?
+"""Small operations: when single operations are small, does parallelism help even on one CPU or GPU?
 
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 2.
 
@@ -14,10 +14,10 @@ Look at: the speed-up over one device with its share of the threads, by `all dev
 value, `largest_speedup`, and the size at which it is reached; `crossing_size`, from which on all devices are faster
 than one at every size, and at half of the sizes or more beyond the noise (interpolated between logarithms of sizes).
 
-Read: 1 is no gain, the number of devices is the most that cores can give. Where `all devices` lies above `all threads`,
-parallel launches help more than parallel operators: the exercise's claim. Where control returns only shortly before all
-is done, launching is the limit. The largest of several noisy figures is too large by some noise. The threads were
-measured in another process, at another time.
+Read: 1 is no gain; the number of devices is the most that cores can give. At sizes at which `all devices` lies above
+`all threads`, parallel launches help more than parallel operators: the exercise's claim. If control returns only
+shortly before all is done, launching is the limit. The largest of several noisy figures is too large by some noise. The
+threads were measured in another process, at another time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,13 +27,11 @@ from typing import Annotated
 
 from backends import Array, Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.automatic_parallelism import CHAPTER
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
+from parallel_core.experiments.measuring import largest_error, result_of, run_elsewhere, time_in_turn
 from parallel_core.experiments.products import normal_matrix, product_seconds
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 
@@ -66,7 +64,8 @@ def run(
     sizes = tuple(sorted(set(sizes)))
     timed, error = _time_here(backend, sizes, rounds), _error_of(backend, sizes)
     if len(backend.devices) > 1 and all(device.kind == "cpu" for device in backend.devices):
-        result = _time_elsewhere(backend, sizes, rounds)
+        threads = len(backend.devices) * backend.threads_per_device
+        result = run_elsewhere("small-ops", backend, threads, {"sizes": ",".join(map(str, sizes)), "rounds": rounds})
         # A case is called after its way and its size.
         renamed = [replace(case, name=case.name.replace(ONE, THREADS)) for case in result.cases]
         timed, error = {**timed, THREADS: renamed}, largest_of([error, result.checks["max_relative_error"]])
@@ -109,30 +108,12 @@ def _time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
     return {way: [case for case in cases if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
 
 
-def _time_elsewhere(backend: Backend, sizes: Sequence[int], rounds: int) -> Result:
-    """Time products of each size in a fresh process, on a single device with the threads of all."""
-    return measure_elsewhere(
-        "small-ops",
-        {
-            "backend": backend.name,
-            "engine": backend.engine,
-            "devices": 1,
-            "device-kind": "cpu",
-            "threads": len(backend.devices) * backend.threads_per_device,
-            "variant": backend.variants,
-            "sizes": ",".join(map(str, sizes)),
-            "rounds": rounds,
-        },
-    )
-
-
 def _count_for(backend: Backend, size: int) -> int:
     """Choose how many products of a size each device gets: so many that they can be timed, and not more."""
     return min(MOST, max(LEAST, round(TARGET_SECONDS / product_seconds(backend, size, backend.devices[0]))))
 
 
 def _error_of(backend: Backend, sizes: Sequence[int]) -> float:
-    """Compare a product of each size on each device with NumPy's."""
     loaded = [normal_matrix(backend, size, device) for size in sizes for device in backend.devices]
     made = _products(backend, loaded, 1)
     return largest_error(map(backend.to_numpy, made), [x @ x for x in map(backend.to_numpy, loaded)])
@@ -155,9 +136,7 @@ def _figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]
 
 EXPERIMENT = Experiment(
     name="small-ops",
-    chapter=CHAPTER,
     position=4,
-    question="When single operations are small, does parallelism help even on one CPU or GPU?",
     exercise="exercise 2",
     run=run,
     case="all devices, size 128",

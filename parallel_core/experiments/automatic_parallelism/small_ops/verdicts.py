@@ -30,7 +30,8 @@ def verdict(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case],
         meaning = f"{devices} devices were faster than one from the smallest size ({sizes[0]}) on"
     else:
         meaning = f"{devices} devices were faster than one from a size of about {figure(crossing)} on"
-    beyond = [size for size in _no_faster(sizes, alone, spread) if crossing is not None and size > crossing]
+    faster = faster_at(sizes, spread, alone)
+    beyond = [size for size in sizes if crossing is not None and size > crossing and size not in faster]
     but = f" (at {_listed_sizes(beyond)} within the noise)" if beyond else ""
     slower = faster_at(sizes, alone, spread)
     loss = f" They were slower at {_listed_sizes(slower)}." if slower else ""
@@ -101,12 +102,6 @@ def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case])
         for size, one, two in zip(sizes, mine, other, strict=True)
         if differ_beyond_noise(one, two) and one.median < two.median
     ]
-
-
-def _no_faster(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> list[int]:
-    """List the sizes at which several devices are not faster than one."""
-    faster = faster_at(sizes, spread, alone)
-    return [size for size in sizes if size not in faster]
 
 
 def _listed_sizes(sizes: Sequence[int]) -> str:

@@ -4,8 +4,8 @@ Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 3. Its `all
 device and copies the sum back; the exercise asks why it is better to aggregate different parameters on different
 devices.
 
-Prediction: On the first device n - 1 vectors arrive and n - 1 leave, while the others idle. Where each device adds up
-its own part, every link and every core works at the same time. For short vectors the number of steps decides instead.
+Prediction: On the first device n - 1 vectors arrive and n - 1 leave, while the others idle. If each device adds up its
+own part, every link and every core works at the same time. For short vectors the number of steps decides instead.
 
 Method: The book's way (star), three textbook algorithms and the backend's own one sum the same vectors, from a few KiB
 to hundreds of MiB. Beside them every device copies its vector once: all vectors must be read and all sums written, so
@@ -25,7 +25,6 @@ from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import run_between_processes
@@ -99,9 +98,7 @@ def _known(algorithms: Sequence[str]) -> tuple[str, ...]:
 
 EXPERIMENT = Experiment(
     name="allreduce",
-    chapter=CHAPTER,
     position=2,
-    question="How fast do all devices get the sum of their vectors, and which algorithm is best?",
     exercise="exercise 3",
     run=run,
     run_between_processes=run_between_processes,

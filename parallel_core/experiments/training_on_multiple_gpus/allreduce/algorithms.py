@@ -124,7 +124,6 @@ def _joined(backend: Backend, parts: Sequence[Array]) -> Array:
 
 
 def _added(backend: Backend, x: Array, y: Array) -> Array:
-    """Launch the sum of two vectors, or parts of them, on the device of both."""
     return backend.launch(partial(_add_equal, backend.ops), x, y)
 
 

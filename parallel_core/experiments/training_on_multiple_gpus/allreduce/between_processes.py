@@ -6,8 +6,8 @@ is measured is sent to all ranks, and whatever depends on times is decided alike
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -27,14 +27,13 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank 
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import (
     NATIVE,
     ONE_STREAM,
-    enough_repeats,
     measure_each,
+    time_repeated,
 )
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdicts import verdict_between
-from parallel_core.formatting import write_size
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.timing import Timing, interleave
+from parallel_core.measurement.timing import Timing
 
 __all__ = ["run_between_processes"]
 
@@ -63,8 +62,8 @@ def run_between_processes(
     group, count = backend.group, sum(backend.device_counts)
     if group.size < 2:
         raise RequestError("between processes there must be at least 2 of them (--processes 2)")
-    whole = whole_elements(sizes)
-    here = [devices for devices, host in zip(backend.device_counts, group.hosts, strict=True) if host == _own(group)]
+    whole, own_host = whole_elements(sizes), group.hosts[group.rank]
+    here = [devices for devices, host in zip(backend.device_counts, group.hosts, strict=True) if host == own_host]
     refuse_more_than_memory(whole[-1], sum(here))
     _warm_up(backend)
     errors = [_error_between(backend, length) for length in sorted({1, 2, count - 1, count + 1, 1001})]
@@ -76,11 +75,6 @@ def run_between_processes(
 
     explanation = verdict_between(timed, group.hosts, stream.other, group.transport)
     return result_with(backend, timed, errors, count, NATIVE, rounds, explanation=explanation)
-
-
-def _own(group: Group) -> str:
-    """Return the name of this rank's host."""
-    return group.hosts[group.rank]
 
 
 def _warm_up(backend: GroupedBackend) -> None:
@@ -103,12 +97,11 @@ def _error_between(backend: GroupedBackend, length: int) -> float:
     for other, devices in enumerate(backend.device_counts):
         for place in range(devices):
             expected += _drawn(length, other, place)
-    error = largest_of([error_of_sum(found, expected) for found in sums])
-    return largest_of([one for one, _ in _gathered_pairs(backend.group, (error, 0.0))])
+    error = largest_of(error_of_sum(total, [expected]) for total in sums)
+    return largest_of(one for one, _ in _gathered_pairs(backend.group, (error, 0.0)))
 
 
 def _drawn(length: int, rank: int, place: int) -> np.ndarray:
-    """Draw the vector of a rank's device."""
     return np.random.default_rng([length, rank, place]).random(length, dtype=np.float32)
 
 
@@ -133,11 +126,7 @@ def _time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int) 
         ONE_STREAM: partial(_time_together, group, carry),
         NATIVE: partial(_time_together, group, partial(measure_each, backend, reduce)),
     }
-    repeats = {name: enough_repeats(partial(take, 1)) for name, take in ways.items()}
-    cases = interleave(
-        {f"{name}, {write_size(size)}": partial(take, repeats[name]) for name, take in ways.items()}, rounds
-    )
-    return {name: replace(case, repeats=repeats[name]) for name, case in zip(ways, cases, strict=True)}
+    return time_repeated(ways, size, rounds)
 
 
 def _time_together(group: Group, take: Callable[[int], Timing], repeats: int) -> Timing:
@@ -147,7 +136,5 @@ def _time_together(group: Group, take: Callable[[int], Timing], repeats: int) ->
     return max(sent for sent, _ in timings), max(done for _, done in timings)
 
 
-def _gathered_pairs(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
-    """Return every rank's two numbers, on all ranks."""
-    pairs = (TIMING.unpack(sent) for sent in gather(group, TIMING.pack(*numbers)))
-    return [(first, second) for first, second in pairs]
+def _gathered_pairs(group: Group, numbers: Timing) -> list[Timing]:
+    return [cast(Timing, TIMING.unpack(sent)) for sent in gather(group, TIMING.pack(*numbers))]

@@ -14,9 +14,13 @@ from parallel_core.system.machine import describe_machine
 
 __all__ = ["ITEM", "LARGEST_ERROR", "error_of_sum", "error_of_sums", "refuse_more_than_memory", "whole_elements"]
 
-
+ITEM = 4
+"""Bytes of a float32."""
 BLOCK = 2**18
 """Elements that are compared at once: few enough to stay in the cache, and to need little memory."""
+HELD_AT_ONCE = 6
+"""Vectors per device that exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
+LARGEST_ERROR = 1e-5
 
 
 def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> float:
@@ -26,36 +30,18 @@ def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> f
     errors = []
     for name in algorithms:
         loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
-        errors += [_error_of(backend.to_numpy(total), terms) for total in ALGORITHMS[name](backend, loaded)]
+        errors += [error_of_sum(backend.to_numpy(total), terms) for total in ALGORITHMS[name](backend, loaded)]
     return largest_of(errors)
 
 
-def _error_of(found: np.ndarray, terms: Sequence[np.ndarray]) -> float:
-    """Return the relative error of a sum of vectors, block by block."""
-    if found.shape != terms[0].shape:
+def error_of_sum(actual: np.ndarray, terms: Sequence[np.ndarray]) -> float:
+    """Return the largest relative error of a sum of vectors, block by block."""
+    if actual.shape != terms[0].shape:
         return float("inf")
-    blocks = row_ranges(len(found), 1 + len(found) // BLOCK)
-    sums = (np.sum([term[rows] for term in terms], axis=0, dtype=np.float64) for rows in blocks)
-    return largest_of([relative_error(found[rows], total) for rows, total in zip(blocks, sums, strict=True)])
-
-
-def error_of_sum(found: np.ndarray, total: np.ndarray) -> float:
-    """Return the largest relative error of a vector, block by block."""
-    if found.shape != total.shape:
-        return float("inf")
-    blocks = row_ranges(len(found), 1 + len(found) // BLOCK)
-    return largest_of([relative_error(found[rows], total[rows]) for rows in blocks])
-
-
-ITEM = 4
-"""Bytes of a float32."""
-
-
-HELD_AT_ONCE = 6
-"""Vectors per device that exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
-
-
-LARGEST_ERROR = 1e-5
+    return largest_of(
+        relative_error(actual[rows], np.sum([term[rows] for term in terms], axis=0, dtype=np.float64))
+        for rows in row_ranges(len(actual), 1 + len(actual) // BLOCK)
+    )
 
 
 def whole_elements(sizes: Sequence[int]) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ summed, while other numbers would overflow, and adding zeros takes as long as ad
 right is checked apart, on numbers that show it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil
@@ -19,7 +19,7 @@ from parallel_core.formatting import write_size
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, interleave
 
-__all__ = ["NATIVE", "ONE_STREAM", "PLAIN_COPY", "enough_repeats", "measure_each", "time_size"]
+__all__ = ["NATIVE", "ONE_STREAM", "PLAIN_COPY", "measure_each", "time_repeated", "time_size"]
 
 NATIVE = "native"
 PLAIN_COPY = "plain copy"
@@ -54,17 +54,18 @@ def time_size(backend: Backend, algorithms: Sequence[str], size: int, rounds: in
     operations: dict[str, Operation] = {PLAIN_COPY: copy}
     operations |= {name: partial(reduce, ALGORITHMS[name]) for name in algorithms}
     takes = {name: partial(measure_each, backend, operation) for name, operation in operations.items()}
-    repeats = {name: enough_repeats(partial(take, 1)) for name, take in takes.items()}
+    return time_repeated(takes, size, rounds)
+
+
+def time_repeated(takes: Mapping[str, Callable[[int], Timing]], size: int, rounds: int) -> dict[str, Case]:
+    """Time in turn what takes a number of repeats, which the fastest of a few runs decides; return cases by name."""
+    repeats = {
+        name: min(MAX_REPEATS, ceil(MIN_SECONDS / min(take(1)[1] for _ in range(4)))) for name, take in takes.items()
+    }
     cases = interleave(
         {f"{name}, {write_size(size)}": partial(take, repeats[name]) for name, take in takes.items()}, rounds
     )
-    return {name: replace(case, repeats=repeats[name]) for name, case in zip(operations, cases, strict=True)}
-
-
-def enough_repeats(take: Callable[[], Timing]) -> int:
-    """Choose how often to repeat an operation in one timing, by the fastest of a few runs; `take` times a run."""
-    seconds = min(take()[1] for _ in range(4))
-    return min(MAX_REPEATS, ceil(MIN_SECONDS / seconds))
+    return {name: replace(case, repeats=repeats[name]) for name, case in zip(takes, cases, strict=True)}
 
 
 def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing:

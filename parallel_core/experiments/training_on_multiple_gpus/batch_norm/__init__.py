@@ -1,12 +1,12 @@
-"""Batch normalisation: by which rows' mean and variance, when the batch is divided over devices?
+"""Batch normalisation: by which rows' statistics does batch normalisation go, when the batch is divided?
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs", the remark on batch normalization: it must be adjusted to
 data parallelism, "e.g., by keeping a separate batch normalization coefficient per GPU".
 
 Prediction: A mean and a variance over the global batch make the same step as one device makes, but every device waits
 for all others inside the forward pass, and again inside the backward pass, because its loss depends on all rows through
-them. Each device's own rows estimate mean and variance with errors that shrink with the square root of their number; so
-the step differs, and by less the more rows a device has. No more is exchanged then than the gradients.
+them. Each device's own rows estimate mean and variance with errors that shrink with the square root of their number, so
+the step differs by less the more rows a device has, and nothing but the gradients is exchanged.
 
 Method: A perceptron with one batch-norm layer takes a step on a batch that is divided over the devices, with statistics
 of each device's rows and with synchronised ones (sums and sums of squares are exchanged, and later the gradients by
@@ -19,14 +19,13 @@ the curve of `difference` over the rows per device; `synchronising_cost`, the ti
 statistics over that without, at the most rows.
 
 Read: A synchronised difference of more than rounding would be an error in the backward pass. A difference per device is
-no error: another function is trained, with noisier statistics. Few bytes are exchanged for synchronising, and the step
-computes the first product once more on the way back; its cost is mostly of launching more operations and waiting for
-them, which is much the same for any number of rows and so weighs less the more there are. The synchronous engine waits
-for no other device: what it costs there is the operations. Rows that are sorted before they are divided would differ by
-far more.
+no error: another function is trained, with noisier statistics. Synchronising exchanges few bytes and computes the first
+product once more on the way back; it costs mostly launches and waits, which hardly depend on the number of rows and so
+weigh less the more there are. The synchronous engine waits for no other device: there only the operations cost time.
+Rows that are sorted before they are divided would differ by far more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated
 
@@ -34,14 +33,12 @@ from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device, result_of
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import (
     PER_DEVICE,
     SYNCHRONISED,
     WAYS,
     difference,
-    error_per_device,
     record_step,
     time_steps,
 )
@@ -71,13 +68,17 @@ def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device."
     differences = {name: [difference(backend, WAYS[name], count * some) for some in swept] for name in WAYS}
     timed = {some: time_steps(backend, some, rounds) for some in swept}
     recorded = {name: record_step(backend, WAYS[name], count * most) for name in WAYS}
-    extra_allreduces, extra_bytes = (
-        of(recorded[SYNCHRONISED]) - of(recorded[PER_DEVICE]) for of in (_count_allreduces, _count_bytes)
-    )
 
+    def added(count: Callable[[Task], int]) -> int:
+        """Return how much more of something a step with synchronised statistics has."""
+        return sum(map(count, recorded[SYNCHRONISED])) - sum(map(count, recorded[PER_DEVICE]))
+
+    extra_allreduces, extra_bytes = added(lambda task: task.kind == "allreduce"), added(lambda task: task.bytes)
     # Shards of unequal length: every row must weigh alike.
     uneven = difference(backend, WAYS[SYNCHRONISED], count * MIN_ROWS + count - 1)
-    error = largest_of([uneven, *differences[SYNCHRONISED], error_per_device(backend, count * MIN_ROWS)])
+    error = largest_of(
+        [uneven, *differences[SYNCHRONISED], difference(backend, WAYS[PER_DEVICE], count * MIN_ROWS, count)]
+    )
     per_device, synchronised = (timed[most][name] for name in (PER_DEVICE, SYNCHRONISED))
     return result_of(
         "batch-norm",
@@ -108,21 +109,9 @@ def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device."
     )
 
 
-def _count_allreduces(tasks: Sequence[Task]) -> int:
-    """Count the allreduces among tasks."""
-    return sum(task.kind == "allreduce" for task in tasks)
-
-
-def _count_bytes(tasks: Sequence[Task]) -> int:
-    """Sum the bytes that tasks move between devices."""
-    return sum(task.bytes for task in tasks)
-
-
 EXPERIMENT = Experiment(
     name="batch-norm",
-    chapter=CHAPTER,
     position=7,
-    question="By which rows' statistics does batch normalisation go, when the batch is divided?",
     exercise="the remark on batch normalization",
     run=run,
     case="synchronised statistics, 64 rows",

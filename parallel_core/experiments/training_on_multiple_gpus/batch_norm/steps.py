@@ -28,7 +28,6 @@ __all__ = [
     "Gradients",
     "change",
     "difference",
-    "error_per_device",
     "load",
     "per_device",
     "record_step",
@@ -37,6 +36,12 @@ __all__ = [
     "time_steps",
 ]
 
+PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
+DRAWS = 3
+"""Batches over which a difference is averaged."""
+STEPS = 10
+"""Steps in one timing."""
+RATE = 0.1
 
 Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array], int], Sequence[Array]]
 """(backend, every device's parameters, its (x, labels), rows over all devices) -> every device's gradients."""
@@ -95,43 +100,22 @@ def change(
     return [new - old for new, old in zip(backend.to_numpy(updated), parameters, strict=True)]
 
 
-PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
-
-
 WAYS: Mapping[str, Gradients] = MappingProxyType({PER_DEVICE: per_device, SYNCHRONISED: synchronised})
 """How gradients are computed, by name."""
 
 
-DRAWS = 3
-"""Batches over which a difference is averaged."""
+def difference(backend: Backend, gradients: Gradients, rows: int, devices: int = 1) -> float:
+    """Return by how much a step differs from NumPy's with statistics per device, averaged over a few batches.
 
-
-def difference(backend: Backend, gradients: Gradients, rows: int) -> float:
-    """Return by how much a step on so many rows differs from NumPy's on one device, averaged over a few batches.
-
-    The largest difference is a share of the parameter's largest change.
+    NumPy has so many devices; `rows` are over all. The largest difference is a share of the parameter's largest change.
     """
-    one = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
+    reference = backends.load("numpy", devices=devices, threads_per_device=backend.threads_per_device)
     initial = initial_parameters()
     batches = [synthetic_batch(rows, seed) for seed in range(1, DRAWS + 1)]
     return mean(
-        largest_error(change(backend, gradients, initial, *batch), change(one, per_device, initial, *batch))
+        largest_error(change(backend, gradients, initial, *batch), change(reference, per_device, initial, *batch))
         for batch in batches
     )
-
-
-def error_per_device(backend: Backend, rows: int) -> float:
-    """Return by how much a step with statistics per device differs from NumPy's on as many devices."""
-    reference = backends.load("numpy", devices=len(backend.devices), threads_per_device=backend.threads_per_device)
-    found, expected = (
-        change(on, per_device, initial_parameters(), *synthetic_batch(rows)) for on in (backend, reference)
-    )
-    return largest_error(found, expected)
-
-
-STEPS = 10
-"""Steps in one timing."""
-RATE = 0.1
 
 
 def time_steps(backend: Backend, rows: int, rounds: int) -> dict[str, Case]:

@@ -13,23 +13,21 @@ each are checked against NumPy on one device.
 Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all devices; the curves
 of images a second over the number of devices; `…_scaling_efficiency`, the speed of k devices over k times that of one.
 
-Read: An efficiency of 1 means that every device counts in full. Where devices share cores (`--devices 4` on 2 cores)
-it cannot be reached; on a synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed
-batch, for a smaller share of a batch fits better into a core's cache. Speed is half of the answer: larger batches take
-fewer steps for the same images, and what that does to accuracy is what `learning-rates` asks.
+Read: An efficiency of 1 means that every device counts in full. If devices share cores (`--devices 4` on 2 cores) it
+cannot be reached; on a synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed
+batch, because a smaller share of a batch fits better into a core's cache. Speed is half of the answer: larger batches
+take fewer steps for the same images, and `learning-rates` asks what that does to accuracy.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import numpy as np
 
-from backends import Array, Backend
+from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds, Seed
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     enlarged_start,
@@ -103,16 +101,16 @@ def run(
     )
 
 
-def _take_steps(backend: Backend, count: int, data: Dataset, settings: Settings) -> partial[Timing]:
+def _take_steps(backend: Backend, count: int, data: Dataset, settings: Settings) -> Callable[[], Timing]:
     """Make the function that trains on the first devices, from where it left off, and returns its timing."""
     params = [get_params(backend, device, settings.seed) for device in backend.devices[:count]]
-    return partial(_time_steps, backend, params, without_test(data), settings)
+    images = without_test(data)
 
+    def take() -> Timing:
+        epoch = next(train(backend, params, images, settings))
+        return epoch.dispatch_seconds, epoch.seconds
 
-def _time_steps(backend: Backend, params: list[Array], data: Dataset, settings: Settings) -> Timing:
-    """Train for an epoch of a few steps and return its timing; `params` are kept up to date."""
-    epoch = next(train(backend, params, data, settings))
-    return epoch.dispatch_seconds, epoch.seconds
+    return take
 
 
 def _error_of_losses(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
@@ -160,9 +158,7 @@ def _most_efficient(backend: Backend) -> float:
 
 EXPERIMENT = Experiment(
     name="batch-scaling",
-    chapter=CHAPTER,
     position=4,
-    question="Is a device worth more when the batch grows with the number of devices?",
     exercise="exercise 1",
     run=run,
     case="all devices, scaled batch",

@@ -4,18 +4,18 @@ Book: Dive into Deep Learning, "Training on Multiple GPUs", small examples; the 
 PyTorch edition, which rebinds list items in `allreduce`, and whose copies to another device are none if
 both are one CPU.
 
-Prediction: 1s and 2s become 3s on every device; 4 rows are shared out as 2 and 2, 5 as 3 and 2, and of 1 row over 3
-devices two get nothing. A function that puts its results into the items of a list leaves the arrays that were in it as
-they are; an array that two devices hold takes both of their updates.
+Prediction: 1s and 2s become 3s on every device; 4 rows are divided into 2 and 2, 5 into 3 and 2, and if 1 row is
+divided over 3 devices, two get nothing. A function that puts its results into the items of a list leaves the arrays
+that were in it as they are; an array that two devices hold takes both of their updates.
 
 Method: Each example is run with the verbs of the backend, and its values are compared with those that must come out.
 The two traps are set in NumPy, and the verb that avoids them is shown beside them. Then the verbs are timed on these
 values.
 
-Look at: the notes, one for each example, with the values that were found; `allreduce_seconds` and the other times.
+Look at: the notes, one for each example, with its values; `allreduce_seconds` and the other times.
 
-Read: A value that is not the expected one makes the result invalid. The times are those of a call, for there are hardly
-any numbers to work on; `get_params` and `copy_to` handle the whole network.
+Read: A value that is not the expected one makes the result invalid. With so few numbers the times are those of a call;
+only `get_params` and `copy_to` handle the whole network.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,6 @@ from humanize import metric
 from backends import Backend
 from parallel_core.experiments.experiment import Experiment, Rounds
 from parallel_core.experiments.measuring import refuse_single_device
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonstrations import (
     DEMONSTRATIONS,
     matrix,
@@ -64,7 +63,6 @@ def run(backend: Backend, rounds: Rounds = 5) -> Result:
 
 
 def _time_verbs(backend: Backend, rounds: int) -> tuple[Case, ...]:
-    """Time loading the parameters, copying them, splitting a matrix, and summing 1s and 2s."""
     first, second = backend.devices[:2]
     params = get_params(backend, first)
     return interleave(
@@ -95,9 +93,7 @@ def verdict(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
 
 EXPERIMENT = Experiment(
     name="building-blocks",
-    chapter=CHAPTER,
     position=3,
-    question="What do the chapter's small functions do to a few numbers, and what goes wrong in them?",
     exercise="small examples",
     run=run,
     case="allreduce",

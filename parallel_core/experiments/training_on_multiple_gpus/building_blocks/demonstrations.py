@@ -56,29 +56,29 @@ def _parameters_on_a_device(backend: Backend) -> Demonstration:
     return Demonstration(
         f"On {device} b1 is {_written(weights[BIAS][:3])}, and its gradient {_written(before[BIAS][:3])} before any "
         f"image was seen (the first 3 of {len(weights[BIAS])}); after one image its gradient {gradient}.",
-        _error_of([*weights, *before, np.any(after[BIAS])], [*start, *map(np.zeros_like, start), np.bool_(True)]),
+        largest_error(
+            [*weights, *before, np.array(np.any(after[BIAS]))], [*start, *map(np.zeros_like, start), np.array(True)]
+        ),
     )
 
 
 def _allreduce_of_ones_and_twos(backend: Backend) -> Demonstration:
-    """Sum 1s and 2s; every device has the sum then."""
     values = ones_and_twos(backend)
     before = [backend.to_numpy(value) for value in values]
     after = [backend.to_numpy(value) for value in backend.allreduce(values)]
     return Demonstration(
         f"Before allreduce the devices hold {_beside(before)}, after it {_beside(after)}.",
-        _error_of([*before, *after], [np.full((1, 2), value) for value in (1, 2, 3, 3)]),
+        largest_error([*before, *after], [np.full((1, 2), value) for value in (1, 2, 3, 3)]),
     )
 
 
 def _an_even_split(backend: Backend) -> Demonstration:
-    """Divide a 4 × 5 matrix over two devices."""
     devices = backend.devices[:2]
     shards = [backend.to_numpy(shard) for shard in backend.split_and_load(matrix(), devices)]
     shares = "; ".join(f"{device} gets {_written(shard)}" for device, shard in zip(devices, shards, strict=True))
     return Demonstration(
         f"A 4 × 5 matrix that counts from 0, split over 2 devices: {shares}.",
-        _error_of(shards, [matrix()[:2], matrix()[2:]]),
+        largest_error(shards, [matrix()[:2], matrix()[2:]]),
     )
 
 
@@ -91,7 +91,7 @@ def _uneven_splits(backend: Backend) -> Demonstration:
     return Demonstration(
         f"5 rows over 2 devices are {rows[0]} and {rows[1]}; 1 row over 3 is {rows[2]}, {rows[3]} and {rows[4]}: the "
         "first devices get what is left over, and a shard may be empty.",
-        _error_of(shards, [matrix(5)[:3], matrix(5)[3:], matrix(1), matrix(0), matrix(0)]),
+        largest_error(shards, [matrix(5)[:3], matrix(5)[3:], matrix(1), matrix(0), matrix(0)]),
     )
 
 
@@ -106,7 +106,7 @@ def _rebinding_list_items(backend: Backend) -> Demonstration:
         f"An allreduce that ends with `data[i] = …` changes its own list: the gradients are {_beside(gradients)} then, "
         f"and a step from 0 leaves the devices' parameters at {_beside(apart)}. With what `allreduce` returns, "
         f"{_beside(sums)}, both are at {_beside(together)}.",
-        _error_of(
+        largest_error(
             [*gradients, *apart, *sums, *together],
             [np.full((1, 2), value) for value in (3, 2, -1.5, -1, 3, 3, -1.5, -1.5)],
         ),
@@ -133,7 +133,7 @@ def _shared_memory(backend: Backend) -> Demonstration:
     return Demonstration(
         f"Where both devices hold the same array at 0, each one's step of −{RATE} counts for both, and they are at "
         f"{_beside(shared)}. After `copy_to` a step on the first device alone leaves them at {_beside(own)}.",
-        _error_of([*shared, *own], [np.full((1, 2), value) for value in (-1, -1, -0.5, 0)]),
+        largest_error([*shared, *own], [np.full((1, 2), value) for value in (-1, -1, -0.5, 0)]),
     )
 
 
@@ -151,13 +151,7 @@ def _step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Devi
     return backend.to_numpy(updated)[0]
 
 
-def _error_of(found: Sequence[np.ndarray | np.bool_], expected: Sequence[np.ndarray | np.bool_]) -> float:
-    """Return the largest relative error of several values, infinite if shapes differ."""
-    return largest_error(map(np.asarray, found), map(np.asarray, expected))
-
-
 def _beside(arrays: Sequence[np.ndarray]) -> str:
-    """Write the devices' arrays."""
     return " and ".join(map(_written, arrays))
 
 

@@ -1,4 +1,4 @@
-"""Learning rates: which one is best, and does it change with the number of devices?
+"""Learning rates: which learning rate is best, and does it change with the number of devices?
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 2. Accuracies are computed on all devices, as
 its exercise 4 asks (`parallel_core.training.loop.evaluate`).
@@ -11,34 +11,33 @@ while k small steps go nearly the way of a large one, and must fail if the netwo
 Method: LeNet is trained on the same images with each rate on 1, 2, 4, … of the loaded devices up to all of them, with
 the batch of b and with k·b, in several rounds; each round has a start and an order of images of its own, the same for
 all. The rate is per image: gradients are averaged over the global batch. The weights start 8 times as large as the
-book's, for from those the first 300 steps at a rate of 0.2 show nothing but chance (`--initial-scale 1` shows it). The
-first losses are checked against NumPy, and with the same batch against those of one device.
+book's, with which the first 300 steps at a rate of 0.2 stay at chance (`--initial-scale 1` shows it). The first losses
+are checked against NumPy, and with the same batch against those of one device.
 
 Look at: the curves of accuracy over the rate, one for each number of devices and kind of batch; the notes, in which the
 rule is held against keeping the rate.
 
-Read: The curves of the fixed batch lie on each other. Accuracy is of 2000 test images and differs from round to round;
-`accuracy_noise` is what two accuracies have to differ by before a sentence calls one better. The best rate of a flat
-curve is chance, so look at the range of rates that are as good. 0.1 is guessing, here mostly after a rate that was too
-large. Training is short, a few hundred steps at most, and a longer one moves the curves (`--limit`, `--epochs`).
+Read: The curves of the fixed batch coincide. Accuracy is of 2000 test images and differs from round to round; a note
+calls one accuracy better only if it differs by more than `accuracy_noise`. The best rate of a flat curve is chance, so
+look at the range of rates that are as good. 0.1 is guessing, here mostly after a rate that was too large. Training is
+short, a few hundred steps at most, and a longer one moves the curves (`--limit`, `--epochs`).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 from typing import Annotated
 
 from backends import Backend
 from parallel_core.experiments.experiment import Experiment, Parameter
 from parallel_core.experiments.measuring import refuse_single_device, result_of
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import (
     Trained,
     case_of,
     device_difference,
     error_of_first,
-    mean_accuracy,
     train_once,
     with_batch,
 )
@@ -46,7 +45,6 @@ from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
     FIXED,
     SCALED,
     case_name,
-    counted_devices,
     plans,
 )
 from parallel_core.measurement.result import Result
@@ -99,14 +97,12 @@ def run(
     data = replace(data, test_images=data.test_images[:TEST_IMAGES], test_labels=data.test_labels[:TEST_IMAGES])
     trained = _train_all(backend, data, rates, settings, initial_scale, rounds, on_batch)
 
-    points = {
-        plan: {rate: trainings[place :: len(rates)] for place, rate in enumerate(rates)}
+    accuracies = {
+        plan: {rate: [one.accuracy for one in trainings[place :: len(rates)]] for place, rate in enumerate(rates)}
         for plan, trainings in trained.items()
     }
-    curves = {plan: {rate: mean_accuracy(point) for rate, point in row.items()} for plan, row in points.items()}
-    noise = verdicts.noise_of(
-        [[one.accuracy for one in point] for row in points.values() for point in row.values()], len(data.test_labels)
-    )
+    curves = {plan: {rate: fmean(each) for rate, each in row.items()} for plan, row in accuracies.items()}
+    noise = verdicts.noise_of([each for row in accuracies.values() for each in row.values()], len(data.test_labels))
     one, scaled = curves[FIXED, 1], {count: curve for (kind, count), curve in curves.items() if kind == SCALED}
     fixed = {count: curve for (kind, count), curve in curves.items() if kind == FIXED and count > 1}
     cases = tuple(
@@ -120,10 +116,7 @@ def run(
         backend,
         parameters={
             "rates": ",".join(f"{rate:g}" for rate in rates),
-            "batch_size": settings.batch_size,
-            "epochs": settings.epochs,
-            "limit": settings.limit,
-            "seed": settings.seed,
+            **{name: getattr(settings, name) for name in ("batch_size", "epochs", "limit", "seed")},
             "initial_scale": initial_scale,
             "rounds": rounds,
         },
@@ -148,7 +141,7 @@ def run(
         problems=() if difference < 1e-4 else (unlike,),
         data=data.source,
         series={"rate": rates}
-        | {f"test_accuracy {_label(*plan)}": tuple(curve.values()) for plan, curve in curves.items()},
+        | {f"test_accuracy {case_name(*plan)}": tuple(curve.values()) for plan, curve in curves.items()},
     )
 
 
@@ -188,16 +181,9 @@ def _extent(
     return trainings * settings.epochs, min(images, settings.batch_size * (settings.limit or images))
 
 
-def _label(kind: str, count: int) -> str:
-    """Name a curve."""
-    return counted_devices(count) if count == 1 else f"{counted_devices(count)}, {kind}"
-
-
 EXPERIMENT = Experiment(
     name="learning-rates",
-    chapter=CHAPTER,
     position=5,
-    question="Which learning rate is best, and does it change with the number of devices?",
     exercise="exercise 2",
     run=run,
     extent=_extent,

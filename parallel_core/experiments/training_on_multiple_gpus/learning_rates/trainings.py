@@ -1,10 +1,9 @@
 """Train once and keep what the lab asks for: the accuracy, the first losses, the times."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from statistics import fmean
 
 import numpy as np
 
@@ -27,7 +26,6 @@ __all__ = [
     "case_of",
     "device_difference",
     "error_of_first",
-    "mean_accuracy",
     "train_once",
     "with_batch",
 ]
@@ -82,11 +80,6 @@ def _placed(backend: Backend, devices: int, settings: Settings, scale: float) ->
     return [backend.asarray(start, device) for device in backend.devices[:devices]]
 
 
-def mean_accuracy(rounds: Iterable[Trained]) -> float:
-    """Return the mean over the rounds."""
-    return fmean(trained.accuracy for trained in rounds)
-
-
 def case_of(
     name: str, trainings: Sequence[Trained], backend: Backend, devices: int, data: Dataset, scale: float
 ) -> Case:
@@ -112,13 +105,12 @@ def device_difference(trained: Mapping[Plan, Sequence[Trained]]) -> float:
 
     The trainings of each plan stand in the same order. One that ended early on one side only counts as infinite.
     """
-    differences = [
+    return largest_of(
         relative_error(np.array(mine.first_losses), np.array(one.first_losses))
         for (kind, _), trainings in trained.items()
         if kind == FIXED
         for mine, one in zip(trainings, trained[FIXED, 1], strict=True)
-    ]
-    return largest_of(differences)
+    )
 
 
 def error_of_first(data: Dataset, trained: Mapping[Plan, Sequence[Trained]], scale: float) -> float:
@@ -126,12 +118,12 @@ def error_of_first(data: Dataset, trained: Mapping[Plan, Sequence[Trained]], sca
 
     What has the fixed batch is held against one device, so NumPy repeats that once.
     """
-    whole = {
-        kind_and_count: next(one for one in trainings if one.epochs)
-        for kind_and_count, trainings in trained.items()
-        if kind_and_count[0] != FIXED or kind_and_count[1] == 1
-    }
+    whole = [
+        next(one for one in trainings if one.epochs)
+        for (kind, count), trainings in trained.items()
+        if kind != FIXED or count == 1
+    ]
     return largest_of(
         error_against_numpy(data, one.settings, one.first_losses, enlarged_start(one.settings.seed, scale))
-        for one in whole.values()
+        for one in whole
     )

@@ -115,7 +115,6 @@ def _equalled(curve: Curve, noise: float) -> str:
 
 
 def _rates(values: Sequence[float]) -> str:
-    """Write learning rates."""
     return listed([figure(rate) for rate in values])
 
 

@@ -32,7 +32,6 @@ from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device, result_of
-from parallel_core.experiments.training_on_multiple_gpus import CHAPTER
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.data_parallelism import DATA_PARALLELISM
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
@@ -136,7 +135,6 @@ def _refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: 
 
 
 def _metrics_of(cases: Mapping[str, Case], moved: Mapping[str, int], waits: Mapping[str, int]) -> dict[str, float]:
-    """Return the figures of one width."""
     others = [cases[name].median for name in (WHOLE, CUT, DIVIDED_LAYERS)]
     metrics = {
         "data_parallel_advantage": min(others) / cases[DIVIDED_BATCH].median,
@@ -163,9 +161,7 @@ def _series_of(
 
 EXPERIMENT = Experiment(
     name="partitioning",
-    chapter=CHAPTER,
     position=6,
-    question="Which way of dividing a network over devices is best, and when?",
     exercise="the figure of three ways to divide a network",
     run=run,
     case="data parallelism, width 4",

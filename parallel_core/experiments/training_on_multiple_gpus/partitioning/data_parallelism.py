@@ -16,18 +16,15 @@ __all__ = ["DATA_PARALLELISM"]
 
 
 def _place(backend: Backend, parameters: Parameters) -> Array:
-    """Load all parameters on every device."""
     return [backend.asarray(parameters, device) for device in backend.devices]
 
 
 def _load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
-    """Divide the batch's rows over the devices."""
     shards = (backend.split_and_load(x, backend.devices) for x in (images, labels))
     return list(zip(*shards, strict=True))
 
 
 def _step(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float) -> Array:
-    """Launch the gradients on every device, their sum, and the same update everywhere."""
     ops = backend.ops
     differentiate = ops.value_and_grad(network.loss(ops))
     computed = [backend.launch(differentiate, own, *shard) for own, shard in zip(replicas, shards, strict=True)]

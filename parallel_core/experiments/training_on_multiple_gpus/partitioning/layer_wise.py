@@ -16,6 +16,7 @@ import numpy as np
 
 from backends import Array, Backend, Ops
 from backends.arrays import row_ranges
+from parallel_core.experiments.layers import pull_back
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import network
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import Parameters
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
@@ -40,7 +41,6 @@ def _place(backend: Backend, parameters: Parameters) -> Array:
 
 
 def _load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
-    """Load the whole batch on every device."""
     return [backend.asarray((images, labels), device) for device in backend.devices]
 
 
@@ -72,7 +72,6 @@ def _exchanged(backend: Backend, sent: Sequence[Sequence[Array]]) -> list[tuple[
 
 
 def _gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
-    """Join the blocks."""
     channels, dense, biases = zip(*(backend.to_numpy((own[0], own[1], own[2])) for own in placed), strict=True)
     w1, b1 = (np.concatenate(parts) for parts in zip(*channels, strict=True))
     w2 = np.concatenate([np.concatenate(blocks) for *blocks, _, _ in dense], axis=1)
@@ -104,7 +103,7 @@ def dense_gradients(ops: Ops) -> Callable[..., Array]:
     def back(own: Array, bias: Array, scores: Array, xs: Array, labels: Array) -> Array:
         by_scores, by_bias = loss((scores, *bias), labels)[1]
         count = len(own)
-        pull = network.pull_back(ops, lambda leaves: part_of_scores(ops)(leaves[:count], leaves[count:]))
+        pull = pull_back(ops, lambda leaves: part_of_scores(ops)(leaves[:count], leaves[count:]))
         gradients = pull((*own, *xs), by_scores)
         return gradients[:count], (by_bias,), gradients[count:]
 
@@ -113,7 +112,7 @@ def dense_gradients(ops: Ops) -> Callable[..., Array]:
 
 def update(ops: Ops, rate: float) -> Callable[..., Array]:
     """Make the function (own parameters, gradients but the convolution's, images, gradients by own features …)."""
-    convolve = network.pull_back(ops, network.forward(ops, [network.features]))
+    convolve = pull_back(ops, network.forward(ops, [network.features]))
 
     def descend(own: Array, others: Array, images: Array, *by_features: Array) -> Array:
         gradients = (convolve(own[0], reduce(ops.add, by_features), images), *others)

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from backends import Array, Ops
+from parallel_core.experiments.layers import dense
 
 __all__ = [
     "CHANNELS",
@@ -17,12 +18,10 @@ __all__ = [
     "Batch",
     "Layer",
     "Parameters",
-    "dense",
     "features",
     "forward",
     "initial_parameters",
     "loss",
-    "pull_back",
     "synthetic_batch",
     "update",
 ]
@@ -45,14 +44,7 @@ def features(ops: Ops, parameters: Array, images: Array) -> Array:
     return ops.flatten(ops.avg_pool2d(ops.relu(ops.conv2d(images, weight, bias)), POOL))
 
 
-def dense(ops: Ops, parameters: Array, x: Array) -> Array:
-    """Multiply by the weight and add the bias."""
-    weight, bias = parameters
-    return ops.add(ops.matmul(x, weight), bias)
-
-
 def _hidden(ops: Ops, parameters: Array, x: Array) -> Array:
-    """Compute the hidden units of a dense layer."""
     return ops.relu(dense(ops, parameters, x))
 
 
@@ -74,17 +66,6 @@ def loss(ops: Ops, layers: Sequence[Layer] = LAYERS) -> Callable[[Array, Array, 
     """Make the function (the last layers' parameters, their x, labels) -> the sum of the rows' losses."""
     scores = forward(ops, layers)
     return lambda parameters, x, labels: ops.cross_entropy(scores(parameters, x), labels)
-
-
-def pull_back(ops: Ops, fn: Callable[..., Array]) -> Callable[..., Array]:
-    """Make the function (parameters, upstream, *rest) -> the gradients by the parameters of fn(parameters, *rest).
-
-    `upstream` is the gradient by the function's result, which is computed again: nothing is kept from the forward pass.
-    """
-    differentiate = ops.value_and_grad(
-        lambda parameters, upstream, *rest: ops.total(ops.multiply(fn(parameters, *rest), upstream))
-    )
-    return lambda *args: differentiate(*args)[1]
 
 
 def update(ops: Ops, rate: float) -> Callable[..., Array]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from backends import Array, Backend, Device, Ops
 from backends.arrays import row_ranges
+from parallel_core.experiments.layers import pull_back
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import network
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import LAYERS, Parameters
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import Strategy
@@ -87,7 +88,6 @@ def _pass_back(
 
 
 def _gather(backend: Backend, placed: Sequence[Array]) -> Parameters:
-    """Put the stages' parameters together."""
     return tuple(parameter for own in placed for parameter in backend.to_numpy(own))
 
 
@@ -111,8 +111,8 @@ def going_back(ops: Ops, compute: Callable[..., Array], to_images: bool) -> Call
 
     def back(parameters: Array, upstream: Array, x: Array) -> Array:
         if to_images:
-            return (network.pull_back(ops, compute)(parameters, upstream, x),)
-        pull = network.pull_back(ops, lambda leaves: compute(leaves[:-1], leaves[-1]))
+            return (pull_back(ops, compute)(parameters, upstream, x),)
+        pull = pull_back(ops, lambda leaves: compute(leaves[:-1], leaves[-1]))
         *gradients, by_x = pull((*parameters, x), upstream)
         return tuple(gradients), by_x
 

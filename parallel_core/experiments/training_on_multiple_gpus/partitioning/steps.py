@@ -61,7 +61,6 @@ def error_of_steps(backend: Backend, ways: Mapping[str, Strategy], parameters: P
 
 
 def _changes(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> list[np.ndarray]:
-    """Return by how much each parameter changes in a few steps."""
     loaded = way.load(backend, *batch)
     placed = way.place(backend, parameters)
     for _ in range(CHECKED_STEPS):

@@ -27,24 +27,20 @@ class Strategy:
 
 
 def _place(backend: Backend, parameters: Parameters) -> Array:
-    """Load all parameters on the first device."""
     return backend.asarray(parameters, backend.devices[0])
 
 
 def _load(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
-    """Load the batch on the first device."""
     return backend.asarray((images, labels), backend.devices[0])
 
 
 def _step(backend: Backend, placed: Array, batch: Array, rate: float) -> Array:
-    """Launch a step on the first device."""
     ops = backend.ops
     computed = backend.launch(ops.value_and_grad(network.loss(ops)), placed, *batch)
     return backend.launch(network.update(ops, rate), placed, computed[1])
 
 
 def _gather(backend: Backend, placed: Array) -> Parameters:
-    """Return the parameters."""
     return tuple(backend.to_numpy(placed))
 
 

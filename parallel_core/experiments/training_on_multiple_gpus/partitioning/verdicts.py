@@ -33,13 +33,12 @@ def about_width(width: int, cases: Mapping[str, Case], undivided: str) -> str:
 
 def about_bytes(moved: Mapping[int, Mapping[str, int]], names: Sequence[str]) -> str:
     """Order some divisions by the bytes that they moved between devices, for the narrowest and the widest network."""
-    return " ".join(_bytes_at(width, moved[width], names) for width in sorted({min(moved), max(moved)}))
-
-
-def _bytes_at(width: int, moved: Mapping[str, int], names: Sequence[str]) -> str:
-    """Order some divisions of a network by the bytes that they moved."""
-    figures = [f"{name} {figure(moved[name] / 1e6)} MB" for name in sorted(names, key=moved.__getitem__)]
-    return f"Least first, a step at width {width} moved between devices: {listed(figures)}."
+    sentences = []
+    for width in sorted({min(moved), max(moved)}):
+        by_name = moved[width]
+        figures = [f"{name} {figure(by_name[name] / 1e6)} MB" for name in sorted(names, key=by_name.__getitem__)]
+        sentences.append(f"Least first, a step at width {width} moved between devices: {listed(figures)}.")
+    return " ".join(sentences)
 
 
 def about_crossings(crossings: Mapping[str, int]) -> str:

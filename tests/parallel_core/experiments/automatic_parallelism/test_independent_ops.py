@@ -9,6 +9,7 @@ import backends
 import parallel_core
 from backends import Array, Backend
 from parallel_core import Case, Result
+from parallel_core.experiments import measuring
 from parallel_core.experiments.automatic_parallelism.independent_ops import timing
 from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts as about_independent
 from parallel_core.measurement.result import describe_backend
@@ -38,7 +39,7 @@ def elsewhere(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
         called = f"{workers} {'worker' if workers == 1 else 'workers'}"
         return pretended(backend, [f"independent, {called}", f"chain, {called}"])
 
-    monkeypatch.setattr(timing, "measure_elsewhere", products)
+    monkeypatch.setattr(measuring, "measure_elsewhere", products)
     return asked
 
 

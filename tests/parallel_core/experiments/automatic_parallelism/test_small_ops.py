@@ -11,7 +11,7 @@ import backends
 import parallel_core
 from backends import Backend
 from parallel_core import Case, RequestError, Result
-from parallel_core.experiments.automatic_parallelism import small_ops
+from parallel_core.experiments import measuring
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts as about_small
 from parallel_core.measurement.result import describe_backend
 
@@ -38,7 +38,7 @@ def elsewhere(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
         asked.append(dict(options))
         return pretended(backend, [f"one device, size {size}" for size in str(options["sizes"]).split(",")])
 
-    monkeypatch.setattr(small_ops, "measure_elsewhere", sizes)
+    monkeypatch.setattr(measuring, "measure_elsewhere", sizes)
     return asked
 
 

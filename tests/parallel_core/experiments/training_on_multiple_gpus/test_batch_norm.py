@@ -86,7 +86,7 @@ def test_synchronising_costs_two_allreduces_of_two_sums(backend: Backend) -> Non
 def test_a_step_that_is_wrong_makes_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     for error in (1e-3, float("nan")):
         monkeypatch.setattr(
-            "parallel_core.experiments.training_on_multiple_gpus.batch_norm.error_per_device",
+            "parallel_core.experiments.training_on_multiple_gpus.batch_norm.difference",
             lambda *_, error=error: error,
         )
         (problem,) = parallel_core.run_batch_norm(backend, rows=8, rounds=1).problems

@@ -20,7 +20,7 @@ def test_every_building_block_shows_its_values(backend: Backend) -> None:
     result = parallel_core.run_building_blocks(backend, rounds=1)
     assert result.problems == ()
     parameters, summed, even, uneven, rebound, shared = result.notes
-    assert "b1 is [0, 0, 0] and its gradient [0, 0, 0]" in parameters
+    assert "b1 is [0, 0, 0], and its gradient [0, 0, 0]" in parameters
     assert "its gradient is not zero" in parameters
     assert "hold [[1, 1]] and [[2, 2]], after it [[3, 3]] and [[3, 3]]" in summed
     assert "cpu:2 gets [[10, 11, 12, 13, 14], [15, 16, 17, 18, 19]]" in even
