@@ -12,7 +12,7 @@ from backends.arrays import check_equal, tree_map
 from backends.devices import Device
 from backends.protocol import Array, Engine, HostArray
 from backends.torch.base import Setup, TorchBackend, allocate_like, detached_copy, overwrite
-from backends.torch.sums import sum_in_shards
+from backends.torch.sums import sum_own_shard
 
 __all__ = ["EagerTorch"]
 
@@ -32,7 +32,7 @@ class EagerTorch(TorchBackend):
         super().__init__(setup, ", and ".join(schedulers), None)
         self._gpus = sorted({device.index for device in self.devices if device.kind == "gpu"})
         # CPU devices share one memory; a GPU has its own.
-        self._load, self._clone, self._sum = _keep, _clone_on_cpu, sum_in_shards
+        self._load, self._clone, self._sum = _keep, _clone_on_cpu, partial(sum_own_shard, shard=0, shards=1)
         if self._gpus:
             self._load = self._clone = partial(_clone_to, self._torch)
             self._sum = partial(_sum_between_memories, self._torch)
@@ -59,7 +59,8 @@ class EagerTorch(TorchBackend):
             self._fail(error, f"on {device}")
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        return self.launch(self._sum, tuple(xs))
+        self.launch(self._sum, tuple(xs))
+        return tuple(xs)
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         # From a tensor of its own: PyTorch warns of arrays that cannot be written to.
@@ -90,9 +91,8 @@ def _clone_to(torch: Any, x: Array, device: Device) -> Array:
     return allocate_like(torch, x, device).copy_(x)
 
 
-def _sum_between_memories(torch: Any, xs: tuple[Array, ...]) -> tuple[Array, ...]:
+def _sum_between_memories(torch: Any, xs: tuple[Array, ...]) -> None:
     tree_map(partial(_gather_and_broadcast, torch), *xs)
-    return xs
 
 
 def _gather_and_broadcast(torch: Any, total: Array, *terms: Array) -> None:

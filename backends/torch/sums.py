@@ -3,7 +3,7 @@
 from backends.arrays import check_equal, sum_shard, tree_leaves, tree_map
 from backends.protocol import Array
 
-__all__ = ["add_into", "sum_in_shards", "sum_own_shard"]
+__all__ = ["add_into", "sum_own_shard"]
 
 TORCH_SHARDED_BYTES = 2**21
 """From here on all devices, a shard each, sum faster than the first one alone."""
@@ -12,12 +12,6 @@ TORCH_SHARDED_BYTES = 2**21
 def add_into(first: Array, *others: Array) -> Array:
     """Add values to the first one's memory, and return it."""
     return tree_map(_add_terms, first, *others)
-
-
-def sum_in_shards(xs: tuple[Array, ...]) -> tuple[Array, ...]:
-    """Replace every value by the sum of all, on the calling thread."""
-    sum_own_shard(xs, 0, shards=1)
-    return xs
 
 
 def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) -> None:

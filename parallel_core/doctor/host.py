@@ -13,7 +13,6 @@ __all__ = ["examine_cores", "examine_memory"]
 
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 """Where a container sees its own limits (Linux, "Control Group v2")."""
-MIN_CORES = 2
 
 
 def examine_cores() -> Finding:
@@ -30,7 +29,7 @@ def examine_cores() -> Finding:
         )
         diagnosis = Diagnosis(cause, f"taskset --cpu-list {cores} parallel-core compare")
         return Finding("CPU cores", "doubtful", f"{text}, for the time of {quota:g}", diagnosis, figures)
-    if own < MIN_CORES:
+    if own == 1:
         cause = "two devices on one core take turns: nothing can be seen to run at the same time"
         command = f"taskset --cpu-list 0-{machine - 1} parallel-core doctor" if machine > own else "lscpu"
         return Finding("CPU cores", "doubtful", text, Diagnosis(cause, command), figures)

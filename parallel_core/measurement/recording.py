@@ -99,9 +99,8 @@ class Recording:
             raise ValueError("launch needs a value of this recording among its arguments, which determines the device")
         device = read[0].device
         consumed = _recorded(args[: self._consumes(_unwrapped(fn))])
-        task, result = self._do(
-            _name(fn), device, "compute", read, consumed, partial(self.backend.launch, fn, *map(_plain, args))
-        )
+        launch = partial(self.backend.launch, fn, *map(_plain, args))
+        task, result = self._do(_name(fn), device, "compute", read, consumed, launch)
         return self._wrapped(result, device, task)
 
     def wait(self, x: Array) -> Array:
@@ -112,12 +111,10 @@ class Recording:
         self.backend.waitall()
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        consumed = () if out is None else _recorded(out)
+        consumed = _recorded(out)
         read = (*_recorded(x), *consumed)
-        target = None if out is None else _plain(out)
-        task, result = self._do(
-            "copy", device, "copy", read, consumed, partial(self.backend.copy_to, _plain(x), device, target)
-        )
+        copy = partial(self.backend.copy_to, _plain(x), device, _plain(out))
+        task, result = self._do("copy", device, "copy", read, consumed, copy)
         if any(value.device != device for value in _recorded(x)):
             self._uncounted[task] = (_plain(x), 1)
         return self._wrapped(result, device, task)
