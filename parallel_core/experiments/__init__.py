@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from operator import attrgetter
 from pkgutil import iter_modules
 from typing import final
 
@@ -33,11 +34,8 @@ class _Catalogue(Mapping[str, Experiment]):
     def __iter__(self) -> Iterator[str]:
         for chapter in CHAPTERS:
             modules = iter_modules(import_module(f"{__name__}.{chapter}").__path__)
-            declared = (_declared_in(chapter, module.name) for module in modules)
-            experiments = [experiment for experiment in declared if experiment is not None]
-            yield from (
-                experiment.name for experiment in sorted(experiments, key=lambda experiment: experiment.position)
-            )
+            experiments = filter(None, (_declared_in(chapter, module.name) for module in modules))
+            yield from (experiment.name for experiment in sorted(experiments, key=attrgetter("position")))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

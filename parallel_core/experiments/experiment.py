@@ -75,8 +75,8 @@ class Experiment:
     """The case whose times a comparison sets side by side first."""
     metric: str
     """The figure that answers the question."""
-    queued_case: str
-    """The case that shows best how long before the end of the work control returns."""
+    queued_case: str = ""
+    """The case that shows best how long before the end of the work control returns; `case` unless it is given."""
     calibrated: tuple[str, ...] = ()
     """Parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
     options: Mapping[Mode, Mapping[str, int | str]] = field(default_factory=dict)
@@ -91,6 +91,10 @@ class Experiment:
     """What each of several processes calls in place of `run`, if the experiment can run on several."""
     extent: Callable[..., tuple[int, int]] | None = None
     """For a training: a function of the arguments of `run` that returns the epochs, and the images of each."""
+
+    def __post_init__(self) -> None:
+        if not self.queued_case:
+            object.__setattr__(self, "queued_case", self.case)
 
     @property
     def chapter(self) -> str:

@@ -5,7 +5,6 @@ one belongs to the part above it.
 """
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -42,20 +41,12 @@ def explanation(experiment: Experiment) -> Explanation:
     module = import_module(experiment.run.__module__)
     question, *paragraphs = (" ".join(text.split()) for text in (inspect.getdoc(module) or "").split("\n\n"))
     parts: dict[str, list[str]] = {}
-    for heading, text in _with_headings(paragraphs):
-        parts.setdefault(heading, []).append(text)
+    heading = ""
+    for paragraph in paragraphs:
+        label, _, rest = paragraph.partition(": ")
+        begins = bool(rest) and label in HEADINGS
+        heading = label if begins else heading
+        parts.setdefault(heading, []).append(rest if begins else paragraph)
     if tuple(parts) != HEADINGS:
         raise ValueError(f"{module.__name__} explains {', '.join(parts)}, and not {', '.join(HEADINGS)}")
     return Explanation(question, tuple((heading, tuple(texts)) for heading, texts in parts.items()))
-
-
-def _with_headings(paragraphs: list[str]) -> Iterator[tuple[str, str]]:
-    """Iterate over (heading, text); a paragraph without a heading has that of the one before it."""
-    heading = ""
-    for paragraph in paragraphs:
-        label, colon, rest = paragraph.partition(": ")
-        if colon and label in HEADINGS:
-            heading, text = label, rest
-        else:
-            text = paragraph
-        yield heading, text

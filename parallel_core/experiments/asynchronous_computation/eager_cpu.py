@@ -159,6 +159,5 @@ EXPERIMENT = Experiment(
     run=run,
     case="10 products",
     metric="dispatch_fraction",
-    queued_case="10 products",
     options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},
 )

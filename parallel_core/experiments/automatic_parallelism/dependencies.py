@@ -106,7 +106,6 @@ EXPERIMENT = Experiment(
     run=run,
     case="diamonds, freely scheduled",
     metric="bound_fraction",
-    queued_case="diamonds, freely scheduled",
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
 )

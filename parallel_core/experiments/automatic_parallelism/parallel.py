@@ -77,7 +77,6 @@ EXPERIMENT = Experiment(
     run=run,
     case="on all together",
     metric="parallel_speedup",
-    queued_case="on all together",
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
 )

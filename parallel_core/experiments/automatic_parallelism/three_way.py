@@ -171,7 +171,6 @@ EXPERIMENT = Experiment(
     run=run,
     case="all at once",
     metric="saved_fraction",
-    queued_case="all at once",
     calibrated=("size", "copies"),
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500}},
 )

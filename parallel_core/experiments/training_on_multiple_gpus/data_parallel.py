@@ -197,6 +197,5 @@ EXPERIMENT = Experiment(
     extent=_extent,
     case="training, an epoch",
     metric="images_per_second",
-    queued_case="training, an epoch",
     options={"full": {"epochs": 3}, "quick": {"epochs": 1, "limit": 60}},
 )

@@ -63,7 +63,6 @@ EXPERIMENT = Experiment(
     run=run,
     case="sum",
     metric="sum_seconds",
-    queued_case="sum",
 )
 '''
 

@@ -117,7 +117,6 @@ EXPERIMENT = Experiment(
     run=run,
     case="freely scheduled",
     metric="bound_fraction",
-    queued_case="freely scheduled",
     devices=3,
     options={"full": {"rounds": 10}, "quick": {"rounds": 5}},
 )

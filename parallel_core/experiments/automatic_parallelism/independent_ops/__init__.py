@@ -116,7 +116,6 @@ EXPERIMENT = Experiment(
     run=run,
     case="independent, 1 worker",
     metric="parallel_speedup",
-    queued_case="independent, 1 worker",
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 250}},
 )

@@ -99,18 +99,14 @@ def _time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
     repeats = {}
     for size in sizes:
         matrices = [normal_matrix(backend, size, device) for device in backend.devices]
-        count = _count_for(backend, size)
+        seconds = product_seconds(backend, size, backend.devices[0])
+        count = min(MOST, max(LEAST, round(TARGET_SECONDS / seconds)))
         places = {ONE: matrices[:1] * len(matrices)} | ({ALL: matrices} if len(matrices) > 1 else {})
         for way, spread in places.items():
             work[name := f"{way}, size {size}"] = partial(_products, backend, spread, count)
             repeats[name] = count * len(matrices)
     cases = time_in_turn(backend, work, rounds, repeats).values()
     return {way: [case for case in cases if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
-
-
-def _count_for(backend: Backend, size: int) -> int:
-    """Choose how many products of a size each device gets: so many that they can be timed, and not more."""
-    return min(MOST, max(LEAST, round(TARGET_SECONDS / product_seconds(backend, size, backend.devices[0]))))
 
 
 def _error_of(backend: Backend, sizes: Sequence[int]) -> float:

@@ -104,7 +104,6 @@ EXPERIMENT = Experiment(
     run_between_processes=run_between_processes,
     case="native, 4 MiB",
     metric="algbw_gb_per_s",
-    queued_case="native, 4 MiB",
     curves=Curves(
         over="bytes",
         quantity="algbw_gb_per_s",

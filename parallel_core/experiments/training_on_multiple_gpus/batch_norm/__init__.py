@@ -116,7 +116,6 @@ EXPERIMENT = Experiment(
     run=run,
     case="synchronised statistics, 64 rows",
     metric="synchronising_cost",
-    queued_case="synchronised statistics, 64 rows",
     curves=Curves(
         over="rows",
         quantity="difference",

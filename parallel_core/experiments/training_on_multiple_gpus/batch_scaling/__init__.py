@@ -163,7 +163,6 @@ EXPERIMENT = Experiment(
     run=run,
     case="all devices, scaled batch",
     metric="scaled_batch_speedup",
-    queued_case="all devices, scaled batch",
     curves=Curves(
         over="devices",
         quantity="images_per_second",

@@ -115,7 +115,11 @@ def run(
         error=largest_of(errors),
         compared="the parameters' changes",
         of="the largest",
-        series=_series_of(timed, moved),
+        series={
+            "width": tuple(map(float, timed)),
+            **{f"seconds {name}": tuple(cases[name].median for cases in timed.values()) for name in ways},
+            **{f"bytes {name}": tuple(float(of_width[name]) for of_width in moved.values()) for name in recorded},
+        },
     )
 
 
@@ -147,18 +151,6 @@ def _metrics_of(cases: Mapping[str, Case], moved: Mapping[str, int], waits: Mapp
     return metrics
 
 
-def _series_of(
-    timed: Mapping[int, Mapping[str, Case]], moved: Mapping[int, Mapping[str, int]]
-) -> dict[str, tuple[float, ...]]:
-    """Return seconds and bytes of a step over the width, a curve for each way."""
-    series: dict[str, tuple[float, ...]] = {"width": tuple(map(float, timed))}
-    for name in next(iter(timed.values())):
-        series[f"seconds {name}"] = tuple(cases[name].median for cases in timed.values())
-    for name in next(iter(moved.values())):
-        series[f"bytes {name}"] = tuple(float(of_width[name]) for of_width in moved.values())
-    return series
-
-
 EXPERIMENT = Experiment(
     name="partitioning",
     position=6,
@@ -166,7 +158,6 @@ EXPERIMENT = Experiment(
     run=run,
     case="data parallelism, width 4",
     metric="data_parallel_advantage",
-    queued_case="data parallelism, width 4",
     curves=Curves(
         over="width",
         quantity="seconds",
