@@ -110,7 +110,7 @@ def figures_of(case: CaseSpans) -> CaseFigures:
     shorter = min(compute, communication)
     returned = _control_returned(case)
     devices = [device for device, _ in case.queues]
-    device_of = np.array([devices.index(device) for device in devices], dtype=np.intp)[case.queue_of]
+    device_indices = np.array([devices.index(device) for device in devices], dtype=np.intp)
     return CaseFigures(
         case=case.name,
         seconds=case.seconds,
@@ -123,7 +123,7 @@ def figures_of(case: CaseSpans) -> CaseFigures:
         hidden_of_shorter=hidden / shorter if shorter else None,
         working_seconds=total_length(union(computing, communicating)),
         queues_at_once=_at_once(case, case.queue_of),
-        devices_at_once=_at_once(case, device_of),
+        devices_at_once=_at_once(case, device_indices[case.queue_of]),
         waits=_launch_waits(case),
         control_returned_seconds=returned,
         dispatch_fraction=returned / case.seconds if returned is not None and case.seconds else None,
