@@ -56,8 +56,12 @@ def load_profile() -> None:
 
     # No deadline: a framework's first call takes as long as it takes.
     # A backend keeps no state between examples but its failure, and no example may fail.
+    # CI draws more examples than a run that people wait for.
     settings.register_profile(
-        "suite", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        "suite",
+        deadline=None,
+        max_examples=30 if os.environ.get("CI") else 12,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
     settings.load_profile("suite")
 
