@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from parallel_core.formatting import figure
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
+from parallel_core.system.formatting import figure
 
 __all__ = ["Finding", "Target", "Verdict", "rows", "tally"]
 

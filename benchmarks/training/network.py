@@ -20,8 +20,8 @@ import click
 from benchmarks.harness.findings import Finding, Report, benchmark
 from benchmarks.harness.side_by_side import Measured, Variant, launched, ratio_by_round, scaled, take_turns, worker
 from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, set_link, two_hosts
-from parallel_core.formatting import figure
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
+from parallel_core.system.formatting import figure
 
 BACKENDS = ("mxnet", "torch")
 RATES = {"10 Gbit/s": 10e9, "1 Gbit/s": 1e9, "100 Mbit/s": 1e8}

@@ -7,9 +7,9 @@ from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.validity import CellState, assess, unstable_cases
 from parallel_core.comparison.verdicts import TimeRatio, overall_answer, ratio_sentence, time_ratio
 from parallel_core.experiments import EXPERIMENTS, Experiment
-from parallel_core.formatting import figure, listed
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 from parallel_core.measurement.sweep import labelled
+from parallel_core.system.formatting import figure, listed
 
 __all__ = ["Analysis", "CellAnalysis", "ExperimentAnalysis", "analyse"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.formatting import listed
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, compare_times, with_bounds
+from parallel_core.system.formatting import listed
 
 __all__ = ["TimeRatio", "overall_answer", "ratio_sentence", "time_ratio"]
 

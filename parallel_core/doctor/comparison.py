@@ -6,7 +6,7 @@ from pathlib import Path
 
 from parallel_core.doctor.finding import Diagnosis, Finding, Section
 from parallel_core.doctor.frameworks import Attempt
-from parallel_core.formatting import listed
+from parallel_core.system.formatting import listed
 
 __all__ = ["examine_comparing"]
 

@@ -16,7 +16,7 @@ from backends.installation.gpus import InstallationFailure
 from backends.installation.known_failures import diagnose, diagnose_absence, diagnose_environment
 from backends.installation.probe import DEFAULT_ENGINE, Probe
 from parallel_core.doctor.finding import Diagnosis, Finding, Section
-from parallel_core.formatting import listed
+from parallel_core.system.formatting import listed
 from parallel_core.system.subprocesses import Outcome, supervise
 
 __all__ = ["Attempt", "examine_frameworks", "try_backend"]

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from parallel_core.formatting import figure
+from parallel_core.system.formatting import figure
 
 __all__ = [
     "FEWEST_FOR_A_VERDICT",

@@ -6,7 +6,7 @@ A result holds the series `OVER`, and for each curve the series `QUANTITY LABEL`
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from parallel_core.formatting import figure, write_size
+from parallel_core.system.formatting import figure, write_size
 
 __all__ = ["Curves", "labelled", "write_point"]
 

@@ -5,11 +5,11 @@ from textwrap import fill
 from matplotlib.figure import Figure
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.formatting import engine_in_words
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves, labelled
 from parallel_core.plots.style import COLOURS, curve_styles, curve_ticks
 from parallel_core.plots.task_graph import task_graph
+from parallel_core.system.formatting import engine_in_words
 
 __all__ = ["result_figure"]
 

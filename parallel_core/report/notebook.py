@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.formatting import engine_in_words, figure, quantity
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled, write_point
 from parallel_core.plots import as_png
+from parallel_core.system.formatting import engine_in_words, figure, quantity
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

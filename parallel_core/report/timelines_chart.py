@@ -14,9 +14,9 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.formatting import percent
 from parallel_core.plots.style import LOOKS, opacity
 from parallel_core.report.charts import framed
+from parallel_core.system.formatting import percent
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import Block, CaseLanes, Look, drawn_ends, few_lanes, overlap_phrases

@@ -6,7 +6,7 @@ from rich.padding import Padding
 
 from backends.variants import VARIANTS
 from parallel_core.experiments.explanation import Explanation
-from parallel_core.formatting import listed
+from parallel_core.system.formatting import listed
 
 __all__ = ["show_explanation", "show_variants"]
 

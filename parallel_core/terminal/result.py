@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.formatting import engine_in_words, quantity
 from parallel_core.measurement.result import Result
+from parallel_core.system.formatting import engine_in_words, quantity
 from parallel_core.terminal.sweep import bandwidths, curves_table
 
 __all__ = ["show"]

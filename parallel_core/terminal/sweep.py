@@ -5,9 +5,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from parallel_core.formatting import figure, quantity, write_size
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves, labelled, write_point
+from parallel_core.system.formatting import figure, quantity, write_size
 
 __all__ = ["bandwidths", "curves_table"]
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from parallel_core.formatting import figure, listed, percent
+from parallel_core.system.formatting import figure, listed, percent
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement, Overhead
 from parallel_core.trace_analysis.figures import CaseFigures
 

@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeAlias
 from humanize import metric
 
 from backends.profiling import SpanKind
-from parallel_core.formatting import figure, listed, percent
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case, Result
+from parallel_core.system.formatting import figure, listed, percent
 from parallel_core.trace_analysis.figures import CaseFigures
 
 __all__ = [

@@ -11,7 +11,7 @@ from math import inf
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, queue_order
-from parallel_core.formatting import percent
+from parallel_core.system.formatting import percent
 from parallel_core.trace_analysis.case_spans import CaseSpans, is_wait
 from parallel_core.trace_analysis.figures import CaseFigures
 

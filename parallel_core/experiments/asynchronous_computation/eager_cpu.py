@@ -30,9 +30,9 @@ from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments.asynchronous_computation.ten_products import draw, error_of_products, multiply
 from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of, time_in_turn
-from parallel_core.formatting import listed
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
+from parallel_core.system.formatting import listed
 
 __all__ = ["EXPERIMENT", "OTHERS", "about_contrasts", "about_variants", "contrasts", "run", "verdict"]
 

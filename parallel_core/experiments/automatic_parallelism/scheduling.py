@@ -9,12 +9,12 @@ from typing import Any
 
 from backends import Array, Backend
 from backends.host import available_cores
-from parallel_core.formatting import figure
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
 from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.system.formatting import figure
 
 __all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "about_schedule", "case_name", "record", "time_programs"]
 

@@ -34,10 +34,10 @@ from parallel_core.experiments.automatic_parallelism.copying import Copies, cali
 from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, with_parts
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
-from parallel_core.formatting import percent
 from parallel_core.measurement.checks import MIN_NOISE, largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.system.formatting import percent
 
 __all__ = ["EXPERIMENT", "about_cores", "all_at_once", "copy_both_ways", "fractions", "noise", "run", "verdict"]
 

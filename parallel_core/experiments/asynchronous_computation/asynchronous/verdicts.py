@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from humanize import metric, naturalsize
 
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import WAIT_EVERY
-from parallel_core.formatting import percent
+from parallel_core.system.formatting import percent
 
 __all__ = ["about_barriers", "about_launch", "about_memory", "about_model", "answer_questions", "verdict"]
 

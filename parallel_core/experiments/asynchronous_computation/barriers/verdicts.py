@@ -5,9 +5,9 @@ from statistics import median
 
 from humanize import metric
 
-from parallel_core.formatting import percent
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case
+from parallel_core.system.formatting import percent
 
 __all__ = ["Added", "about_deepest", "verdict"]
 

@@ -7,9 +7,9 @@ from math import exp, log
 from humanize import metric
 
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.formatting import figure, percent
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case
+from parallel_core.system.formatting import figure, percent
 
 __all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "floor_left", "verdict"]
 

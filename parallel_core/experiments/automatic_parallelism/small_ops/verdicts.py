@@ -8,9 +8,9 @@ from math import exp, log
 
 from humanize import metric
 
-from parallel_core.formatting import figure, listed
 from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
+from parallel_core.system.formatting import figure, listed
 
 __all__ = ["about_launching", "about_threads", "crossing_size", "faster_at", "verdict"]
 

@@ -36,9 +36,9 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import
 )
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import result_with
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import time_size
-from parallel_core.formatting import parse_sizes
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
+from parallel_core.system.formatting import parse_sizes
 
 __all__ = ["EXPERIMENT", "SIZES", "run"]
 

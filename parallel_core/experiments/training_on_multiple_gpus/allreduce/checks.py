@@ -8,8 +8,8 @@ from backends import Backend
 from backends.arrays import row_ranges
 from parallel_core.errors import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
-from parallel_core.formatting import write_size
 from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.system.formatting import write_size
 from parallel_core.system.machine import describe_machine
 
 __all__ = ["ITEM", "LARGEST_ERROR", "error_of_sum", "error_of_sums", "refuse_more_than_memory", "whole_elements"]

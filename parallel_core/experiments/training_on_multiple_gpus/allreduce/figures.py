@@ -8,9 +8,9 @@ from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import LARGEST_ERROR
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import ONE_STREAM, PLAIN_COPY
-from parallel_core.formatting import write_size
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
+from parallel_core.system.formatting import write_size
 
 __all__ = ["Timed", "result_with"]
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from backends import Array, Backend
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS, Allreduce
-from parallel_core.formatting import write_size
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, interleave
+from parallel_core.system.formatting import write_size
 
 __all__ = ["NATIVE", "ONE_STREAM", "PLAIN_COPY", "measure_each", "time_repeated", "time_size"]
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import Timed
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import NATIVE, ONE_STREAM, PLAIN_COPY
-from parallel_core.formatting import figure, listed, write_size
 from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
+from parallel_core.system.formatting import figure, listed, write_size
 
 __all__ = ["about_sharding", "verdict", "verdict_between"]
 

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from parallel_core.formatting import figure
 from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
+from parallel_core.system.formatting import figure
 
 __all__ = ["about_cost", "about_exchange", "about_growth", "compared", "verdict"]
 

@@ -31,10 +31,10 @@ from parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonst
     matrix,
     ones_and_twos,
 )
-from parallel_core.formatting import listed
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.system.formatting import listed
 from parallel_core.training.step import get_params
 
 __all__ = ["EXPERIMENT", "run", "verdict"]

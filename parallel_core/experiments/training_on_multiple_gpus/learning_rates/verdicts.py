@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import counted_devices
-from parallel_core.formatting import figure, listed
+from parallel_core.system.formatting import figure, listed
 
 __all__ = ["CHANCE", "about_fixed", "about_rule", "best_rate", "noise_of", "verdict"]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from parallel_core.formatting import figure, listed
 from parallel_core.measurement.checks import differ_beyond_noise
 from parallel_core.measurement.result import Case
+from parallel_core.system.formatting import figure, listed
 
 __all__ = ["about_bytes", "about_crossings", "about_micro_batches", "about_width", "verdict"]
 

@@ -11,8 +11,8 @@ from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS, Mode
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as collectives
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts as about_allreduce
-from parallel_core.formatting import parse_sizes, write_size
 from parallel_core.measurement.result import Case
+from parallel_core.system.formatting import parse_sizes, write_size
 
 SMALL: dict[str, Any] = {"sizes": (40, 4096), "rounds": 2}
 

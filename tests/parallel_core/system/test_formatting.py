@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.formatting import engine_in_words, parse_size, parse_sizes, percent, write_size
+from parallel_core.system.formatting import engine_in_words, parse_size, parse_sizes, percent, write_size
 
 
 @pytest.mark.parametrize(
