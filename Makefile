@@ -10,7 +10,7 @@ PYTEST := python -m pytest --dist worksteal
 # The tests start hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-cu112 bench docs lint clean
+.PHONY: demo test test-long test-cu112 bench docs lint clean
 
 demo: $(READY)
 	$(BIN)/parallel-core compare --quick
@@ -18,9 +18,13 @@ demo: $(READY)
 # MXNet reads its engine at import, so each engine has processes of its own. Many tests wait for processes that they
 # start: while the asynchronous engine's two workers do, the synchronous engine's one takes the cores.
 test: $(READY)
-	@$(BIN)/$(PYTEST) -n 1 --engine sync --require mxnet,torch >.venv/test-sync.log 2>&1 & sync=$$!; \
-	$(BIN)/$(PYTEST) -n 2 --engine async --require mxnet,torch; async=$$?; \
+	@$(BIN)/$(PYTEST) -n 1 --engine sync -m 'not long' --require mxnet,torch >.venv/test-sync.log 2>&1 & sync=$$!; \
+	$(BIN)/$(PYTEST) -n 2 --engine async -m 'not long' --require mxnet,torch; async=$$?; \
 	wait $$sync; sync=$$?; $(SAY) 'the synchronous engine:'; cat .venv/test-sync.log; exit $$((async | sync))
+
+# What `make test` leaves out: whole jobs that fail, two hosts, notebooks, and pages in Chromium.
+test-long: $(READY)
+	$(BIN)/$(PYTEST) -n 2 -m long --require mxnet,torch
 
 # MXNet's CUDA build, from wheels of 2 GB in an environment of its own, with a driver that finds no GPU: all tests but
 # PyTorch's, which skip themselves. Those marked slow are for this environment alone.

@@ -11,6 +11,8 @@ from nbformat import NotebookNode
 
 from parallel_core.experiments import EXPERIMENTS
 
+pytestmark = pytest.mark.long
+
 FOLDER = Path(__file__).parents[2] / "docs"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 PATIENCE = 300

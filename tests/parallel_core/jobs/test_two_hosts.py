@@ -14,6 +14,8 @@ from benchmarks.harness.two_hosts import TwoHosts
 from tests.parallel_core.experiments.training_on_multiple_gpus.test_data_parallel import numpy_losses
 from tests.parallel_core.jobs.rank.test_training_together import DEADLINE, STEPS
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("framework", ["torch", "mxnet"])
 def test_a_job_of_two_hosts_trains_as_one_process_does(

@@ -18,6 +18,8 @@ from tests.parallel_core.report.chromium import Visit
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.long
+
 
 def page_of(compared: Comparison) -> str:
     return render(analyse(compared))

@@ -19,6 +19,8 @@ from tests.parallel_core.comparison.made_up import NASTY, comparison, failed, me
 from tests.parallel_core.report.chromium import Visit
 from tests.parallel_core.trace_analysis.frameworks import many_small, mxnet_async, torch_async, torch_sync
 
+pytestmark = pytest.mark.long
+
 SIDES = ("mxnet async", "mxnet sync", "torch async", "torch sync")
 TIMELINES = {"mxnet async": mxnet_async(50), "torch async": torch_async(50), "torch sync": torch_sync(50)}
 

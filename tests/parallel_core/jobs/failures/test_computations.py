@@ -8,8 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.parallel_core.jobs.failures.jobs import TRAINING, start
 from tests.parallel_core.jobs.failures.rank import STRUCK
+
+pytestmark = pytest.mark.long
 
 HOST = socket.gethostname()
 

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from tests.parallel_core.jobs.failures.jobs import DEADLINE, FRAMEWORKS, start
+
+pytestmark = pytest.mark.long
 
 HOST = socket.gethostname()
 

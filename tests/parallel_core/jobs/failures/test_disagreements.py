@@ -8,6 +8,8 @@ import pytest
 
 from tests.parallel_core.jobs.failures.jobs import start
 
+pytestmark = pytest.mark.long
+
 HOST = socket.gethostname()
 
 

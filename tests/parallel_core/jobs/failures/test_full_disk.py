@@ -6,7 +6,11 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.parallel_core.jobs.failures.jobs import start
+
+pytestmark = pytest.mark.long
 
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 # A file system of one page, which is taken; what it holds is listed after the job.

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.parallel_core.jobs.failures.jobs import BATCH_SIZE, STEPS, start, synthetic_losses
+
+pytestmark = pytest.mark.long
 
 HOST = socket.gethostname()
 

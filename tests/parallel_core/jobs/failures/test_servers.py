@@ -8,6 +8,8 @@ import pytest
 
 from tests.parallel_core.jobs.failures.jobs import start
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(("role", "name"), [("scheduler", "scheduler"), ("server", "server 0")])
 def test_a_scheduler_or_server_that_is_killed(

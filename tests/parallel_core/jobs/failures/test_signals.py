@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.parallel_core.jobs.failures.jobs import ENDING_SECONDS, start
+
+pytestmark = pytest.mark.long
 
 LISTENERS = {"torch": 3, "mxnet": 4}
 """PyTorch: the store, and each rank for the others. MXNet: a scheduler, a server and two workers."""

@@ -22,6 +22,8 @@ from parallel_core.jobs.messages import (
     Unstartable,
 )
 
+pytestmark = pytest.mark.long
+
 TIMEOUT = 10.0
 FINISHED = Conclusion("", status=0)
 

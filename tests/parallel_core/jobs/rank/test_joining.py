@@ -19,6 +19,8 @@ from parallel_core.jobs.addresses import free_port
 from parallel_core.jobs.rank import share_gpus
 from tests.parallel_core.experiments.training_on_multiple_gpus.test_data_parallel import numpy_losses
 
+pytestmark = pytest.mark.long
+
 HOST = socket.gethostname()
 RUN = ("-m", "parallel_core", "run", "data-parallel", "--epochs", "1", "--batch-size", "24")
 DEADLINE = "12"
