@@ -40,7 +40,7 @@ import numpy as np
 
 from backends.arrays import row_ranges
 from backends.devices import Device
-from backends.errors import ComputationError
+from backends.errors import BackendError, ComputationError
 
 __all__ = ["VERBS", "Array", "Backend", "BaseBackend", "Engine", "FrameworkSettings", "HostArray", "Ops"]
 
@@ -54,8 +54,8 @@ FrameworkSettings = Mapping[str, str | None]
 class Ops(Hashable, Protocol):
     """Pure framework functions in one spelling, to be passed to `Backend.launch`. No scheduling happens in them.
 
-    Those from `matmul` to `cross_entropy` can be differentiated. Where a number is asked for, any real one will do, a
-    NumPy scalar too. Shapes that do not fit, and dtypes that differ, are errors.
+    Those from `matmul` to `cross_entropy` can be differentiated. Where a number is asked for, Python's and
+    NumPy's will do. Shapes that do not fit are errors.
     """
 
     def matmul(self, a: Array, b: Array) -> Array:
@@ -119,9 +119,10 @@ class Ops(Hashable, Protocol):
     def value_and_grad(self, fn: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
         """Make the function (parameters, *rest) -> (fn(parameters, *rest), its gradients by the parameters).
 
-        `parameters` is a tuple of floating-point arrays, one at least; `fn` computes with ops alone (it may read
-        `.shape`), and returns one number, an array of no dimensions that depends on a parameter. Value and gradients
-        share memory with nothing, not with each other either; a gradient has its parameter's shape and dtype.
+        `parameters` is a tuple of floating-point arrays, one at least, and `rest` are arrays. `fn` computes with
+        ops alone (it may read `.shape`), and returns one number, an array of no dimensions that depends on a parameter.
+        Value and gradients share memory with nothing, not with each other either; a gradient has its parameter's shape
+        and dtype.
 
         The gradient by a parameter that is not used is zero. An array may be passed as several parameters, which are
         then told apart, and among `rest`, where it is a constant. If one of `rest` has no elements, value and gradients
@@ -228,9 +229,13 @@ class BaseBackend:
     """
 
     name: str
+    engine: Engine
+    threads_per_device: int
     asarray: Callable[..., Array]
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        if not devices or not np.ndim(x):
+            raise BackendError(f"{self.name}'s split_and_load needs an array with rows, and a device at least")
         ranges = row_ranges(len(x), len(devices))
         return tuple(self.asarray(x[rows], device) for rows, device in zip(ranges, devices, strict=True))
 
@@ -242,15 +247,27 @@ class BaseBackend:
             at = f"{self.name} {place}".rstrip()
             raised = ComputationError(f"{at}: {type(error).__name__}: {self._reason(error)}")
             raised.__cause__ = error
-        # Verbs that refuse take the place of this object's own, so that no verb asks each time.
-        refusal = f"{self.name} refuses further work after a failure ({raised}): load the backend again"
-        vars(self).update(dict.fromkeys(VERBS, partial(_refuse, refusal)))
+        message = f"{self.name} refuses further work after a failure ({raised}): load the backend again"
+        self._refuse_from_now_on(ComputationError, message)
         raise raised
+
+    def refuse_after_fork(self) -> None:
+        """Refuse every verb in a process that was forked from the one that loaded this backend."""
+        # A fork copies memory and the calling thread, but not the threads that serve queues.
+        self._refuse_from_now_on(
+            BackendError,
+            f"{self.name} was loaded before this process was forked, and its threads stayed behind: start processes "
+            f"by multiprocessing's 'spawn' method, or load the backend in them alone",
+        )
+
+    def _refuse_from_now_on(self, error: type[BackendError], message: str) -> None:
+        # Verbs that refuse take the place of this object's own, so that no verb asks each time.
+        vars(self).update(dict.fromkeys(VERBS, partial(_refuse, error, message)))
 
     def _reason(self, error: BaseException) -> str:
         """Return the line of an error's message that says what is wrong."""
         return next(iter(str(error).strip().splitlines()), "no reason given")
 
 
-def _refuse(message: str, *_: object, **__: object) -> NoReturn:
-    raise ComputationError(message)
+def _refuse(error: type[BackendError], message: str, *_: object, **__: object) -> NoReturn:
+    raise error(message)
