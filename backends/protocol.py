@@ -257,7 +257,7 @@ class BaseBackend:
         self._refuse_from_now_on(
             BackendError,
             f"{self.name} was loaded before this process was forked, and its threads stayed behind: start processes "
-            f"by multiprocessing's 'spawn' method, or load the backend in them alone",
+            f"by multiprocessing's 'spawn' method, or load the backend in the child",
         )
 
     def _refuse_from_now_on(self, error: type[BackendError], message: str) -> None:
