@@ -42,7 +42,8 @@ def test_a_result_keeps_its_contents_when_its_argument_is_consumed(backend: Back
         np.testing.assert_array_equal(found, before)
 
 
-@pytest.mark.parametrize("name", OWN)
+# What `to_host` returns lies on no device whose arrays could be written to it.
+@pytest.mark.parametrize("name", [name for name in OWN if name != "to_host"])
 def test_an_argument_keeps_its_contents_when_a_result_is_consumed(backend: Backend, name: str) -> None:
     x = backend.asarray(ONES, backend.devices[0])
     result = backend.to_numpy(made := backend.launch(lambda x: OWN[name](backend.ops, x), x))
