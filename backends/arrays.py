@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-__all__ = ["check_equal", "row_ranges", "sum_shard", "tree_leaves", "tree_map"]
+__all__ = ["check_equal", "check_terms", "row_ranges", "sum_shard", "tree_leaves", "tree_map"]
 
 BLOCK_BYTES = 2**19
 """Several arrays of this size fit in a core's cache of 1 MiB; a quarter or twice of it is slower by a quarter."""
@@ -12,7 +12,12 @@ BLOCK_BYTES = 2**19
 
 def tree_map(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
     """Apply `fn` to every array of a value, beside the arrays at the same place in `others`; tuples stay tuples."""
-    if isinstance(value, tuple | list):
+    is_tuple = isinstance(value, tuple | list)
+    for other in others:
+        # An array is iterable too: its rows would be taken for items.
+        if isinstance(other, tuple | list) != is_tuple:
+            raise ValueError("a tuple and an array do not fit together")
+    if is_tuple:
         return tuple(tree_map(fn, *items) for items in zip(value, *others, strict=True))
     return fn(value, *others)
 
@@ -28,15 +33,22 @@ def tree_leaves(value: Any) -> Iterator[Any]:
             yield item
 
 
-def check_equal(terms: Sequence[Any]) -> None:
-    """Raise ValueError if arrays that are to be summed differ in shape or dtype."""
-    first, *others = terms
-    for term in others:
-        if first.shape != term.shape or first.dtype != term.dtype:
+def check_equal(arrays: Sequence[Any], verb: str = "allreduce") -> None:
+    """Raise ValueError if arrays that a verb or op takes together differ in shape or dtype."""
+    first, *others = arrays
+    for other in others:
+        if first.shape != other.shape or first.dtype != other.dtype:
             raise ValueError(
-                f"allreduce needs equal arrays, not {tuple(first.shape)} {first.dtype} "
-                f"and {tuple(term.shape)} {term.dtype}"
+                f"{verb} needs equal arrays, not {tuple(first.shape)} {first.dtype} "
+                f"and {tuple(other.shape)} {other.dtype}"
             )
+
+
+def check_terms(terms: Sequence[Any]) -> None:
+    """Raise ValueError if arrays cannot be summed: they differ in shape or dtype, or are of bool."""
+    check_equal(terms)
+    if "bool" in str(terms[0].dtype):
+        raise ValueError("allreduce has no sum of bool: load the arrays as uint8 or int32")
 
 
 def sum_shard(vectors: Sequence[Any], shard: int, shards: int) -> None:

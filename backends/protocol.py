@@ -4,8 +4,31 @@ A verb enters this protocol only if every backend implements it, two experiments
 from the others. Data dependencies are visible as values (`gradients = backend.allreduce(gradients)`), so a schedule
 can be read off an experiment's text.
 
-An `Array` is opaque: a framework's array, a tuple of arrays, or a future of either. Experiments pass it from verb to
-verb, and may index it (`step[0]`) if it is a tuple.
+An `Array` is opaque: a framework's array, a tuple of values, or a future of either. Experiments pass it from verb to
+verb, and may index it (`step[0]`, `step[-1][1]`) if it is a tuple, before it is ready too.
+
+What follows holds for every verb and op, and `parallel-core conformance` holds a backend to it.
+
+- Memory: a result has memory of its own, which can be written to. `split`, `flatten`, and launched functions that
+  return arguments or parts of them may give views instead, which share memory with their argument.
+- Consuming: `allreduce`, `copy_to` with `out`, `sgd` and `sgd_while_finite` consume values, for their memory may hold
+  the result. What was launched before, in the order of the program, reads the old contents, by whatever name it knows
+  them: a view, an item, a tuple. Afterwards a consumed value, and what may share memory with it, must not be passed to
+  a verb; other parts (`split(x)[1]` if `split(x)[0]` was consumed) stay usable. What a call consumes must not overlap
+  itself, (x, x) say, or another of its arguments. If it does, the call or its computation fails, or the result is as if
+  the memories were different.
+- Errors: BackendError, in one line, for a request that is seen to be wrong at the call; the backend goes on. A
+  computation that fails, whatever it raises, is a ComputationError: at the call, at the next wait that needs it, or at
+  the latest at `waitall`. It names the backend and the device that failed, and from then on every verb raises
+  ComputationError. There is never garbage without an error, another exception, or a hang. Only KeyboardInterrupt during
+  a verb passes through; the backend then works on or refuses.
+- Dtypes: float32, float64, int32, int64, uint8 and bool are kept by every verb, and so are float16, int8 and others if
+  the framework has them; BackendError if not. Ops compute in float32 and in float64, and operands of one op have one
+  dtype, which the result has too; numbers beside them change nothing.
+- Shapes: verbs take 0 to 4 dimensions, also without elements. Of the ops, `flatten`, `split`, `concatenate`, `to_host`,
+  `zeros_like` and the `rest` of `value_and_grad` may be without elements. Results are arrays, of shape () too.
+- Threads: several threads may call verbs at the same time, on values that share no memory.
+- Processes: in a child that was forked after it was loaded, every verb raises BackendError; only those of NumPy work.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -17,7 +40,7 @@ import numpy as np
 
 from backends.arrays import row_ranges
 from backends.devices import Device
-from backends.errors import ComputationError
+from backends.errors import BackendError, ComputationError
 
 __all__ = ["VERBS", "Array", "Backend", "BaseBackend", "Engine", "FrameworkSettings", "HostArray", "Ops"]
 
@@ -29,7 +52,11 @@ FrameworkSettings = Mapping[str, str | None]
 
 
 class Ops(Hashable, Protocol):
-    """Pure framework functions in one spelling, to be passed to `Backend.launch`. No scheduling happens in them."""
+    """Pure framework functions in one spelling, to be passed to `Backend.launch`. No scheduling happens in them.
+
+    Those from `matmul` to `cross_entropy` can be differentiated. Where a number is asked for, Python's and
+    NumPy's will do. Shapes that do not fit are errors.
+    """
 
     def matmul(self, a: Array, b: Array) -> Array:
         """Multiply matrices (m, k) and (k, n)."""
@@ -50,7 +77,7 @@ class Ops(Hashable, Protocol):
         """Sum all elements to an array of no dimensions, or those along one axis, which is dropped."""
 
     def flatten(self, x: Array) -> Array:
-        """Reshape (n, …) to (n, product of the rest)."""
+        """Reshape (n, …) to (n, product of the rest), for n = 0 too, and (n,) to (n, 1). It may share memory with x."""
 
     def conv2d(self, x: Array, weight: Array, bias: Array) -> Array:
         """Correlate images (n, c, h, w) with filters (o, c, kh, kw) and add a bias (o,): no padding, stride 1."""
@@ -59,13 +86,23 @@ class Ops(Hashable, Protocol):
         """Average over windows of `size` × `size` with stride `size`; rows and columns left over are dropped."""
 
     def cross_entropy(self, scores: Array, labels: Array) -> Array:
-        """Sum over the rows (not average) of -log softmax(scores (n, k)) at integer labels (n,)."""
+        """Sum over the rows (not average) of -log softmax(scores (n, k)) at labels (n,), to an array of no dimensions.
+
+        Labels are of any integer dtype. One outside of 0 … k - 1 is an error, also a negative one.
+        """
 
     def count_correct(self, scores: Array, labels: Array) -> Array:
-        """Count the rows of scores (n, k) whose largest entry is at the label (n,)."""
+        """Count the rows of scores (n, k) whose largest entry, the first of equal ones, is at the label (n,).
+
+        Labels are of any integer dtype; one outside of 0 … k - 1 counts as wrong. The result has no dimensions, and a
+        dtype that holds the number exactly.
+        """
 
     def split(self, x: Array, lengths: Sequence[int]) -> Array:
-        """Divide a vector into consecutive vectors of these lengths, a tuple; they may share memory with it."""
+        """Divide a vector into consecutive vectors of these lengths, which sum to its own: a tuple.
+
+        They may share memory with it.
+        """
 
     def concatenate(self, vectors: Sequence[Array]) -> Array:
         """Lay vectors end to end, in new memory, on the device of the first."""
@@ -82,27 +119,36 @@ class Ops(Hashable, Protocol):
     def value_and_grad(self, fn: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
         """Make the function (parameters, *rest) -> (fn(parameters, *rest), its gradients by the parameters).
 
-        `parameters` is a tuple of floating-point arrays, and so are the gradients; `fn` returns one number. If one of
-        `rest` has no elements, value and gradients are zero: frameworks refuse to convolve nothing. Launched by itself,
-        its gradients may be used one by one, as they become ready; those of the last parameters come first.
+        `parameters` is a tuple of floating-point arrays, one at least, and `rest` are arrays. `fn` computes with
+        ops alone (it may read `.shape`), and returns one number, an array of no dimensions that depends on a parameter.
+        Value and gradients share memory with nothing, not with each other either; a gradient has its parameter's shape
+        and dtype.
+
+        The gradient by a parameter that is not used is zero. An array may be passed as several parameters, which are
+        then told apart, and among `rest`, where it is a constant. If one of `rest` has no elements, value and gradients
+        are zero: frameworks refuse to convolve nothing. Launched by itself, its gradients may be used one by one, as
+        they become ready; those of the last parameters come first.
         """
 
     def sgd(self, parameters: Array, gradients: Array, rate: float) -> Array:
-        """Return parameters - rate · gradients. The parameters are consumed: their memory may hold the result."""
+        """Return parameters - rate · gradients, for tuples of arrays. The parameters are consumed.
+
+        Each gradient has its parameter's shape, () too, and dtype; another parameter may have another dtype.
+        """
 
     def sgd_while_finite(self, parameters: Array, gradients: Array, rate: float, guard: Array) -> tuple[Array, Array]:
-        """Return (parameters - rate · gradients, guard), or unchanged parameters if a gradient is not finite.
+        """Return (parameters - rate · gradients, guard) as `sgd` does, or unchanged if a gradient is not finite.
 
-        `guard`, float32 (1,), is 1 at first. It is NaN from the first step on in which the sum of the gradients'
-        squares is NaN or infinite, and while it is NaN no parameter changes. The device decides this, so nothing waits
-        for it. Parameters and gradients are consumed, the guard is not.
+        `guard`, float32 (1,) whatever the parameters' dtypes, is 1 at first. It is NaN from the first step on in which
+        the sum of the gradients' squares is NaN or infinite, and while it is NaN no parameter changes. The device
+        decides this, so nothing waits for it. Parameters and gradients are consumed, the guard is not.
         """
 
 
 class Backend(Protocol):
     """A framework with some logical devices and an engine that schedules work on them.
 
-    After a computation has failed, every verb raises ComputationError.
+    Foreign devices, which are not among `devices`, are refused with BackendError.
     """
 
     name: str
@@ -127,7 +173,11 @@ class Backend(Protocol):
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is asynchronous.
 
-        New arrays in `fn` must come from its arguments (`ops.zeros_like`), which say the device.
+        Without an array among `args`, however deep in tuples, it raises BackendError; what else is among them, such as
+        numbers and functions, is passed on as it is. `fn` returns an array or a tuple, nested too; it calls no
+        verbs, and writes to its arguments by `ops.sgd` and `ops.sgd_while_finite` alone. New arrays in it must come
+        from its arguments (`ops.zeros_like`), which say the device. What it raises is the computation's failure, also
+        StopIteration, SystemExit and GeneratorExit; so is an index that the tuple it returns does not have.
         """
 
     def wait(self, x: Array) -> Array:
@@ -139,25 +189,33 @@ class Backend(Protocol):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Enqueue a copy of `x` to `device`; it may overlap with computation that does not depend on it.
 
-        The device may be HOST if others are GPUs. `out`, an array on that device of the same shape and dtype, is
-        consumed: the copy is written to its memory. Without it the copy gets memory of its own, even if `x` is on that
-        device already.
+        The device may be HOST if others are GPUs. `out`, a value on that device, is consumed: the copy is written to
+        its memory. Its arrays must have the shapes and dtypes of `x`; there is no broadcasting and no casting, and
+        anything else is an error. Without `out` the copy gets memory of its own, even if `x` is on that device already.
         """
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
-        """Divide the rows of `x` evenly over the devices, the extra rows to the first; shards may be empty."""
+        """Divide the rows of `x` evenly over the devices, the extra rows to the first; shards may be empty.
+
+        Each shard is a copy, as by `asarray`.
+        """
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         """Sum one value per device; return the sum on every device, in the order given. A tuple is one exchange.
 
-        The values are consumed (their memory may hold the sums). Arrays of unequal shapes or dtypes are an error.
+        The values are consumed. Unequal shapes or dtypes are an error, and so are sums of bool. No value at all, and
+        two on one device, raise BackendError; NumPy, whose arrays know no device, only sees more values than devices.
         """
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        """Copy a NumPy array, or a tuple of them, to a device; the dtype is kept."""
+        """Copy a NumPy array, or a tuple of them, nested too, to a device; the dtype is kept.
+
+        The array may lie in any order (`x.T`, `x[::-1]`) and be read-only. A dtype that the framework does not have
+        raises BackendError.
+        """
 
     def to_numpy(self, x: Array) -> Any:
-        """Wait for `x` and return it as NumPy (a tuple for a tuple): an array that shares no memory with `x`."""
+        """Wait for `x` and return it as NumPy, a tuple for a tuple: arrays of its dtype, in memory of their own."""
 
 
 VERBS = tuple(name for name, value in vars(Backend).items() if isfunction(value) and not name.startswith("_"))
@@ -171,9 +229,13 @@ class BaseBackend:
     """
 
     name: str
+    engine: Engine
+    threads_per_device: int
     asarray: Callable[..., Array]
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+        if not devices or not np.ndim(x):
+            raise BackendError(f"{self.name}'s split_and_load needs an array with rows, and a device at least")
         ranges = row_ranges(len(x), len(devices))
         return tuple(self.asarray(x[rows], device) for rows, device in zip(ranges, devices, strict=True))
 
@@ -185,15 +247,27 @@ class BaseBackend:
             at = f"{self.name} {place}".rstrip()
             raised = ComputationError(f"{at}: {type(error).__name__}: {self._reason(error)}")
             raised.__cause__ = error
-        # Verbs that refuse take the place of this object's own, so that no verb asks each time.
-        refusal = f"{self.name} refuses further work after a failure ({raised}): load the backend again"
-        vars(self).update(dict.fromkeys(VERBS, partial(_refuse, refusal)))
+        message = f"{self.name} refuses further work after a failure ({raised}): load the backend again"
+        self._refuse_from_now_on(ComputationError, message)
         raise raised
+
+    def refuse_after_fork(self) -> None:
+        """Refuse every verb in a process that was forked from the one that loaded this backend."""
+        # A fork copies memory and the calling thread, but not the threads that serve queues.
+        self._refuse_from_now_on(
+            BackendError,
+            f"{self.name} was loaded before this process was forked, and its threads stayed behind: start processes "
+            f"by multiprocessing's 'spawn' method, or load the backend in the child",
+        )
+
+    def _refuse_from_now_on(self, error: type[BackendError], message: str) -> None:
+        # Verbs that refuse take the place of this object's own, so that no verb asks each time.
+        vars(self).update(dict.fromkeys(VERBS, partial(_refuse, error, message)))
 
     def _reason(self, error: BaseException) -> str:
         """Return the line of an error's message that says what is wrong."""
         return next(iter(str(error).strip().splitlines()), "no reason given")
 
 
-def _refuse(message: str, *_: object, **__: object) -> NoReturn:
-    raise ComputationError(message)
+def _refuse(error: type[BackendError], message: str, *_: object, **__: object) -> NoReturn:
+    raise error(message)

@@ -1,6 +1,8 @@
 """Finds backends by entry point and loads one, importing its module only then."""
 
 import inspect
+import os
+import weakref
 from collections.abc import Callable, Collection, Sequence
 from configparser import ConfigParser
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -10,7 +12,7 @@ from typing import get_args
 from backends.devices import Device, DeviceKind, Wanted, parse_device, parse_devices
 from backends.errors import BackendError
 from backends.host import keep_freed_memory
-from backends.protocol import Backend, Engine
+from backends.protocol import Backend, BaseBackend, Engine
 
 __all__ = ["GROUP", "class_of", "load", "names", "package_version", "registered"]
 
@@ -40,9 +42,11 @@ def load(
     `devices` is the number of logical devices, or their names: `["cpu:1", "gpu:0"]`, or `"gpu:0/0,gpu:0/1"` for two
     streams on one GPU. `device_kind` is `cpu`, `gpu`, or `auto` (GPUs if there are enough of them, or one, and then
     streams on it). `engine` is `async` or `sync`; None takes the backend's own first choice: `async` for all but NumPy.
-    `threads_per_device` is for CPU devices; None divides this process's cores among them. `workers_per_device` is how
-    many operators a CPU device may run at the same time, each on as many threads; more than 1 needs a queue, and so the
-    `async` engine. `variants` are names of `backends.variants.VARIANTS`, of each setting at most one.
+    `threads_per_device` is for CPU devices; None divides this process's cores among them. Synchronous engines
+    compute on the calling thread, for which each framework has one number: the last load of a framework decides it, and
+    `threads_per_device` of the backends before says so. `workers_per_device` is how many operators a CPU device may run
+    at the same time, each on as many threads; more than 1 needs a queue, and so the `async` engine. `variants` are
+    names of `backends.variants.VARIANTS`, of each setting at most one.
     Raises BackendError, in one line, for anything that cannot be had.
     """
     entry = _entry(name)
@@ -65,7 +69,10 @@ def load(
     named = {"variants": tuple(variants)} if variants else {}
     if named and not _takes_variants(make):
         raise BackendError(f"the backend {name!r} has no variants: leave out {', '.join(map(repr, variants))}")
-    return make(wanted, device_kind, engine, threads_per_device, *workers, **named)
+    backend = make(wanted, device_kind, engine, threads_per_device, *workers, **named)
+    if isinstance(backend, BaseBackend):
+        _keep_account(backend)
+    return backend
 
 
 def class_of(name: str, engine: str, kinds: Collection[DeviceKind]) -> str:
@@ -79,6 +86,26 @@ def class_of(name: str, engine: str, kinds: Collection[DeviceKind]) -> str:
             chosen = entry.load()(engine, kinds)
             return f"{chosen.__module__}:{chosen.__qualname__}"
     return own.value
+
+
+_loaded: "weakref.WeakSet[BaseBackend]" = weakref.WeakSet()
+
+
+def _keep_account(backend: BaseBackend) -> None:
+    for other in _loaded:
+        # The calling thread computes, and has one number of threads for each framework: the last that was set.
+        if (other.name, other.engine) == (backend.name, "sync"):
+            other.threads_per_device = backend.threads_per_device
+    _loaded.add(backend)
+
+
+def _refuse_in_child() -> None:
+    for backend in _loaded:
+        backend.refuse_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_in_child)
 
 
 def _wanted(devices: int | str | Sequence[str | Device]) -> Wanted:

@@ -1,8 +1,10 @@
 """Reverse-mode differentiation in one page: a tracked value remembers what it was computed from, and how to go back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
+from itertools import count
+from operator import attrgetter
 from typing import Any, final
 
 import numpy as np
@@ -20,6 +22,8 @@ class Tracked:
 
     value: np.ndarray
     parents: tuple[tuple["Tracked", Vjp], ...] = ()
+    number: int = field(default_factory=count().__next__)
+    """A value has a larger number than all that it was computed from."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -27,12 +31,16 @@ class Tracked:
 
 
 def differentiable(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
-    """Let a function of arrays that returns (result, Vjp by each argument …) take tracked values too."""
+    """Let a function of arrays that returns (result, Vjp by each argument …) take tracked values and any numbers."""
 
     @wraps(fn)
     def call(*args: Any) -> Any:
-        result, *vjps = fn(*(arg.value if isinstance(arg, Tracked) else arg for arg in args))
-        result = np.asarray(result)
+        values = [arg.value if isinstance(arg, Tracked) else arg for arg in args]
+        # NumPy's own numbers have a dtype that may win over the arrays', Python's have none.
+        result, *vjps = fn(*(value.item() if isinstance(value, np.generic) else value for value in values))
+        # Beside a number, an array of no dimensions becomes float64, and every result of none a number.
+        floats = {value.dtype for value in values if isinstance(value, np.ndarray) and value.dtype.kind == "f"}
+        result = np.asarray(result, floats.pop() if len(floats) == 1 else None)
         parents = tuple((arg, vjp) for arg, vjp in zip(args, vjps, strict=False) if isinstance(arg, Tracked))
         return Tracked(result, parents) if parents else result
 
@@ -40,22 +48,18 @@ def differentiable(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
 
 
 def gradients_of(value: Tracked, by: tuple[Tracked, ...]) -> tuple[np.ndarray, ...]:
-    """Differentiate one number by tracked values; zeros by those that it does not depend on."""
-    order: list[Tracked] = []
-    visited: set[int] = set()
-
-    def visit(node: Tracked) -> None:
-        if id(node) not in visited:
-            visited.add(id(node))
-            for parent, _ in node.parents:
-                visit(parent)
-            order.append(node)
-
-    visit(value)
-    gradients: dict[int, np.ndarray] = {id(value): np.ones_like(value.value)}
-    for node in reversed(order):
+    """Differentiate one number by tracked values, to arrays of their own; zeros by those it does not depend on."""
+    reached: set[Tracked] = set()
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if node not in reached:
+            reached.add(node)
+            pending.extend(parent for parent, _ in node.parents)
+    gradients: dict[Tracked, np.ndarray] = {value: np.ones_like(value.value)}
+    for node in sorted(reached, key=attrgetter("number"), reverse=True):
         for parent, vjp in node.parents:
-            step = vjp(gradients[id(node)])
-            known = gradients.get(id(parent))
-            gradients[id(parent)] = step if known is None else known + step
-    return tuple(gradients.get(id(node), np.zeros_like(node.value)) for node in by)
+            step = vjp(gradients[node])
+            gradients[parent] = gradients[parent] + step if parent in gradients else step
+    # Copied, for a Vjp may return its argument, a view of it, or one number in the place of many.
+    return tuple(np.array(gradients.get(node, np.zeros_like(node.value)), node.value.dtype, order="C") for node in by)

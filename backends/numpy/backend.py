@@ -4,12 +4,13 @@ Read it beside `mxnet/backend.py` and `torch/worker_threads.py`: same verbs, sam
 nothing to wait for, and every other backend's numbers are checked against this one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, combinations, product
 from typing import Any, final
 
 import numpy as np
 
-from backends.arrays import check_equal, tree_leaves, tree_map
+from backends.arrays import check_equal, check_terms, tree_leaves, tree_map
 from backends.devices import Device, Wanted, choose_devices
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, limit_blas_threads, threads_for
@@ -18,6 +19,9 @@ from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, Hos
 from backends.variants import choose_variants
 
 __all__ = ["NumPyBackend"]
+
+NUMBERS = "biufc"
+"""The kinds of dtypes whose arrays hold numbers, and not objects, text or dates."""
 
 
 @final
@@ -52,12 +56,9 @@ class NumPyBackend(BaseBackend):
         limit_blas_threads(self.name, self.threads_per_device)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
-        try:
-            # The other frameworks overflow without a warning, and so does their reference.
-            with np.errstate(all="ignore"):
-                return fn(*args)
-        except Exception as error:
-            self._fail(error)
+        if not any(isinstance(leaf, np.ndarray) for leaf in tree_leaves(args)):
+            raise BackendError("numpy's launch needs an array among its arguments: it says the device")
+        return self._compute(fn, *args)
 
     def wait(self, x: Array) -> Array:
         return x
@@ -65,32 +66,76 @@ class NumPyBackend(BaseBackend):
     def waitall(self) -> None:
         pass
 
-    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:  # noqa: ARG002
+    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        self._check_device(device)
         if out is None:
-            return self.launch(tree_map, np.copy, x)
-        return self.launch(tree_map, _overwrite, out, x)
+            return self._compute(tree_map, np.copy, x)
+        return self._compute(_overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        return self.launch(_sum_in_place, tuple(xs))
+        if not 0 < len(xs) <= len(self.devices):
+            raise BackendError(f"numpy's allreduce takes one value per device, of {len(self.devices)}, not {len(xs)}")
+        sums: tuple[Array, ...] = self._compute(_sum_in_place, tuple(xs))
+        return sums
 
-    def asarray(self, x: HostArray, device: Device) -> Array:  # noqa: ARG002
-        return self.launch(tree_map, np.array, x)
+    def asarray(self, x: HostArray, device: Device) -> Array:
+        self._check_device(device)
+        for leaf in tree_leaves(x):
+            dtype = getattr(leaf, "dtype", None)
+            if dtype is None or dtype.kind not in NUMBERS:
+                raise BackendError(f"numpy's asarray takes arrays of numbers, not {dtype or type(leaf).__name__}")
+        return self._compute(tree_map, np.array, x)
 
     def to_numpy(self, x: Array) -> Any:
-        return self.launch(tree_map, np.array, x)
+        return self._compute(tree_map, np.array, x)
+
+    def refuse_after_fork(self) -> None:
+        """Refuse nothing: NumPy has no queue whose threads a forked child would lack."""
+
+    def _compute(self, fn: Callable[..., Array], *args: Any) -> Array:
+        try:
+            # The other frameworks overflow without a warning, and so does their reference.
+            with np.errstate(all="ignore"):
+                return tree_map(_as_result, fn(*args))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._fail(error)
+
+    def _check_device(self, device: Device) -> None:
+        if device not in self.devices:
+            raise BackendError(f"numpy has no device {device}: its devices are {', '.join(map(str, self.devices))}")
 
 
-def _overwrite(out: np.ndarray, x: np.ndarray) -> np.ndarray:
-    np.copyto(out, x)
+def _as_result(x: Any) -> np.ndarray:
+    # NumPy makes a number of what has no dimensions, and a view that must not be written to of what it repeats.
+    array = np.asarray(x)
+    return array if array.flags.writeable else array.copy()
+
+
+def _overwrite(out: Array, x: Array) -> Array:
+    tree_map(lambda *pair: check_equal(pair, "copy_to"), out, x)
+    targets = list(tree_leaves(out))
+    _check_disjoint(targets, tree_leaves(x))
+    tree_map(np.copyto, out, x)
     return out
 
 
 def _sum_in_place(xs: tuple[Array, ...]) -> tuple[Array, ...]:
+    _check_disjoint(list(tree_leaves(xs)))
     for terms in zip(*map(tree_leaves, xs), strict=True):
-        check_equal(terms)
+        check_terms(terms)
         first, *others = terms
         for other in others:
             first += other
         for other in others:
             np.copyto(other, first)
     return xs
+
+
+def _check_disjoint(consumed: Sequence[np.ndarray], others: Iterable[np.ndarray] = ()) -> None:
+    """Raise ValueError if a consumed array shares memory with another one, or with one of the others."""
+    pairs = chain(combinations(consumed, 2), product(consumed, others))
+    # The first asks for addresses alone, and so also finds arrays that alternate in one memory.
+    if any(np.may_share_memory(*pair) and np.shares_memory(*pair) for pair in pairs):
+        raise ValueError("an array that is consumed shares memory with another one: its contents would be overwritten")

@@ -5,12 +5,13 @@ NumPy does not differentiate, so each function that a model needs also says how 
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from backends.arrays import tree_map
+from backends.arrays import check_equal, tree_map
 from backends.numpy.autograd import Tracked, Vjp, differentiable, gradients_of
 
 Array = np.ndarray
@@ -33,7 +34,8 @@ def multiply(a: Array, b: Array | float) -> tuple[Array, Vjp, Vjp]:
 
 @differentiable
 def power(x: Array, exponent: float) -> tuple[Array, Vjp]:
-    return x**exponent, lambda g: g * exponent * x ** (exponent - 1)
+    # By the power 0 the derivative is zero at zero too, and not zero times infinity.
+    return x**exponent, lambda g: g * exponent * x ** (exponent - 1 if exponent else 0)
 
 
 @differentiable
@@ -48,7 +50,7 @@ def total(x: Array, axis: int | None = None) -> tuple[Array, Vjp]:
 
 @differentiable
 def flatten(x: Array) -> tuple[Array, Vjp]:
-    return x.reshape(len(x), -1), lambda g: g.reshape(x.shape)
+    return x.reshape(len(x), prod(x.shape[1:])), lambda g: g.reshape(x.shape)
 
 
 @differentiable
@@ -85,6 +87,9 @@ def avg_pool2d(x: Array, size: int) -> tuple[Array, Vjp]:
 
 @differentiable
 def cross_entropy(scores: Array, labels: Array) -> tuple[Array, Vjp]:
+    classes = scores.shape[1]
+    if outside := [label for label in labels.tolist() if not 0 <= label < classes]:
+        raise ValueError(f"cross_entropy has labels from 0 to {classes - 1}, and not {outside[0]}")
     shifted = scores - scores.max(axis=1, keepdims=True)
     log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     rows = np.arange(len(labels))
@@ -102,6 +107,8 @@ def count_correct(scores: Array, labels: Array) -> Array:
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    if sum(lengths) != len(x):
+        raise ValueError(f"lengths of {sum(lengths)} together do not divide a vector of {len(x)}")
     return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
 
 
@@ -119,26 +126,34 @@ def zeros_like(x: Any) -> Any:
 
 def value_and_grad(fn: Callable[..., Any]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
     def value_and_gradients(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
+        if not parameters:
+            raise ValueError("value_and_grad needs a parameter to differentiate by")
         if not all(x.size for x in rest):
             return np.zeros((), parameters[0].dtype), zeros_like(parameters)
         tracked = tuple(map(Tracked, parameters))
         value = fn(tracked, *rest)
-        return value.value, gradients_of(value, tracked)
+        if value.shape != ():
+            raise ValueError(f"value_and_grad differentiates one number, and not an array of shape {value.shape}")
+        # Copied, for the function may return a parameter.
+        return value.value.copy(), gradients_of(value, tracked)
 
     return value_and_gradients
 
 
 def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter -= rate * gradient
-    return tuple(parameters)
+    for pair in zip(parameters, gradients, strict=True):
+        check_equal(pair, "sgd")
+    # Not in place: arrays that share memory would see each other's updates.
+    return tuple(np.asarray(p - float(rate) * g, p.dtype) for p, g in zip(parameters, gradients, strict=True))
 
 
 def sgd_while_finite(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float, guard: Array
 ) -> tuple[tuple[Array, ...], Array]:
-    guard = guard + 0 * sum(np.square(gradient).sum() for gradient in gradients)
-    return tuple(parameters) if np.isnan(guard).any() else sgd(parameters, gradients, rate), guard
+    updated = sgd(parameters, gradients, rate)
+    squares = np.sum([np.square(gradient).sum() for gradient in gradients])
+    guard = guard + np.asarray(0 * squares, guard.dtype)
+    return tuple(parameters) if np.isnan(guard).any() else updated, guard
 
 
 def _windows(x: Array, kernel: tuple[int, ...]) -> Array:
@@ -147,5 +162,7 @@ def _windows(x: Array, kernel: tuple[int, ...]) -> Array:
 
 
 def _sum_to(g: Array, shape: tuple[int, ...]) -> Array:
+    if g.shape == shape:
+        return g
     summed = g.sum(axis=tuple(range(g.ndim - len(shape))))
     return summed.sum(axis=tuple(i for i, n in enumerate(shape) if n == 1 < summed.shape[i]), keepdims=True)

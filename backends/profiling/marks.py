@@ -37,8 +37,9 @@ FindDevice: TypeAlias = Callable[..., "Device | None"]
 READABLE = " '()*+,-./:<=>?@[]_|"
 MARKED_VERBS = ("launch", "wait", "waitall", "copy_to", "allreduce")
 
-CALL_MARK = re.compile(rf"((?:{'|'.join(MARKED_VERBS)})\b.*?)(?: on (\w+:\d+))? #(\d+)")
-TASK_MARK = re.compile(r"run (.*) on (\w+:\d+) (\w+) #(\d+)")
+DEVICE = r"[cg]pu:\d+(?:/\d+)?"
+CALL_MARK = re.compile(rf"((?:{'|'.join(MARKED_VERBS)})\b.*?)(?: on ({DEVICE}))? #(\d+)")
+TASK_MARK = re.compile(rf"run (.*) on ({DEVICE}|host) ([\w ]+) #(\d+)")
 
 _numbers = count(1)
 _calling = threading.local()

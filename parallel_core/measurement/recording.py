@@ -11,6 +11,7 @@ next one starts, so its seconds are its own, on every framework and engine.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Real
 from time import perf_counter
 from typing import Any, TypeAlias, final
 
@@ -190,8 +191,13 @@ class Recording:
     def _conflicting_readers(self, value: Recorded) -> Iterator[int]:
         # The tasks that read the same item, an item of it, or one that contains it.
         for path, reader in self._readers[value.task]:
-            if all(mine == theirs for mine, theirs in zip(value.path, path, strict=False)):
+            if all(map(_may_be_same, value.path, path)):
                 yield reader
+
+
+def _may_be_same(first: int, second: int) -> bool:
+    # A value that is not computed yet has no length: what its last item is, nobody knows.
+    return first == second or (first < 0) != (second < 0)
 
 
 def _recorded(value: Any) -> tuple[Recorded, ...]:
@@ -205,7 +211,7 @@ def _plain(value: Any) -> Any:
 def _plain_leaf(leaf: Any) -> Any:
     if isinstance(leaf, Recorded):
         return leaf.value
-    if leaf is None or callable(leaf) or isinstance(leaf, int | float | str):
+    if leaf is None or callable(leaf) or isinstance(leaf, Real | np.generic | str):
         return leaf
     # Its dependencies would be missing, and nobody would notice.
     raise ValueError(f"a recording takes only its own values, not a {type(leaf).__name__} from elsewhere")

@@ -169,3 +169,34 @@ def test_torch_and_mxnet_are_not_silently_the_same(require: Callable[[str], None
     modules = [backend.ops.matmul.__module__ for backend in loaded]
     assert modules == ["backends.torch.ops", "backends.mxnet.ops"]
     assert [backend.version for backend in loaded] == [sys.modules[name].__version__ for name in ("torch", "mxnet")]
+
+
+LOADED_TWICE = """
+import backends
+from threadpoolctl import ThreadpoolController
+
+def threads():
+    libraries = ThreadpoolController().lib_controllers
+    return {{library.num_threads for library in libraries if {library}}}
+
+first = backends.load({name!r}, 1, "cpu", "sync", 2)
+before = threads(), first.threads_per_device
+second = backends.load({name!r}, 1, "cpu", {engine!r}, 1)
+print(before, (threads(), first.threads_per_device, second.threads_per_device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "library"),
+    [
+        ("numpy", "sync", "'numpy.libs' in library.filepath"),
+        ("torch", "sync", "library.user_api == 'openmp'"),
+        ("torch", "async", "library.user_api == 'openmp'"),
+    ],
+)
+def test_a_synchronous_backend_says_how_many_threads_a_later_load_has_left_it(
+    require: Callable[[str], None], run_python: RunPython, name: str, engine: str, library: str
+) -> None:
+    require(name)
+    done = run_python(LOADED_TWICE.format(name=name, engine=engine, library=library))
+    assert done.stdout == "({2}, 2) ({1}, 1, 1)\n"

@@ -207,6 +207,7 @@ class Announcing:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        self.__name__ = function.__name__
 
     def __call__(self, *args: Any) -> Any:
         return self.function(_discard, *args)

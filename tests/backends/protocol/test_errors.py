@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from backends import Array, Backend, ComputationError
+from backends import HOST, Array, Backend, BackendError, ComputationError, Device
 
 
 def failing(backend: Backend) -> Callable[[Array], Array]:
@@ -81,3 +81,82 @@ def test_a_backend_loaded_anew_works(load: Callable[[int], Backend]) -> None:
         broken.wait(broken.launch(failing(broken), x))
     fresh = load(2)
     np.testing.assert_array_equal(fresh.to_numpy(fresh.launch(fresh.ops.add, array(fresh), 1.0)), np.full((2, 2), 2))
+
+
+class OwnError(BaseException):
+    """What no framework has heard of."""
+
+
+@pytest.mark.parametrize(
+    "kind", [ValueError, StopIteration, StopAsyncIteration, SystemExit, GeneratorExit, IndexError, OwnError]
+)
+def test_whatever_a_launched_function_raises_is_its_failure(backend: Backend, kind: type[BaseException]) -> None:
+    def fail(_: Array) -> Array:
+        raise kind("this cannot be computed")
+
+    x = array(backend)
+    with pytest.raises(ComputationError, match=rf"{backend.name}\b.*{kind.__name__}.*this cannot be computed"):
+        backend.wait(backend.launch(lambda x, y: (x, y), backend.launch(fail, x), x))
+    with pytest.raises(ComputationError, match="refuses further work"):
+        backend.waitall()
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda backend, x: backend.launch(lambda: x),
+        lambda backend, x: backend.launch(lambda number: number, 1.0),
+        lambda backend, x: backend.launch(lambda value: value, ((), (1, None))),
+        lambda backend, x: backend.copy_to(x, Device("cpu", 4)),
+        lambda backend, x: backend.copy_to(x, Device("gpu", 0)),
+        lambda backend, x: backend.copy_to(x, HOST),
+        lambda backend, x: backend.copy_to(x, HOST, out=x),
+        lambda backend, x: backend.asarray(np.ones(2), Device("cpu", 4)),
+        lambda backend, x: backend.asarray(np.ones(2), HOST),
+        lambda backend, x: backend.split_and_load(np.ones(2), [backend.devices[0], Device("cpu", 4)]),
+        lambda backend, x: backend.split_and_load(np.ones(2), []),
+        lambda backend, x: backend.split_and_load(np.array(1.0), backend.devices),
+        lambda backend, x: backend.asarray(np.array([None]), backend.devices[0]),
+        lambda backend, x: backend.allreduce([]),
+    ],
+    ids=[
+        *("launch of nothing", "launch of a number", "launch without an array"),
+        *("copy to a foreign CPU", "copy to a GPU", "copy to the host", "copy to the host's memory"),
+        *("load on a foreign CPU", "load on the host", "shard on a foreign CPU", "no shard", "no rows"),
+        *("load of objects", "sum of nothing"),
+    ],
+)
+def test_a_wrong_request_is_refused_in_one_line_and_the_backend_goes_on(
+    backend: Backend, request_of: Callable[[Backend, Array], object]
+) -> None:
+    x = array(backend)
+    with pytest.raises(BackendError) as refused:
+        request_of(backend, x)
+    assert not isinstance(refused.value, ComputationError)
+    assert "\n" not in str(refused.value)
+    np.testing.assert_array_equal(backend.to_numpy(backend.launch(backend.ops.add, x, 1.0)), np.full((2, 2), 2))
+
+
+def test_two_values_of_one_device_are_not_summed_if_arrays_know_their_device(backend: Backend) -> None:
+    if backend.name == "numpy":
+        pytest.skip("NumPy's arrays know no device")
+    terms = [array(backend), array(backend)]
+    with pytest.raises(BackendError, match=f"{backend.devices[0]}") as refused:
+        backend.allreduce(terms)
+    assert not isinstance(refused.value, ComputationError)
+    np.testing.assert_array_equal(backend.to_numpy(terms[0]), np.ones((2, 2)))
+
+
+def test_more_values_than_devices_are_not_summed(backend: Backend) -> None:
+    terms = [array(backend, number % 3) for number in range(4)]
+    with pytest.raises(BackendError) as refused:
+        backend.allreduce(terms)
+    assert not isinstance(refused.value, ComputationError)
+    np.testing.assert_array_equal(backend.to_numpy(terms[0]), np.ones((2, 2)))
+
+
+def test_an_item_that_does_not_exist_is_an_error(backend: Backend) -> None:
+    pair = backend.launch(lambda x: (x, x), array(backend))
+    # An engine that computes at once returns a tuple, which says so itself.
+    with pytest.raises((ComputationError, IndexError)):
+        backend.to_numpy(pair[2])

@@ -1,6 +1,8 @@
 """A recording gives the results of the backend that it wraps, and the dependencies that the values have."""
 
+from fractions import Fraction
 from functools import partial
+from numbers import Real
 
 import numpy as np
 import pytest
@@ -70,6 +72,32 @@ def test_a_consumed_item_does_not_wait_for_those_who_read_another(backend: Backe
     labelled("reads second", recording.launch(backend.ops.add, made[1][0], 1.0))
     recording.copy_to(recording.asarray(ONES, second), first, out=made[1][0])
     assert after(recording.tasks)["copy"] == {"both", "reads second"}
+
+
+def test_an_item_is_the_same_when_it_is_counted_from_the_end(backend: Backend) -> None:
+    recording = Recording(backend)
+    first, second, _ = backend.devices
+    made = recording.launch(partial(both, backend.ops), recording.asarray(ONES, first))
+    labelled("reads first", recording.launch(backend.ops.add, made[0], 1.0))
+    labelled("reads last", recording.launch(backend.ops.add, made[-1][-1], 1.0))
+    recording.copy_to(recording.asarray(ONES, second), first, out=made[1][1])
+    assert {"both", "reads last"} <= after(recording.tasks)["copy"]
+
+
+def test_a_differentiated_function_is_named_alike_on_every_backend(backend: Backend) -> None:
+    recording = Recording(backend)
+    parameters = recording.asarray((ONES,), backend.devices[0])
+    recording.launch(backend.ops.value_and_grad(lambda p: backend.ops.total(p[0])), parameters)
+    assert recording.tasks[-1].name == "value_and_gradients"
+
+
+@pytest.mark.parametrize("rate", [np.float32(0.5), np.float64(0.5), Fraction(1, 2), np.int64(1), True])
+def test_any_real_number_may_be_an_argument(backend: Backend, rate: Real) -> None:
+    recording = Recording(backend)
+    parameters, gradients = (recording.asarray((ONES,), backend.devices[0]) for _ in range(2))
+    sgd = backend.ops.sgd
+    (updated,) = recording.to_numpy(recording.launch(lambda p, g, r: sgd(p, g, float(r)), parameters, gradients, rate))
+    np.testing.assert_allclose(updated, (1 - float(rate)) * ONES)
 
 
 def test_updated_parameters_come_after_all_that_used_the_old_ones(backend: Backend) -> None:

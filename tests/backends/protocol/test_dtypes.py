@@ -1,0 +1,127 @@
+"""Every verb keeps an array's dtype, shape and numbers, in whatever order they lie; what it cannot keep it refuses."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends import Backend, BackendError, ComputationError
+
+SUMMED = ("float32", "float64", "int32", "int64", "uint8")
+DTYPES = (*SUMMED, "bool")
+
+shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
+orders: st.SearchStrategy[Callable[[np.ndarray], np.ndarray]] = st.sampled_from(
+    [
+        np.ascontiguousarray,
+        np.asfortranarray,
+        np.transpose,
+        lambda x: x[(slice(None, None, -1),) * x.ndim],
+        lambda x: np.repeat(x, 2, axis=-1)[..., ::2] if x.ndim else x,
+        lambda x: np.broadcast_to(x, x.shape),
+    ]
+)
+
+
+def numbers(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 7 - (dtype[0] in "fi")).astype(dtype)
+
+
+def assert_same(found: np.ndarray, expected: np.ndarray) -> None:
+    assert isinstance(found, np.ndarray)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(found, expected)
+
+
+@given(dtype=st.sampled_from(DTYPES), shape=shapes, order=orders)
+def test_arrays_are_loaded_copied_and_read(
+    backend: Backend, dtype: str, shape: tuple[int, ...], order: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    x = order(numbers(dtype, shape))
+    first, second, _ = backend.devices
+    loaded = backend.asarray((x, (x,)), first)
+    buffer = backend.asarray(np.zeros(x.shape, dtype), second)
+    for value in (loaded[0], backend.copy_to(loaded, second)[1][0], backend.copy_to(loaded[0], second, out=buffer)):
+        assert_same(backend.to_numpy(value), x)
+    before = backend.to_numpy(loaded[0])
+    before[...] = 0
+    assert_same(backend.to_numpy(loaded[0]), x)
+
+
+@given(dtype=st.sampled_from(SUMMED), shape=shapes, order=orders, count=st.integers(1, 3))
+def test_arrays_are_summed(
+    backend: Backend, dtype: str, shape: tuple[int, ...], order: Callable[[np.ndarray], np.ndarray], count: int
+) -> None:
+    x = order(numbers(dtype, shape))
+    for total in backend.allreduce([backend.asarray((x, x), device) for device in backend.devices[:count]]):
+        for found in backend.to_numpy(total):
+            assert_same(found, (count * x).astype(dtype))
+
+
+@given(dtype=st.sampled_from(DTYPES), shape=shapes.filter(bool), order=orders)
+def test_rows_are_divided(
+    backend: Backend, dtype: str, shape: tuple[int, ...], order: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    x = order(numbers(dtype, shape))
+    shards = [backend.to_numpy(shard) for shard in backend.split_and_load(x, backend.devices)]
+    assert_same(np.concatenate(shards), x)
+
+
+@pytest.mark.parametrize("x", [np.array([None]), np.array(["text"]), np.array(["2026-11-22"], dtype="datetime64[D]")])
+def test_arrays_of_anything_but_numbers_are_refused_in_one_line(backend: Backend, x: np.ndarray) -> None:
+    device = backend.devices[0]
+    with pytest.raises(BackendError, match=f"{backend.name}.*{x.dtype}".replace("[", r"\[")) as refused:
+        backend.asarray((np.ones(2), x), device)
+    assert "\n" not in str(refused.value)
+    assert not isinstance(refused.value, ComputationError)
+    assert_same(backend.to_numpy(backend.asarray(np.ones(2), device)), np.ones(2))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "int16", "uint16", "uint32", "uint64", "complex64", "complex128"])
+def test_a_dtype_that_not_every_framework_has_is_kept_or_refused(backend: Backend, dtype: str) -> None:
+    x = np.arange(3).astype(dtype)
+    first, second, _ = backend.devices
+    refusal = None
+    try:
+        loaded = backend.asarray(x, first)
+    except BackendError as error:
+        refusal, x = error, np.arange(3, dtype=np.float32)
+        loaded = backend.asarray(x, first)
+    assert refusal is None or dtype in str(refusal)
+    assert not isinstance(refusal, ComputationError)
+    assert_same(backend.to_numpy(backend.copy_to(loaded, second)), x)
+
+
+def test_truths_have_no_sum(backend: Backend) -> None:
+    truths = [backend.asarray(np.array([True, False]), device) for device in backend.devices]
+    with pytest.raises(BackendError, match="bool"):
+        for total in backend.allreduce(truths):
+            backend.wait(total)
+
+
+@pytest.mark.parametrize(
+    ("out", "x"),
+    [
+        (np.zeros((2, 3), "float32"), np.ones((3,), "float32")),
+        (np.zeros((2, 3), "float32"), np.ones((1, 3), "float32")),
+        (np.zeros((6,), "float32"), np.ones((2, 3), "float32")),
+        (np.zeros((1,), "float32"), np.ones((), "float32")),
+        (np.zeros((2,), "float32"), np.ones((), "float32")),
+        (np.zeros((0, 3), "float32"), np.ones((1, 3), "float32")),
+        (np.zeros((3,), "float64"), np.ones((3,), "float32")),
+        (np.zeros((3,), "int32"), np.ones((3,), "float32")),
+        (np.zeros((3,), "uint8"), np.ones((3,), "bool")),
+        ((np.zeros(3), np.zeros(3)), (np.ones(3), np.ones(2))),
+        ((np.zeros(3), np.zeros(3)), (np.ones(3),)),
+        ((np.zeros(3), np.zeros(3)), np.ones((2, 3))),
+        (np.zeros((2, 3)), (np.ones(3), np.ones(3))),
+    ],
+    ids=lambda value: "tuple" if isinstance(value, tuple) else f"{value.shape} {value.dtype}",
+)
+def test_a_buffer_of_another_shape_or_dtype_is_an_error(backend: Backend, out: np.ndarray, x: np.ndarray) -> None:
+    first, second, _ = backend.devices
+    target, source = backend.asarray(out, second), backend.asarray(x, first)
+    with pytest.raises(BackendError, match=backend.name):
+        backend.wait(backend.copy_to(source, second, out=target))

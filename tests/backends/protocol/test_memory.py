@@ -1,0 +1,156 @@
+"""Who may share memory with whom: what is consumed changes nothing that was made, read or launched before."""
+
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from backends import Array, Backend, BackendError, ComputationError, Ops
+
+ONES = np.ones((3, 3), dtype=np.float32)
+LENGTH = 6
+
+OWN: dict[str, Callable[[Ops, Array], Array]] = {
+    "matmul": lambda ops, x: ops.matmul(x, x),
+    "add": lambda ops, x: ops.add(x, 0.0),
+    "multiply": lambda ops, x: ops.multiply(x, 1.0),
+    "power": lambda ops, x: ops.power(x, 1),
+    "relu": lambda ops, x: ops.relu(x),
+    "total": lambda ops, x: ops.total(x, 0),
+    "total of all": lambda ops, x: ops.total(x),
+    "to_host": lambda ops, x: ops.to_host(x),
+    "zeros_like": lambda ops, x: ops.zeros_like(x),
+    "concatenate": lambda ops, x: ops.concatenate((ops.total(x, 0),)),
+    "value and gradients": lambda ops, x: ops.value_and_grad(lambda p: ops.total(ops.add(p[0], p[0])))((x,)),
+}
+
+
+def consume(backend: Backend, x: Array, shape: tuple[int, ...] = ONES.shape) -> None:
+    """Overwrite an array on the first device by sevens."""
+    sevens = backend.asarray(np.full(shape, 7, dtype=np.float32), backend.devices[0])
+    backend.copy_to(sevens, backend.devices[0], out=x)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_result_keeps_its_contents_when_its_argument_is_consumed(backend: Backend, name: str) -> None:
+    x = backend.asarray(ONES, backend.devices[0])
+    result = backend.launch(lambda x: OWN[name](backend.ops, x), x)
+    expected = backend.to_numpy(result)
+    consume(backend, x)
+    for found, before in zip(leaves(backend.to_numpy(result)), leaves(expected), strict=True):
+        np.testing.assert_array_equal(found, before)
+
+
+# What `to_host` returns lies on no device whose arrays could be written to it.
+@pytest.mark.parametrize("name", [name for name in OWN if name != "to_host"])
+def test_an_argument_keeps_its_contents_when_a_result_is_consumed(backend: Backend, name: str) -> None:
+    x = backend.asarray(ONES, backend.devices[0])
+    result = backend.to_numpy(made := backend.launch(lambda x: OWN[name](backend.ops, x), x))
+    parts = [made] if isinstance(result, np.ndarray) else [made[0], made[1][0]]
+    for part, array in zip(parts, leaves(result), strict=True):
+        consume(backend, part, array.shape)
+    backend.waitall()
+    np.testing.assert_array_equal(backend.to_numpy(x), ONES)
+
+
+def leaves(value: object) -> list[np.ndarray]:
+    if isinstance(value, tuple):
+        return [leaf for item in value for leaf in leaves(item)]
+    assert isinstance(value, np.ndarray)
+    return [value]
+
+
+def losses(ops: Ops) -> dict[str, Callable[..., Array]]:
+    """Make functions of two parameters whose gradients a simple chain rule would let share memory."""
+    return {
+        "add": lambda p: ops.total(ops.add(p[0], p[1])),
+        "add flattened": lambda p: ops.total(ops.add(ops.flatten(p[0]), p[1])),
+        "add twice": lambda p: ops.add(ops.total(p[0]), ops.add(ops.total(p[1]), ops.total(p[0]))),
+        "total": lambda p: ops.total(p[0]),
+        "total of a column": lambda p: ops.total(ops.total(ops.add(p[1], p[0]), 1)),
+        "multiply": lambda p: ops.total(ops.multiply(ops.flatten(p[0]), ops.flatten(p[1]))),
+        "a shared one": lambda p: ops.total(ops.add(ops.matmul(p[0], p[1]), ops.add(p[0], p[1]))),
+    }
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("name", losses(None))  # type: ignore[arg-type]
+def test_gradients_share_memory_with_nothing(backend: Backend, name: str, shared: bool) -> None:
+    differentiate = backend.ops.value_and_grad(losses(backend.ops)[name])
+    made, separate = [], []
+    for device in backend.devices[:2]:
+        own = tuple(backend.asarray(ONES, device) for _ in range(2))
+        made.append(backend.launch(differentiate, (own[0], own[0]) if shared else own))
+        separate.append(backend.launch(differentiate, own))
+    expected = [2 * gradient for gradient in backend.to_numpy(separate[0][1])]
+    for total in backend.allreduce([value_and_gradients[1] for value_and_gradients in made]):
+        for found, wanted in zip(backend.to_numpy(total), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    value, _ = backend.to_numpy(separate[0])
+    np.testing.assert_array_equal(backend.to_numpy(made[0][0]), value)
+
+
+def test_numpy_s_gradients_lie_in_different_memory(backend: Backend) -> None:
+    if backend.name != "numpy":
+        pytest.skip("only NumPy's arrays tell")
+    for loss in losses(backend.ops).values():
+        x = ONES.copy()
+        value, gradients = backend.launch(backend.ops.value_and_grad(loss), (x, x))
+        for first, second in combinations((x, value, *gradients), 2):
+            assert not np.shares_memory(first, second)
+        assert all(gradient.flags.writeable for gradient in gradients)
+
+
+def test_what_was_launched_before_reads_the_old_contents_by_every_name(backend: Backend) -> None:
+    ops, device = backend.ops, backend.devices[0]
+    whole = backend.asarray(np.zeros(2 * LENGTH, dtype=np.float32), device)
+    busy = backend.asarray(np.full((400, 400), 1 / 400, dtype=np.float32), device)
+    for _ in range(5):
+        busy = backend.launch(ops.matmul, busy, busy)
+    late = backend.launch(lambda x: ops.multiply(ops.total(x), 0.0), busy)
+    halves = backend.launch(lambda x: ops.split(x, (LENGTH, LENGTH)), whole)
+    flat = backend.launch(ops.flatten, halves[1])
+    readers = [
+        backend.launch(lambda x, zero: ops.add(x, zero), value, late)
+        for value in (whole, halves[0], halves[-1], halves[1], halves[-2], flat)
+    ]
+    readers += [backend.launch(lambda both, zero: ops.add(ops.concatenate(both), zero), halves, late)]
+    copies = [backend.copy_to(x, backend.devices[1]) for x in (whole, halves[0], halves[-1], flat, halves)]
+    consume(backend, whole, (2 * LENGTH,))
+    for reader in [*readers, *copies]:
+        for found in leaves(backend.to_numpy(reader)):
+            np.testing.assert_array_equal(found, np.zeros_like(found))
+    np.testing.assert_array_equal(backend.to_numpy(whole), np.full(2 * LENGTH, 7))
+
+
+def test_a_part_beside_a_consumed_one_stays_usable(backend: Backend) -> None:
+    device = backend.devices[0]
+    whole = backend.asarray(np.arange(2 * LENGTH, dtype=np.float32), device)
+    halves = backend.launch(lambda x: backend.ops.split(x, (LENGTH, LENGTH)), whole)
+    consume(backend, halves[0], (LENGTH,))
+    np.testing.assert_array_equal(backend.to_numpy(halves[1]), np.arange(LENGTH, 2 * LENGTH))
+
+
+@pytest.mark.parametrize("overlap", [lambda ops, x: (x, x), lambda ops, x: (x, ops.flatten(x))])
+def test_a_sum_of_what_overlaps_itself_is_an_error_or_right(
+    backend: Backend, overlap: Callable[[Ops, Array], Array]
+) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    made = [
+        backend.launch(lambda x: overlap(backend.ops, x), backend.asarray(x, device)) for device in backend.devices[:2]
+    ]
+    try:
+        sums = [backend.to_numpy(total) for total in backend.allreduce(made)]
+    except ComputationError:
+        return
+    for total in sums:
+        for found in total:
+            np.testing.assert_array_equal(found, 2 * x)
+
+
+def test_one_value_cannot_stand_for_two_devices(backend: Backend) -> None:
+    x = backend.asarray(ONES, backend.devices[0])
+    with pytest.raises(BackendError, match=backend.name):
+        for total in backend.allreduce([x, x]):
+            backend.wait(total)

@@ -1,0 +1,183 @@
+"""Operators at the edges of what they take: labels, no rows, one dimension or none, numbers, shared parameters."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends import Array, Backend, ComputationError, Ops
+
+LABELS = ("uint8", "int32", "int64")
+
+
+def on_device(backend: Backend, *values: np.ndarray) -> list[Array]:
+    return [backend.asarray(value, backend.devices[1]) for value in values]
+
+
+def log_softmax(scores: np.ndarray) -> np.ndarray:
+    return np.asarray(scores - np.log(np.exp(scores).sum(axis=1, keepdims=True)))
+
+
+@given(
+    rows=st.integers(1, 5), classes=st.sampled_from([2, 10, 300]), dtype=st.sampled_from(LABELS), seed=st.integers(0, 9)
+)
+@pytest.mark.parametrize("floating", ["float32", "float64"])
+def test_labels_of_every_integer_dtype_count(
+    backend: Backend, rows: int, classes: int, dtype: str, seed: int, floating: str
+) -> None:
+    generator = np.random.default_rng(seed)
+    scores = generator.standard_normal((rows, classes)).astype(floating)
+    labels = generator.integers(0, min(classes, np.iinfo(dtype).max + 1), rows).astype(dtype)
+    loss = backend.to_numpy(backend.launch(backend.ops.cross_entropy, *on_device(backend, scores, labels)))
+    assert (loss.dtype, loss.shape) == (scores.dtype, ())
+    expected = -log_softmax(scores.astype("float64"))[np.arange(rows), labels].sum()
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    right = backend.launch(backend.ops.count_correct, *on_device(backend, scores, scores.argmax(1).astype("int64")))
+    assert backend.to_numpy(right) == rows
+    found = backend.to_numpy(backend.launch(backend.ops.count_correct, *on_device(backend, scores, labels)))
+    assert found.shape == ()
+    assert found == np.count_nonzero(scores.argmax(1) == labels)
+
+
+def test_a_label_that_only_looks_alike_in_a_short_dtype_is_wrong(backend: Backend) -> None:
+    scores = np.zeros((2, 301), dtype=np.float32)
+    scores[:, 300] = 1
+    labels = np.array([300 % 256, 44], dtype=np.uint8)
+    assert backend.to_numpy(backend.launch(backend.ops.count_correct, *on_device(backend, scores, labels))) == 0
+
+
+@pytest.mark.parametrize(("label", "dtype"), [(3, "int32"), (-1, "int64"), (-3, "int32"), (255, "uint8")])
+def test_a_label_of_no_class_counts_as_wrong_and_has_no_loss(backend: Backend, label: int, dtype: str) -> None:
+    scores = np.array([[0, 0, 1], [0, 0, 1]], dtype=np.float32)
+    values = on_device(backend, scores, np.array([2, label], dtype=dtype))
+    assert backend.to_numpy(backend.launch(backend.ops.count_correct, *values)) == 1
+    with pytest.raises(ComputationError, match=backend.name):
+        backend.to_numpy(backend.launch(backend.ops.cross_entropy, *values))
+
+
+def test_a_label_of_no_class_has_no_gradient(backend: Backend) -> None:
+    differentiate = backend.ops.value_and_grad(lambda p, labels: backend.ops.cross_entropy(p[0], labels))
+    scores, labels = on_device(backend, np.ones((1, 3), dtype=np.float32), np.array([3]))
+    with pytest.raises(ComputationError, match=backend.name):
+        backend.to_numpy(backend.launch(differentiate, (scores,), labels))
+
+
+@given(shape=st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple))
+def test_flattening_keeps_the_rows(backend: Backend, shape: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    flat = backend.to_numpy(backend.launch(backend.ops.flatten, *on_device(backend, x)))
+    np.testing.assert_array_equal(flat, x.reshape(shape[0], np.prod(shape[1:], dtype=int)))
+    assert flat.shape == (shape[0], np.prod(shape[1:], dtype=int))
+
+
+OPERATORS: dict[str, Callable[[Ops, Array, object], Array]] = {
+    "add": lambda ops, x, number: ops.add(x, number),
+    "multiply": lambda ops, x, number: ops.multiply(x, number),
+    "power": lambda ops, x, number: ops.power(x, number),
+    "relu": lambda ops, x, _: ops.relu(x),
+    "total": lambda ops, x, _: ops.total(x),
+}
+IN_NUMPY: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "power": np.power,
+    "relu": lambda x, _: np.maximum(x, 0),
+    "total": lambda x, _: np.sum(x),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("number", [2, 0.5, np.float32(0.5), np.float64(0.5), np.int64(2)])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 1)])
+def test_a_number_beside_an_array_changes_no_dtype(
+    backend: Backend, name: str, dtype: str, number: float, shape: tuple[int, ...]
+) -> None:
+    x = np.full(shape, 2, dtype=dtype)
+    found = backend.to_numpy(backend.launch(lambda x: OPERATORS[name](backend.ops, x, number), *on_device(backend, x)))
+    expected = np.asarray(IN_NUMPY[name](x, float(number)))
+    assert (found.dtype.name, found.shape) == (dtype, expected.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def squared(ops: Ops, x: Array) -> Array:
+    return ops.total(ops.multiply(x, x))
+
+
+X = np.array([[1, 2], [3, 4]], dtype=np.float32)
+
+
+def gradients(backend: Backend, fn: Callable[..., Array], parameters: object, *rest: Array) -> list[np.ndarray]:
+    value, found = backend.to_numpy(backend.launch(backend.ops.value_and_grad(fn), parameters, *rest))
+    assert value.shape == ()
+    return list(found)
+
+
+def assert_gradients(found: list[np.ndarray], *expected: np.ndarray) -> None:
+    assert [(one.dtype, one.shape) for one in found] == [(one.dtype, one.shape) for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_an_unused_parameter_has_a_gradient_of_zero(backend: Backend) -> None:
+    values = tuple(on_device(backend, X, X.astype("float64"), np.float32(3).reshape(())))
+    found = gradients(backend, lambda p: squared(backend.ops, p[0]), values)
+    assert_gradients(found, 2 * X, np.zeros((2, 2)), np.zeros((), dtype=np.float32))
+
+
+def test_an_array_that_is_several_parameters_is_told_apart(backend: Backend) -> None:
+    ops = backend.ops
+    (x,) = on_device(backend, X)
+    found = gradients(backend, lambda p: ops.add(squared(ops, p[0]), ops.total(p[1])), (x, x, x))
+    assert_gradients(found, 2 * X, np.ones_like(X), np.zeros_like(X))
+
+
+def test_a_parameter_among_the_rest_is_a_constant(backend: Backend) -> None:
+    ops = backend.ops
+    (x,) = on_device(backend, X)
+    found = gradients(backend, lambda p, rest: ops.total(ops.multiply(p[0], rest)), (x,), x)
+    assert_gradients(found, X)
+    np.testing.assert_array_equal(backend.to_numpy(x), X)
+
+
+def test_a_parameter_is_differentiated_by_again_and_again(backend: Backend) -> None:
+    (x,) = on_device(backend, X)
+    for factor in (1.0, 2.0, 3.0):
+        made = gradients(backend, lambda p, k=factor: backend.ops.multiply(squared(backend.ops, p[0]), k), (x,))
+        assert_gradients(made, 2 * factor * X)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1, 3), (2, 1, 2, 2)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_parameters_have_any_shape(backend: Backend, shape: tuple[int, ...], dtype: str) -> None:
+    ops = backend.ops
+    x = (np.arange(np.prod(shape, dtype=int)) + 1).reshape(shape).astype(dtype)
+    (loaded,) = on_device(backend, x)
+    found = gradients(backend, lambda p: ops.add(squared(ops, p[0]), ops.multiply(ops.total(p[0]), 0.5)), (loaded,))
+    assert_gradients(found, (2 * x + 0.5).astype(dtype))
+
+
+def test_a_parameter_itself_may_be_the_value(backend: Backend) -> None:
+    (x,) = on_device(backend, np.array(5, dtype=np.float32))
+    made = backend.launch(backend.ops.value_and_grad(lambda p: p[0]), (x,))
+    backend.copy_to(on_device(backend, np.array(7, dtype=np.float32))[0], backend.devices[1], out=x)
+    value, (gradient,) = backend.to_numpy(made)
+    assert (value, gradient) == (5, 1)
+
+
+def test_no_parameters_are_an_error(backend: Backend) -> None:
+    (x,) = on_device(backend, X)
+    with pytest.raises(ComputationError, match=backend.name):
+        gradients(backend, lambda _, x: squared(backend.ops, x), (), x)
+
+
+def test_gradients_pass_through_a_thousand_operators(backend: Backend) -> None:
+    def chain(p: tuple[Array, ...]) -> Array:
+        x = p[0]
+        for _ in range(1500):
+            x = backend.ops.add(x, 0.0)
+        return backend.ops.total(x)
+
+    assert_gradients(gradients(backend, chain, tuple(on_device(backend, X))), np.ones_like(X))

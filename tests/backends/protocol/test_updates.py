@@ -1,0 +1,120 @@
+"""Descent keeps each parameter's shape and dtype, and stops for good at a gradient that is not finite."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends import Array, Backend, ComputationError
+
+tensors = st.tuples(st.sampled_from(["float32", "float64"]), st.lists(st.integers(1, 3), max_size=4).map(tuple))
+GUARD = np.ones(1, dtype=np.float32)
+
+
+def uniform(drawn: Sequence[tuple[str, tuple[int, ...]]], seed: int) -> tuple[np.ndarray, ...]:
+    generator = np.random.default_rng(seed)
+    return tuple(np.asarray(generator.uniform(-1, 1, shape)).astype(dtype) for dtype, shape in drawn)
+
+
+def assert_close(found: Array, expected: Sequence[np.ndarray]) -> None:
+    assert [(one.dtype, one.shape) for one in found] == [(one.dtype, one.shape) for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@given(drawn=st.lists(tensors, min_size=1, max_size=5), seed=st.integers(0, 99))
+def test_parameters_keep_their_shapes_and_dtypes(
+    backend: Backend, guarded: bool, drawn: list[tuple[str, tuple[int, ...]]], seed: int
+) -> None:
+    parameters, gradients = uniform(drawn, seed), uniform(drawn, seed + 1)
+    p, g, guard = (backend.asarray(x, backend.devices[1]) for x in (parameters, gradients, GUARD))
+    if guarded:
+        updated, guard = backend.to_numpy(backend.launch(backend.ops.sgd_while_finite, p, g, 0.5, guard))
+        assert (guard.dtype, guard.tolist()) == (np.float32, [1])
+    else:
+        updated = backend.to_numpy(backend.launch(backend.ops.sgd, p, g, 0.5))
+    assert_close(updated, [np.asarray(a - b / 2, a.dtype) for a, b in zip(parameters, gradients, strict=True)])
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("count", [1, 45, 61, 150])
+def test_any_number_of_parameters_is_updated(backend: Backend, guarded: bool, count: int) -> None:
+    parameters = tuple(np.full((2, 3), k, dtype=np.float32) for k in range(count))
+    gradients = tuple(np.full((2, 3), 1, dtype=np.float32) for _ in range(count))
+    p, g, guard = (backend.asarray(x, backend.devices[0]) for x in (parameters, gradients, GUARD))
+    if guarded:
+        result = backend.launch(backend.ops.sgd_while_finite, p, g, 0.5, guard)[0]
+    else:
+        result = backend.launch(backend.ops.sgd, p, g, 0.5)
+    assert_close(backend.to_numpy(result), [parameter - np.float32(0.5) for parameter in parameters])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_gradient_that_is_not_finite_changes_nothing_from_then_on(backend: Backend, dtype: str, bad: float) -> None:
+    parameters = (np.array(1, dtype=dtype), np.ones((2, 2), dtype=np.float32))
+    broken = (np.array(bad, dtype=dtype), np.ones((2, 2), dtype=np.float32))
+    step, device = backend.ops.sgd_while_finite, backend.devices[0]
+    value, guard = backend.asarray(parameters, device), backend.asarray(GUARD, device)
+    for gradients in (parameters, broken, parameters):
+        result = backend.launch(step, value, backend.asarray(gradients, device), 0.5, guard)
+        value, guard = result[0], result[1]
+    assert_close(backend.to_numpy(value), [np.asarray(x / 2, x.dtype) for x in parameters])
+    found = backend.to_numpy(guard)
+    assert (found.dtype, found.shape) == (np.float32, (1,))
+    assert np.isnan(found).all()
+
+
+def test_the_guard_is_not_consumed(backend: Backend) -> None:
+    device = backend.devices[0]
+    guard = backend.asarray(GUARD, device)
+    broken = backend.asarray((np.full(2, np.nan, dtype=np.float32),), device)
+    parameters = backend.asarray((np.ones(2, dtype=np.float32),), device)
+    _, after = backend.to_numpy(backend.launch(backend.ops.sgd_while_finite, parameters, broken, 1.0, guard))
+    assert np.isnan(after).all()
+    np.testing.assert_array_equal(backend.to_numpy(guard), [1])
+
+
+@pytest.mark.parametrize("rate", [1, 0.5, np.float32(0.5), np.float64(0.5), np.int64(1)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_rate_is_a_number_of_python_s_or_numpy_s(backend: Backend, rate: float, dtype: str) -> None:
+    device = backend.devices[0]
+    ones = (np.ones(3, dtype=dtype), np.ones((), dtype=dtype))
+    result = backend.launch(backend.ops.sgd, backend.asarray(ones, device), backend.asarray(ones, device), rate)
+    assert_close(backend.to_numpy(result), [np.asarray(x - float(rate), x.dtype) for x in ones])
+    values = backend.asarray(ones, device), backend.asarray(ones, device), rate, backend.asarray(GUARD, device)
+    result = backend.launch(backend.ops.sgd_while_finite, *values)[0]
+    assert_close(backend.to_numpy(result), [np.asarray(x - float(rate), x.dtype) for x in ones])
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_gradient_of_another_shape_is_an_error(backend: Backend, guarded: bool) -> None:
+    device = backend.devices[0]
+    parameters, gradients = (backend.asarray((np.ones(shape, "float32"),), device) for shape in ((2, 3), (3,)))
+    with pytest.raises(ComputationError, match=backend.name):
+        if guarded:
+            guard = backend.asarray(GUARD, device)
+            backend.wait(backend.launch(backend.ops.sgd_while_finite, parameters, gradients, 0.5, guard))
+        else:
+            backend.wait(backend.launch(backend.ops.sgd, parameters, gradients, 0.5))
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_updates_may_be_made_within_a_launched_function(backend: Backend, guarded: bool) -> None:
+    ops, device = backend.ops, backend.devices[1]
+
+    def step(parameters: Array, x: Array, guard: Array) -> Array:
+        _, gradients = ops.value_and_grad(lambda p, x: ops.total(ops.multiply(p[0], x)))(parameters, x)
+        if guarded:
+            return ops.sgd_while_finite(parameters, gradients, 0.5, guard)
+        return ops.sgd(parameters, gradients, 0.5), guard
+
+    value = backend.asarray((np.ones((), dtype=np.float32),), device)
+    x, guard = backend.asarray(np.ones((), dtype=np.float32), device), backend.asarray(GUARD, device)
+    for _ in range(4):
+        result = backend.launch(step, value, x, guard)
+        value, guard = result[0], result[1]
+    assert_close(backend.to_numpy(value), [np.array(-1, dtype=np.float32)])
