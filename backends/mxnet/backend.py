@@ -8,7 +8,7 @@ own array. The synchronous engine is MXNet's NaiveEngine, which runs every opera
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, final
+from typing import Any, NoReturn, final
 from weakref import WeakSet
 
 import numpy as np
@@ -83,8 +83,6 @@ class MXNetBackend(BaseBackend):
         self.devices, note = choose_devices(self.name, device_kind, devices, gpus, workers_per_device, reason_against)
         check_device_kinds(self.name, self.devices, variants)
         self._on_gpus = any(device.kind == "gpu" for device in self.devices)
-        # MXNet does not say where an error comes from.
-        self._or_before = ", or before it on another device" if len(self.devices) > 1 else ""
         # Functions and not methods: a backend that referred to itself would outlive its last user.
         self._overwrite: Callable[[Array, Array], Array] = partial(
             _overwrite_anywhere if self._on_gpus else _overwrite, mx.nd._internal._slice_assign
@@ -129,7 +127,7 @@ class MXNetBackend(BaseBackend):
                 leaf.wait_to_read()
             except Exception as error:
                 # MXNet reports an error to the first wait only; what is read later is garbage without a warning.
-                self._fail(error, f"on {_name(leaf.ctx)}{self._or_before}")
+                self._fail_waiting(error, leaf)
         return x
 
     def waitall(self) -> None:
@@ -203,6 +201,14 @@ class MXNetBackend(BaseBackend):
     def _in_plain_order(self, x: Array) -> Array:
         # A result of a convolution may lie in an order of MKL-DNN's own; `reshape` is an operator that undoes it.
         return x if x.ndim <= 2 else x.reshape(-1).as_nd_ndarray().reshape(x.shape).as_np_ndarray()
+
+    def _fail_waiting(self, error: Exception, x: Array) -> NoReturn:
+        place = f"on {_name(x.ctx)}" if isinstance(x, self._mx.nd.NDArray) else "at wait"
+        # An operator's error reaches what was computed from its result.
+        doubt = " (or on a device before it: MXNet does not say)" if len(self.devices) > 1 else ""
+        failure = ComputationError(f"{self.name} {place}: {type(error).__name__}: {self._reason(error)}{doubt}")
+        failure.__cause__ = error
+        self._fail(failure)
 
     def _reason(self, error: BaseException) -> str:
         # MXNet puts its stack trace before or after the sentence that matters.
