@@ -6,13 +6,16 @@ own array. The synchronous engine is MXNet's NaiveEngine, which runs every opera
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, final
+from typing import Any, NoReturn, final
+from weakref import WeakSet
 
 import numpy as np
 
 from backends.arrays import check_equal, tree_leaves, tree_map
 from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
+from backends.errors import BackendError, ComputationError
 from backends.host import check_workers, cores_of, limit_openmp_threads, threads_for
 from backends.installation.cuda_libraries import load_cuda_libraries
 from backends.installation.gpu_probe import reason_against
@@ -28,6 +31,9 @@ MXNET_SHARDED_BYTES = 2**20
 
 OWN_GPU_WORKERS = 2
 """How many workers MXNet gives a GPU's queue by itself."""
+
+_loaded: "WeakSet[MXNetBackend]" = WeakSet()
+"""They share MXNet's one engine."""
 
 
 @final
@@ -86,10 +92,15 @@ class MXNetBackend(BaseBackend):
         self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
         if self._on_gpus:
             self._contexts[HOST] = mx.cpu_pinned(0)
+        try:
+            # A failure that another backend left unread must not come out of this one's verbs.
+            mx.npx.waitall()
+        except Exception as error:
+            _end_all(error)
         self.cores: Sequence[set[int]]
         if self.engine == "async":
-            self.cores = cores_of(self.devices, workers_per_device * self.threads_per_device)
-            start_workers(self._contexts, self.cores, workers_per_device, self.threads_per_device)
+            wanted = cores_of(self.devices, workers_per_device * self.threads_per_device)
+            self.cores = start_workers(self._contexts, wanted, workers_per_device, self.threads_per_device)
             workers = "one worker" if workers_per_device == 1 else f"{workers_per_device} workers"
             scheduler = f"MXNet's own engine: one queue and {workers} per device"
         else:
@@ -97,12 +108,18 @@ class MXNetBackend(BaseBackend):
             limit_openmp_threads(self.threads_per_device)
             scheduler = "none: MXNet's NaiveEngine runs each operator where it is called"
         self.scheduler = f"{scheduler}; {note}" if note else scheduler
+        _loaded.add(self)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._mx.nd.NDArray)), None)
+        if first is None:
+            raise BackendError(f"{self.name} launches on the device of the first array, and there is no array")
         try:
             return fn(*args)
-        except Exception as error:
-            self._fail(error, "at launch")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._fail(error, f"on {_name(first.ctx)}")
 
     def wait(self, x: Array) -> Array:
         for leaf in tree_leaves(x):
@@ -110,37 +127,57 @@ class MXNetBackend(BaseBackend):
                 leaf.wait_to_read()
             except Exception as error:
                 # MXNet reports an error to the first wait only; what is read later is garbage without a warning.
-                self._fail(error, f"on {leaf.ctx.device_type}:{leaf.ctx.device_id}")
+                self._fail_waiting(error, leaf)
         return x
 
     def waitall(self) -> None:
         try:
             self._mx.npx.waitall()
         except Exception as error:
-            self._fail(error, "on some device")
+            _end_all(error)
+            self._fail(error, f"on {' or '.join(map(str, self.devices))}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        context = self._context(device)
         try:
             if out is None:
-                return tree_map(lambda leaf: self._copy(leaf, self._contexts[device]), x)
+                return tree_map(lambda leaf: self._copy(leaf, context), x)
+            tree_map(lambda target, leaf: _check_out(target, leaf, context), out, x)
             return tree_map(self._overwrite, out, x)
         except Exception as error:
             self._fail(error, f"on {device}")
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        contexts = [leaf.ctx for x in xs for leaf in list(tree_leaves(x))[:1]]
+        on_cpus = [context for context in contexts if context.device_type == "cpu"]
+        if not xs or len(set(on_cpus)) < len(on_cpus):
+            raise BackendError(f"{self.name} sums one value per device, not those on {_names(contexts) or 'none'}")
         try:
+            _check_terms(xs)
             if self._on_gpus or _bytes_of(xs[0]) < MXNET_SHARDED_BYTES:
                 return self._gather_and_broadcast(*xs)
             return self._sum_in_shards(*xs)
         except Exception as error:
-            self._fail(error, "at launch")
+            self._fail(error, f"on {_names(contexts)}")
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        return tree_map(lambda leaf: self._mx.np.array(leaf, dtype=leaf.dtype, ctx=self._contexts[device]), x)
+        context = self._context(device)
+        return tree_map(lambda leaf: self._load(leaf, context), x)
 
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
         return tree_map(lambda leaf: leaf.asnumpy(), x)
+
+    def _context(self, device: Device) -> Any:
+        if device not in self._contexts:
+            raise BackendError(f"{self.name} has no {device}: it was loaded with {', '.join(map(str, self.devices))}")
+        return self._contexts[device]
+
+    def _load(self, x: np.ndarray, context: Any) -> Array:
+        try:
+            return self._mx.np.array(x, dtype=x.dtype, ctx=context)
+        except (KeyError, TypeError):
+            raise BackendError(f"{self.name} has no arrays of {x.dtype}: convert it first") from None
 
     def _copy(self, x: Array, context: Any) -> Array:
         return self._overwrite(self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context), x)
@@ -150,7 +187,6 @@ class MXNetBackend(BaseBackend):
         return (total, *(tree_map(self._overwrite, x, total) for x in others))
 
     def _add_terms(self, total: Array, *terms: Array) -> Array:
-        check_equal((total, *terms))
         for term in terms:
             # Operators take operands of two CPU contexts, but not otherwise of two contexts.
             on_cpus = not self._on_gpus or _both_on_cpus(total, term)
@@ -166,18 +202,60 @@ class MXNetBackend(BaseBackend):
         # A result of a convolution may lie in an order of MKL-DNN's own; `reshape` is an operator that undoes it.
         return x if x.ndim <= 2 else x.reshape(-1).as_nd_ndarray().reshape(x.shape).as_np_ndarray()
 
+    def _fail_waiting(self, error: Exception, x: Array) -> NoReturn:
+        place = f"on {_name(x.ctx)}" if isinstance(x, self._mx.nd.NDArray) else "at wait"
+        # An operator's error reaches what was computed from its result.
+        doubt = " (or on a device before it: MXNet does not say)" if len(self.devices) > 1 else ""
+        failure = ComputationError(f"{self.name} {place}: {type(error).__name__}: {self._reason(error)}{doubt}")
+        failure.__cause__ = error
+        self._fail(failure)
+
     def _reason(self, error: BaseException) -> str:
         # MXNet puts its stack trace before or after the sentence that matters.
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         sentences = [line for line in lines if "Error" in line or "Check failed" in line]
-        return (sentences or lines or [""])[-1]
+        return (sentences or lines or [""])[-1].removeprefix(f"{type(error).__name__}: ")
+
+
+def _end_all(error: Exception) -> None:
+    # MXNet reports a failure once, and does not say whose it was.
+    for backend in list(_loaded):
+        with suppress(ComputationError):
+            backend._fail(error)
+
+
+def _check_terms(xs: Sequence[Array]) -> None:
+    terms = list(zip(*map(tree_leaves, xs), strict=True))
+    for same in terms:
+        check_equal(same)
+        if same[0].dtype == np.bool_:
+            raise ValueError("allreduce does not sum arrays of bool")
+    if len({id(leaf) for same in terms for leaf in same}) < len(terms) * len(xs):
+        raise ValueError("allreduce cannot replace one array by two sums")
+
+
+def _check_out(out: Array, x: Array, context: Any) -> None:
+    if out.shape != x.shape or out.dtype != x.dtype or out.ctx != context:
+        raise ValueError(
+            f"a copy of {x.shape} {x.dtype} to {_name(context)} cannot be written to {out.shape} {out.dtype} "
+            f"on {_name(out.ctx)}"
+        )
+
+
+def _name(context: Any) -> str:
+    return f"{context.device_type}:{context.device_id}"
+
+
+def _names(contexts: Sequence[Any]) -> str:
+    return " and ".join(map(_name, contexts))
 
 
 def _overwrite(assign: Callable[..., object], out: Array, x: Array) -> Array:
-    if x.ndim == 0 or x.size == 0 or x.dtype == np.bool_:
+    shape = x.shape
+    if 0 in shape or shape == () or x.dtype == np.bool_:
         return _overwrite_by_source(out, x)
     # An operator runs on the device of its first operand: here on the destination, whose queue does the copy.
-    everything = (None,) * x.ndim
+    everything = (None,) * len(shape)
     target = out.as_nd_ndarray()
     assign(target, x.as_nd_ndarray(), begin=everything, end=everything, step=everything, out=target)
     return out

@@ -1,19 +1,27 @@
 """MXNet's functions in the spelling that all backends share. Importing this module imports mxnet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, reduce
 from itertools import accumulate, chain, pairwise
-from typing import TypeAlias
+from math import prod
+from operator import add as plus
+from typing import Any, TypeAlias
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd, npx
 from mxnet import np as mnp
 
-from backends.arrays import tree_map
+from backends.arrays import tree_leaves, tree_map
 
 Array: TypeAlias = mnp.ndarray
 
-# NumPy semantics: arrays of no dimensions and empty shards exist.
+UPDATED_TOGETHER = 50
+"""MXNet's operators on several arrays write beyond their memory from the 51st on (`multi_sgd_update` from the 61st)."""
+
+# NumPy semantics: arrays of no dimensions and empty shards exist; 2 says in all threads, and not in this one alone.
 npx.set_np()
+mx.util.set_np_shape(2)
 
 
 def matmul(a: Array, b: Array) -> Array:
@@ -21,15 +29,15 @@ def matmul(a: Array, b: Array) -> Array:
 
 
 def add(a: Array, b: Array | float) -> Array:
-    return a + b
+    return a + _operand(a, b)
 
 
 def multiply(a: Array, b: Array | float) -> Array:
-    return a * b
+    return a * _operand(a, b)
 
 
 def power(x: Array, exponent: float) -> Array:
-    return x**exponent
+    return x ** float(exponent)
 
 
 def relu(x: Array) -> Array:
@@ -41,7 +49,8 @@ def total(x: Array, axis: int | None = None) -> Array:
 
 
 def flatten(x: Array) -> Array:
-    return npx.batch_flatten(x)
+    # MXNet's own flattens what has elements.
+    return npx.batch_flatten(x) if x.size else x.reshape(len(x), prod(x.shape[1:]))
 
 
 def conv2d(x: Array, weight: Array, bias: Array) -> Array:
@@ -53,14 +62,18 @@ def avg_pool2d(x: Array, size: int) -> Array:
 
 
 def cross_entropy(scores: Array, labels: Array) -> Array:
-    return -npx.pick(npx.log_softmax(scores, axis=-1), labels, axis=-1).sum()
+    # `pick` would take the nearest class for a label that is none; `take` fails when it runs.
+    checked = mx.nd.take(_classes(scores.shape[-1], scores.ctx), labels.as_nd_ndarray(), mode="raise")
+    return -npx.pick(npx.log_softmax(scores, axis=-1), checked.as_np_ndarray(), axis=-1).sum()
 
 
 def count_correct(scores: Array, labels: Array) -> Array:
-    return (scores.argmax(axis=1).astype(labels.dtype) == labels).sum()
+    return (scores.argmax(axis=1) == labels.astype("int64")).sum()
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    if sum(lengths) != len(x):
+        raise ValueError(f"a vector of {len(x)} is not divided into lengths of {sum(lengths)} together")
     return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
 
 
@@ -87,46 +100,105 @@ def zeros_like(x: Array) -> Array:
 
 def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
     def value_and_gradients(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
-        if not all(x.size for x in rest):
+        if not all(x.size for x in tree_leaves(rest)):
             return zeros_like(parameters[0]).sum(), zeros_like(parameters)
-        for parameter in parameters:
-            # MXNet differentiates only by arrays that were marked before recording.
-            if parameter.grad is None:
-                parameter.attach_grad()
+        # MXNet differentiates only by arrays that were marked before recording. These are other names of the same
+        # memory: one for each parameter, also if an array is passed twice or is one of `rest`.
+        leaves = tuple(parameter.detach() for parameter in parameters)
+        # Buffers belong to the marks, and only `backward` writes to them: again other names will do.
+        autograd.mark_variables(leaves, [leaf.detach() for leaf in leaves])
         with autograd.record():
-            value = fn(parameters, *rest)
-        # Not backward(): it writes to the one buffer in `.grad`, so a second call would overwrite the first's result.
-        gradients = autograd.grad(value, list(parameters))
-        return value.detach(), tuple(gradient.as_np_ndarray() for gradient in gradients)
+            value = fn(leaves, *rest)
+        gradients = _gradients(value, leaves)
+        own = value.copy() if any(value is leaf for leaf in leaves) else value.detach()
+        return own, tuple(gradient.as_np_ndarray() for gradient in gradients)
 
     return value_and_gradients
 
 
 def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
     # One operator for all of them: issuing eight would take Python as long as one of them computes.
-    old = [parameter.as_nd_ndarray() for parameter in parameters]
-    pairs = zip(old, (gradient.as_nd_ndarray() for gradient in gradients), strict=True)
-    count = len(old)
-    mx.nd.multi_sgd_update(*chain(*pairs), lrs=(rate,) * count, wds=(0,) * count, num_weights=count, out=old)
+    for old, new in _groups(parameters, gradients):
+        count = len(old)
+        pairs = chain(*zip(old, new, strict=True))
+        mx.nd.multi_sgd_update(*pairs, lrs=(float(rate),) * count, wds=(0,) * count, num_weights=count, out=old)
     return tuple(parameters)
 
 
 def sgd_while_finite(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float, guard: Array
 ) -> tuple[tuple[Array, ...], Array]:
-    old = [parameter.as_nd_ndarray() for parameter in parameters]
-    new = [gradient.as_nd_ndarray() for gradient in gradients]
-    count = len(old)
-    # `multi_all_finite` takes thirty times as long.
-    squares = mx.nd.multi_sum_sq(*new, num_arrays=count).as_np_ndarray()
-    guard = guard + 0 * squares.sum()
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.attach_grad()
+    # The zeros are those that `attach_grad` made for `backward`, which is not called here.
+    zeros = [parameter.grad for parameter in parameters]
+    flat = [_with_dimensions(*arrays) for arrays in zip(parameters, gradients, zeros, strict=True)]
+    groups = list(_groups(*zip(*flat, strict=True)))
+    squares = reduce(plus, [_sum_of_squares(new) for _, new, _ in groups])
+    guard = (guard + 0 * squares).astype("float32", copy=False)
+    for old, new, zeros in groups:
+        update = _update_float32 if old[0].dtype == np.float32 else _update_others
+        update(old, new, zeros, float(rate), guard)
+    return tuple(parameters), guard
+
+
+def _operand(x: Array, other: Array | float) -> Array | float:
+    if not isinstance(other, mnp.ndarray):
+        # MXNet knows numbers of Python only.
+        return float(other)
+    if other.dtype != x.dtype:
+        raise ValueError(f"operands need one dtype, not {x.dtype} and {other.dtype}")
+    return other
+
+
+@cache
+def _classes(count: int, context: mx.Context) -> Any:
+    return mx.nd.arange(count, ctx=context)
+
+
+def _gradients(value: Array, leaves: Sequence[Array]) -> list[Any]:
+    # Not backward(): it writes to the one buffer in `.grad`, so a second call would overwrite the first's result.
+    try:
+        return list(autograd.grad(value, list(leaves)))
+    except mx.MXNetError:
+        # MXNet refuses if the value does not depend on one of them: now it does, on none of its elements.
+        with autograd.record():
+            for leaf in leaves:
+                value = value + leaf.reshape(-1)[:0].sum().astype(value.dtype)
+        return list(autograd.grad(value, list(leaves)))
+
+
+def _groups(*values: Sequence[Array]) -> Iterator[tuple[list[Any], ...]]:
+    """Divide tuples of arrays into groups that one operator takes: of one dtype, and not too many."""
+    dtypes = [x.dtype for x in values[0]]
+    for dtype in dict.fromkeys(dtypes):
+        places = [place for place, own in enumerate(dtypes) if own == dtype]
+        for start in range(0, len(places), UPDATED_TOGETHER):
+            together = places[start : start + UPDATED_TOGETHER]
+            yield tuple([value[place].as_nd_ndarray() for place in together] for value in values)
+
+
+def _with_dimensions(first: Array, *others: Array) -> tuple[Array, ...]:
+    # Some operators on several arrays refuse those of no dimensions. These are views.
+    arrays = (first, *others)
+    return arrays if first.shape else tuple(x.as_nd_ndarray().reshape((1,)).as_np_ndarray() for x in arrays)
+
+
+def _sum_of_squares(arrays: Sequence[Any]) -> Array:
+    if arrays[0].dtype == np.float32:
+        # `multi_all_finite` takes thirty times as long.
+        return mx.nd.multi_sum_sq(*arrays, num_arrays=len(arrays)).as_np_ndarray().sum()
+    # It would sum in float32, in which squares of float64 overflow.
+    return reduce(plus, [mnp.square(x.as_np_ndarray()).sum() for x in arrays])
+
+
+def _update_float32(old: Sequence[Any], new: Sequence[Any], zeros: Sequence[Any], rate: float, guard: Array) -> None:
     # The one operator of MXNet that leaves its weights alone if a number on the device is NaN. With these constants
     # it is plain descent: the mean is the gradient itself, its root mean square stays 0, and 1 is added to that.
-    # The zeros are those that `attach_grad` made for `backward`, which is not called here.
-    zeros = [zeros_like(parameter) if parameter.grad is None else parameter.grad for parameter in parameters]
-    squared = [zero.as_nd_ndarray() for zero in zeros]
+    count = len(old)
     mx.nd._internal._multi_adamw_update(
-        *chain(*zip(old, new, new, squared, strict=True)),
+        *chain(*zip(old, new, new, zeros, strict=True)),
         guard.as_nd_ndarray(),
         lrs=(rate,) * count,
         wds=(0,) * count,
@@ -137,4 +209,11 @@ def sgd_while_finite(
         num_weights=count,
         out=old,
     )
-    return tuple(parameters), guard
+
+
+def _update_others(old: Sequence[Any], new: Sequence[Any], _: object, rate: float, guard: Array) -> None:
+    # That operator changes nothing in another dtype, and `where` ends the process if there are no elements.
+    for x, gradient in zip(old, new, strict=True):
+        if x.size:
+            kept = x.as_np_ndarray()
+            mnp.where(mnp.isnan(guard), kept, kept - rate * gradient.as_np_ndarray()).copyto(kept)

@@ -1,7 +1,7 @@
 """Sum arrays in shards on MXNet's workers: functions of ours, which its engine calls when the arrays are ready.
 
-MXNet orders operators by the arrays that they read and write. `push` gives it a Python function with the arrays that it
-reads, through the C interface that MXNet has for the collectives of other libraries (`MXEnginePushSyncND` in its
+MXNet orders operators by the arrays that they read and write. `push` gives it a Python function with these arrays,
+through the C interface that MXNet has for the collectives of other libraries (`MXEnginePushSyncND` in its
 c_api.h). Importing this module imports mxnet.
 """
 
@@ -16,7 +16,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, check_call
 
-from backends.arrays import check_equal, sum_shard
+from backends.arrays import sum_shard
 
 __all__ = ["memory_of", "push", "push_barrier", "sum_in_shards"]
 
@@ -42,17 +42,17 @@ def sum_in_shards(terms: Sequence[tuple[Any, ...]]) -> None:
     """Queue the sums of arrays that have one term per device; each sum replaces all its terms.
 
     Every shard is written by a function that claims to read only: the engine knows arrays only as wholes, and would
-    make one device wait for the other. The barriers keep all other operators away meanwhile.
+    make one device wait for the other. The barriers keep all other operators away meanwhile. What fails travels from
+    what an operator reads to what it writes: each function writes a mark, and the last barriers read the marks.
     """
-    for same in terms:
-        check_equal(same)
     arrays = [x for same in terms for x in same]
     for x in arrays:
         push_barrier(x)
-    for shard, x in enumerate(terms[0]):
-        push(partial(_sum_shard, terms, shard), x.ctx, arrays)
+    marks = [mx.nd.empty((1,), ctx=x.ctx) for x in terms[0]]
+    for shard, mark in enumerate(marks):
+        push(partial(_sum_shard, terms, shard), mark.ctx, arrays, [mark])
     for x in arrays:
-        push_barrier(x)
+        push_barrier(x, marks)
 
 
 def _sum_shard(terms: Sequence[tuple[Any, ...]], shard: int) -> None:
@@ -62,23 +62,24 @@ def _sum_shard(terms: Sequence[tuple[Any, ...]], shard: int) -> None:
             sum_shard([memory_of(x) for x in same], shard, len(same))
 
 
-def push(fn: Callable[[], object], context: Any, reads: Sequence[Any]) -> None:
-    """Queue a function on a context's worker, to be called when all that it reads has been computed.
+def push(fn: Callable[[], object], context: Any, reads: Sequence[Any], writes: Sequence[Any] = ()) -> None:
+    """Queue a function on a context's worker, to be called when all that it reads has been computed, if none failed.
 
     It must not raise, because no caller would get the exception, nor wait for MXNet: its worker would wait for itself.
+    What it writes must share no memory, for MXNet would wait forever.
     """
     number = next(_numbers)
     _pending[number] = fn
-    _push(CALL_PENDING, number, context, reads, [])
+    _push(CALL_PENDING, number, context, reads, writes)
 
 
-def push_barrier(x: Any) -> None:
-    """Queue an operator that does nothing but is ordered as if it wrote an array.
+def push_barrier(x: Any, reads: Sequence[Any] = ()) -> None:
+    """Queue an operator that does nothing but is ordered as if it wrote an array, and others read.
 
     One array at a time: MXNet would wait forever for two that share their memory.
     """
     # On cpu(0), whose worker has nothing to compute.
-    _push(DO_NOTHING, None, mx.cpu(0), [], [x])
+    _push(DO_NOTHING, None, mx.cpu(0), reads, [x])
 
 
 def _push(function: Any, number: int | None, context: Any, reads: Any, writes: Any) -> None:

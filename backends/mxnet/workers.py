@@ -15,8 +15,17 @@ MEETING_SECONDS = 10.0
 """How long a worker waits for the others of its context to start."""
 
 
-def start_workers(contexts: Mapping[Device, Any], cores: Sequence[set[int]], workers: int, threads: int) -> None:
-    """Start each CPU device's `workers`, on its own cores and with `threads` of OpenMP each; mxnet must be imported."""
+_cores: dict[Device, set[int]] = {}
+"""MXNet never ends its workers: those of an earlier backend of this process serve a later one, on the same cores."""
+
+
+def start_workers(
+    contexts: Mapping[Device, Any], cores: Sequence[set[int]], workers: int, threads: int
+) -> Sequence[set[int]]:
+    """Start each CPU device's `workers`, on its own cores and with `threads` of OpenMP each; mxnet must be imported.
+
+    Return each device's cores, which are others if its workers were running already.
+    """
     import mxnet as mx
 
     from backends.mxnet.sharded_sum import push
@@ -25,16 +34,20 @@ def start_workers(contexts: Mapping[Device, Any], cores: Sequence[set[int]], wor
     # cpu(0), which serve every wait, come first and are left free. On a GPU a worker only issues.
     mx.np.zeros((1,), ctx=mx.cpu(0)).wait_to_read()
     for (device, context), share in zip(contexts.items(), cores, strict=False):
-        if device.kind == "gpu":
+        if device.kind == "gpu" or device in _cores:
             continue
         with on_cores(share):
             mx.np.zeros((1,), ctx=context).wait_to_read()
         # MXNet trusts OMP_NUM_THREADS, which OpenMP has not read if another framework brought it along before; and
         # MXNet's OpenBLAS hangs if several workers use more than one thread each.
         limit = partial(_limit_threads, threads, threading.Barrier(workers))
-        for _ in range(workers):
-            push(limit, context, [mx.np.zeros((1,), ctx=context)])
-        mx.npx.waitall()
+        limited = [mx.np.zeros((1,), ctx=context) for _ in range(workers)]
+        for mark in limited:
+            push(limit, context, [], [mark])
+        for mark in limited:
+            mark.wait_to_read()
+        _cores[device] = share
+    return [_cores.get(device, share) for device, share in zip(contexts, cores, strict=False)]
 
 
 def _limit_threads(threads: int, meeting: threading.Barrier) -> None:

@@ -1,0 +1,99 @@
+"""A failure reaches all that was computed from it, through sums, copies and updates, short or long."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from backends import Array, Backend, ComputationError
+from tests.backends.protocol.test_errors import failing
+
+SHORT, LONG = 100, 600_001
+"""Backends may sum long arrays in another way than short ones."""
+
+
+def ones(backend: Backend, length: int) -> list[Array]:
+    return [backend.asarray(np.ones(length, np.float32), device) for device in backend.devices]
+
+
+def fail_late(backend: Backend, x: Array) -> Array:
+    """Fail when the computation runs; a backend that computes at the call raises there."""
+    return backend.launch(failing(backend), x)
+
+
+@pytest.mark.parametrize("length", [SHORT, LONG])
+@pytest.mark.parametrize("broken", [0, 1, 2])
+@pytest.mark.parametrize("read", [0, 1, 2, "all"])
+def test_every_sum_of_a_failed_array_fails(
+    load: Callable[[int], Backend], length: int, broken: int, read: int | str
+) -> None:
+    backend = load(3)
+    terms = ones(backend, length)
+    with pytest.raises(ComputationError, match=rf"{backend.name}\b.*cpu:\d.*\w+Error"):
+        terms[broken] = fail_late(backend, terms[broken])
+        sums = backend.allreduce(terms)
+        if read == "all":
+            backend.waitall()
+        else:
+            backend.to_numpy(sums[int(read)])
+    with pytest.raises(ComputationError, match="refuses further work"):
+        backend.to_numpy(terms[0])
+
+
+@pytest.mark.parametrize("read", [0, 1])
+def test_one_exchange_fails_if_one_of_its_arrays_has_failed(load: Callable[[int], Backend], read: int) -> None:
+    backend = load(2)
+    long, short = ones(backend, LONG), ones(backend, SHORT)
+    with pytest.raises(ComputationError):
+        short[0] = fail_late(backend, short[0])
+        sums = backend.allreduce(list(zip(long, short, strict=True)))
+        backend.wait(sums[read][1])
+
+
+@pytest.mark.parametrize("length", [SHORT, LONG])
+def test_what_is_computed_from_a_failed_sum_fails(load: Callable[[int], Backend], length: int) -> None:
+    backend = load(2)
+    terms = ones(backend, length)
+    with pytest.raises(ComputationError):
+        terms[1] = fail_late(backend, terms[1])
+        total = backend.allreduce(terms)[0]
+        copy = backend.copy_to(backend.launch(backend.ops.add, total, 1.0), backend.devices[1])
+        updated = backend.launch(backend.ops.sgd, (copy,), (copy,), 1.0)
+        backend.to_numpy(updated)
+
+
+def test_a_failure_that_nobody_kept_is_told_at_the_end(load: Callable[[int], Backend]) -> None:
+    backend = load(2)
+    with pytest.raises(ComputationError):
+        fail_late(backend, ones(backend, SHORT)[1])
+        backend.waitall()
+
+
+@pytest.mark.parametrize("raised", [StopIteration, SystemExit, GeneratorExit, RuntimeError, AssertionError])
+def test_whatever_a_function_raises_is_a_failure(load: Callable[[int], Backend], raised: type[BaseException]) -> None:
+    backend = load(2)
+    (x, _) = ones(backend, SHORT)
+
+    def fail(_: Array) -> Array:
+        raise raised("gives up")
+
+    with pytest.raises(ComputationError, match=f"on cpu:1: {raised.__name__}: gives up"):
+        backend.wait(backend.launch(fail, x))
+    with pytest.raises(ComputationError, match="refuses further work"):
+        backend.launch(backend.ops.relu, x)
+
+
+def test_an_unread_failure_does_not_reach_a_backend_that_is_loaded_later(load: Callable[[int], Backend]) -> None:
+    broken = load(2)
+    x = ones(broken, SHORT)[0]
+    try:
+        kept = fail_late(broken, x)
+    except ComputationError:
+        kept = None
+    fresh = load(2)
+    fresh.waitall()
+    np.testing.assert_array_equal(fresh.to_numpy(ones(fresh, 2)[0]), np.ones(2))
+    # Nor is it lost.
+    with pytest.raises(ComputationError):
+        broken.wait(kept)
+        broken.waitall()
