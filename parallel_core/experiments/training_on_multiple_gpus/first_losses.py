@@ -44,7 +44,7 @@ def numpy_losses(
     on_batch: Callable[[int, int], object] = ignore,
 ) -> tuple[float, ...]:
     """Return the first losses of NumPy on one device."""
-    reference = backends.load("numpy", devices=1)
+    reference = backends.load("numpy", devices=1, threads_per_device=1)
     return first_losses(reference, 1, data, settings, start, count, on_batch)
 
 

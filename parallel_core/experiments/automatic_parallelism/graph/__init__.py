@@ -96,7 +96,7 @@ def _error_of(backend: Backend, of: Of, program: Program, batch: int) -> float:
         return relative_error(results, np.full((XY_SIZE, XY_SIZE), 3.0))
     # Each array of each layer, on every device.
     arrays = [array for layers in results for layer in layers for array in layer]
-    layers = expected_step(backends.load("numpy", devices=1), batch)
+    layers = expected_step(backends.load("numpy", devices=1, threads_per_device=1), batch)
     return largest_error(arrays, [array for layer in layers for array in layer] * len(results))
 
 
