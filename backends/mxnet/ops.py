@@ -62,8 +62,10 @@ def avg_pool2d(x: Array, size: int) -> Array:
 
 
 def cross_entropy(scores: Array, labels: Array) -> Array:
-    # `pick` would take the nearest class for a label that is none; `take` fails when it runs.
-    checked = mx.nd.take(_classes(scores.shape[-1], scores.ctx), labels.as_nd_ndarray(), mode="raise")
+    # `pick` would take the nearest class for a label that is none; `take` fails when it runs, but compares in the
+    # labels' dtype, in which the number of classes may not fit.
+    wide = labels if labels.dtype in (np.int32, np.int64) else labels.astype("int32")
+    checked = mx.nd.take(_classes(scores.shape[-1], scores.ctx), wide.as_nd_ndarray(), mode="raise")
     return -npx.pick(npx.log_softmax(scores, axis=-1), checked.as_np_ndarray(), axis=-1).sum()
 
 
