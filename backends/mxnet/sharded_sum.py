@@ -6,7 +6,9 @@ c_api.h). Importing this module imports mxnet.
 """
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from math import prod
@@ -30,12 +32,23 @@ class _Context(ctypes.Structure):
 # A Python function that does nothing would wait 30 μs for the GIL each time; this function of C needs no GIL.
 DO_NOTHING = ctypes.cast(ctypes.CDLL(None).abs, FUNCTION)
 
+# NaiveEngine calls a function where it is pushed.
+CALLS_AT_ONCE = os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine"
+
 _pending: dict[int, Callable[[], object]] = {}
 _numbers = count(1)
 
+
 # The engine calls functions of C only, so a Python function goes by a number, which its call removes. The engine would
 # call a deleter after waits have ended, and a worker that is in Python while Python shuts down aborts the process.
-CALL_PENDING = FUNCTION(lambda _, number: _pending.pop(number)())
+def _call_pending(_: None, number: int) -> None:
+    # What is raised here would be dropped; see `push`.
+    with suppress(KeyboardInterrupt):
+        _pending[number]()
+        del _pending[number]
+
+
+CALL_PENDING = FUNCTION(_call_pending)
 
 
 def sum_in_shards(terms: Sequence[tuple[Any, ...]]) -> None:
@@ -71,6 +84,9 @@ def push(fn: Callable[[], object], context: Any, reads: Sequence[Any], writes: S
     number = next(_numbers)
     _pending[number] = fn
     _push(CALL_PENDING, number, context, reads, writes)
+    if CALLS_AT_ONCE and number in _pending:
+        # The function was ended by Ctrl-C, and C passes on no exceptions.
+        raise KeyboardInterrupt
 
 
 def push_barrier(x: Any, reads: Sequence[Any] = ()) -> None:
