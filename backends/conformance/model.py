@@ -1,0 +1,168 @@
+"""What is known while a program is drawn: each value on the reference, and what may not be used any more."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from random import Random
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from backends.arrays import tree_leaves
+from backends.conformance.programs import Failure, Program, Statement
+from backends.conformance.reference import Reference
+from backends.conformance.running import namespace_for
+
+__all__ = ["Model", "UnsuitableError", "Value", "tuple_text"]
+
+Content: TypeAlias = Any
+"""An array of NumPy, or a tuple of contents."""
+LARGEST = 2.0**15
+"""Larger numbers would have to be compared with a tolerance that hides what is wrong."""
+
+
+class UnsuitableError(Exception):
+    """A statement cannot be part of a program: its numbers are too large, or nothing is there that it could use."""
+
+
+@final
+@dataclass(frozen=True)
+class Value:
+    """A value as a program writes it, `v3`, or `v3[-1]` for an item; and what it is on the reference."""
+
+    text: str
+    name: str
+    content: Content
+    device: int
+
+    def item(self, place: int) -> "Value":
+        """Return an item of a tuple; `place` may be negative."""
+        return Value(f"{self.text}[{place}]", self.name, self.content[place], self.device)
+
+
+class Model:
+    """The statements so far, and their values on the reference."""
+
+    def __init__(self, random: Random, devices: int) -> None:
+        self.random, self.devices = random, devices
+        self.statements: list[Statement] = []
+        self._values: dict[str, Value] = {}
+        self._consumed: list[np.ndarray] = []
+        self._namespace = namespace_for(Reference(devices))
+        self._named = 0
+
+    def program(self) -> Program:
+        """Return the program of all statements so far."""
+        return Program(self.devices, tuple(self.statements))
+
+    def make(
+        self,
+        call: str,
+        device: int,
+        *uses: Value,
+        consumes: Sequence[Value] = (),
+        fails: Failure = "",
+        stand_in: str = "",
+    ) -> Value:
+        """Add the call of a verb that gives one value."""
+        name = self._new_name("v")
+        names = _names((*uses, *consumes))
+        stand_in = f"{name} = backend.{stand_in}" if stand_in else ""
+        statement = Statement(f"{name} = backend.{call}", (name,), names, device, fails, stand_in)
+        self._add(statement, {name: device}, consumes)
+        return self._values[name]
+
+    def make_on(self, call: str, devices: Sequence[int], consumes: Sequence[Value] = ()) -> list[Value]:
+        """Add the call of a verb that gives a value on each of some devices."""
+        made = {self._new_name("v"): device for device in devices}
+        statement = Statement(
+            f"{', '.join(made)}{',' * (len(made) == 1)} = backend.{call}", tuple(made), _names(consumes)
+        )
+        self._add(statement, made, consumes)
+        return [self._values[name] for name in made]
+
+    def read(self, value: Value) -> None:
+        """Add a statement that brings a value to NumPy, to be compared."""
+        name = self._new_name("r")
+        source = f"{name} = backend.to_numpy({value.text})"
+        self._add(Statement(source, (name,), _names((value,)), waits=True))
+
+    def do(
+        self, call: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = "", waits: bool = False
+    ) -> None:
+        """Add the call of a verb whose result is not used."""
+        names = _names((*uses, *consumes))
+        source = f"backend.{call}"
+        self._add(Statement(source, (), names, None, fails, "pass" if fails else "", waits), consumes=consumes)
+
+    def consumable(self, *contents: Content) -> bool:
+        """Return whether no two arrays of these values overlap."""
+        return not any(_overlap(one, other) for one, other in combinations(tree_leaves(contents), 2))
+
+    def values(self) -> Iterator[Value]:
+        """Iterate over all values and their items that may be used, the newest first."""
+        for value in reversed(list(self._values.values())):
+            yield from (one for one in self._with_items(value) if self._usable(one.content))
+
+    def pick(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
+        """Choose a value, a new one more likely than an old one; raises UnsuitableError if there is none."""
+        candidates = [value for value in self.values() if suits(value)]
+        if not candidates:
+            raise UnsuitableError
+        place = int(self.random.expovariate(4 / len(candidates)))
+        return candidates[min(place, len(candidates) - 1)]
+
+    def pick_array(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
+        """Choose a single array."""
+        return self.pick(lambda value: isinstance(value.content, np.ndarray) and suits(value))
+
+    def pick_floats(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
+        """Choose an array of finite floating-point numbers."""
+        return self.pick_array(
+            lambda value: value.content.dtype.kind == "f" and np.isfinite(value.content).all() and suits(value)
+        )
+
+    def some_devices(self, most: int = 9) -> list[int]:
+        """Choose at least one device, in any order."""
+        return self.random.sample(range(self.devices), self.random.randint(1, min(most, self.devices)))
+
+    def _add(self, statement: Statement, made: dict[str, int] | None = None, consumes: Sequence[Value] = ()) -> None:
+        exec(statement.for_reference, self._namespace)
+        made = made or {}
+        if any(_too_large(self._namespace[name]) for name in made):
+            raise UnsuitableError
+        self.statements.append(statement)
+        self._values |= {name: Value(name, name, self._namespace[name], device) for name, device in made.items()}
+        for value in consumes:
+            self._consumed += tree_leaves(value.content)
+
+    def _new_name(self, letter: str) -> str:
+        self._named += 1
+        return f"{letter}{self._named}"
+
+    def _usable(self, content: Content) -> bool:
+        return not any(_overlap(leaf, consumed) for leaf in tree_leaves(content) for consumed in self._consumed)
+
+    def _with_items(self, value: Value) -> Iterator[Value]:
+        yield value
+        if isinstance(value.content, tuple):
+            length = len(value.content)
+            for place in range(length) if length <= 4 else self.random.sample(range(length), 3):
+                yield from self._with_items(value.item(place if self.random.random() < 0.7 else place - length))
+
+
+def tuple_text(texts: Sequence[str]) -> str:
+    """Write a tuple."""
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+
+
+def _names(values: Sequence[Value]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value.name for value in values))
+
+
+def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
+    return one is other or np.may_share_memory(one, other)
+
+
+def _too_large(content: Content) -> bool:
+    return any(leaf.dtype.kind == "f" and bool((np.abs(leaf) > LARGEST).any()) for leaf in tree_leaves(content))
