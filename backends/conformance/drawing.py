@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TypeAlias
 
+import numpy as np
+
 from backends.arrays import tree_leaves
 from backends.conformance.failures import draw_failure, draw_refusal
 from backends.conformance.functions import draw_function
-from backends.conformance.gradients import draw_steps, draw_training, draw_value_and_grad
+from backends.conformance.gradients import draw_early_sums, draw_steps, draw_training, draw_value_and_grad
 from backends.conformance.model import Content, Model, UnsuitableError, Value, tuple_text
 from backends.conformance.programs import Program
 
@@ -42,18 +44,21 @@ SMALL = 10_000
 
 
 def draw_program(random: Random, devices: int | None = None) -> Program:
-    """Draw a program for so many devices; None: for 1 to 9. The last statement waits for all."""
+    """Draw a program for so many devices; None: for 1 to 9. It ends with waiting for all."""
     model = Model(random, devices or random.choice((1, 2, 2, 2, 3, 4, 9)))
     length = random.randrange(4, MAX_STATEMENTS)
-    failure_at = random.randrange(length) if random.random() < 0.2 else None
-    _attempt(_load_array, model)
+    threads = random.choice((1,) * 9 + (2,))
+    # What other threads see of a failure, and when, is left open.
+    failure_at = random.randrange(length) if threads == 1 and random.random() < 0.2 else None
     while len(model.statements) < length:
+        model.thread = random.randrange(threads)
         _attempt(random.choices(list(KINDS), list(KINDS.values()))[0], model)
         if failure_at is not None and len(model.statements) > failure_at and _attempt(draw_failure, model):
             failure_at = None
-    for _ in range(random.randrange(1, 4)):
-        _attempt(_read, model)
-    model.do("waitall()")
+    for model.thread in range(threads):
+        for _ in range(random.randrange(1, 4)):
+            _attempt(_read, model)
+        model.do("waitall()")
     return model.program()
 
 
@@ -102,26 +107,28 @@ def _launch(model: Model) -> None:
 
 
 def _late(model: Model) -> None:
-    x = model.pick_floats()
+    _late_copy(model, model.pick_floats())
+
+
+def _late_copy(model: Model, x: Value) -> Value:
     matrix = f"backend.asarray(np.eye(300, dtype=np.{x.content.dtype}), devices[{x.device}])"
-    model.make(f"launch(late, {x.text}, {matrix})", x.device, x)
+    return model.make(f"launch(late, {x.text}, {matrix})", x.device, x)
 
 
 def _view(model: Model) -> None:
     """Make what may share memory with an array."""
-    x = model.pick_floats(lambda value: value.content.ndim > 0)
+    _view_of(model, model.pick_floats(lambda value: value.content.ndim > 0))
+
+
+def _view_of(model: Model, x: Value) -> Value:
     if x.content.ndim > 1 or x.content.size < 2:
-        model.make(f"launch(ops.flatten, {x.text})", x.device, x)
-        return
+        return model.make(f"launch(ops.flatten, {x.text})", x.device, x)
     cut = model.random.randrange(1, x.content.size)
-    model.make(f"launch(ops.split, {x.text}, {[cut, x.content.size - cut]})", x.device, x)
+    return model.make(f"launch(ops.split, {x.text}, {[cut, x.content.size - cut]})", x.device, x)
 
 
 def _copy(model: Model) -> None:
-    _copy_anywhere(model, model.pick())
-
-
-def _copy_anywhere(model: Model, x: Value) -> None:
+    x = model.pick()
     device = model.random.randrange(model.devices)
     model.make(f"copy_to({x.text}, devices[{device}])", device, x)
 
@@ -131,16 +138,28 @@ def _overwrite(model: Model) -> None:
 
 
 def _read_and_overwrite(model: Model) -> None:
-    """Copy a value, or a part of it, and overwrite it when that may not have begun."""
-    out = model.pick(lambda value: model.consumable(value.content))
-    parts = [value for value in model.values() if not model.consumable(out.content, value.content)]
-    _copy_anywhere(model, model.random.choice(parts or [out]))
+    """Read a value, or what shares its memory, on a device that is busy; and overwrite it meanwhile."""
+    random = model.random
+    out = model.pick(lambda value: _size(value.content) and model.consumable(value.content))
+    if isinstance(out.content, np.ndarray) and out.content.ndim and out.content.dtype.kind == "f":
+        _view_of(model, out)
+    device = out.device if random.random() < 0.4 else random.randrange(model.devices)
+    if random.random() < 0.8:
+        # Both the queue for computation and that for copies, if there are two.
+        busy = _late_copy(model, model.make(f"asarray(data((3,), np.float32, 2), devices[{device}])", device))
+        model.make(f"copy_to({busy.text}, devices[{device}])", device, busy)
+    overlapping = [value for value in model.values() if not model.consumable(out.content, value.content)]
+    for x in random.sample(overlapping, min(len(overlapping), random.randint(1, 2))):
+        if x.device == device and _size(x.content) < SMALL and random.random() < 0.5:
+            model.make(f"launch({draw_function(random, [x])}, {x.text})", device, x)
+        else:
+            model.make(f"copy_to({x.text}, devices[{device}])", device, x)
     _overwrite_value(model, out)
 
 
 def _overwrite_value(model: Model, out: Value) -> None:
     alike = [value for value in _alike(model, out) if model.consumable(out.content, value.content)]
-    if alike and model.random.random() < 0.7:
+    if alike and model.random.random() < 0.5:
         x = model.random.choice(alike)
     else:
         device = model.random.randrange(model.devices)
@@ -184,6 +203,10 @@ def _wait(model: Model) -> None:
         model.do(f"wait({x.text})", x, waits=True)
 
 
+def _forget(model: Model) -> None:
+    model.drop(model.pick())
+
+
 def _alike(model: Model, value: Value) -> list[Value]:
     """List the values of the same shapes and dtypes."""
     wanted = _like(value.content)
@@ -214,8 +237,10 @@ KINDS: Mapping[Draw, float] = {
     _allreduce: 4,
     _read: 3,
     _wait: 1,
+    _forget: 0.5,
     draw_value_and_grad: 3,
     draw_training: 1,
+    draw_early_sums: 0.5,
     draw_steps: 0.5,
     draw_refusal: 0.3,
 }

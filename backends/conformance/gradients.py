@@ -5,7 +5,7 @@ from random import Random
 
 from backends.conformance.model import Model, Value, tuple_text
 
-__all__ = ["draw_steps", "draw_training", "draw_value_and_grad"]
+__all__ = ["draw_early_sums", "draw_steps", "draw_training", "draw_value_and_grad"]
 
 FLOATS = ("np.float32", "np.float32", "np.float64")
 NETWORKS = {
@@ -54,7 +54,8 @@ def _term(random: Random, text: str, named: dict[str, Value]) -> str:
     terms = [text, f"ops.multiply({text}, {other})", f"ops.add({text}, {other})", f"ops.multiply({text}, 2.0)"]
     terms += [f"ops.relu({text})", f"ops.power({text}, 2)"]
     if shape:
-        terms += [f"ops.flatten({text})", f"ops.multiply(ops.flatten({text}), ops.flatten({other}))"]
+        terms += [f"ops.{op}(ops.flatten({text}), ops.flatten({other}))" for op in ("add", "multiply")]
+        terms.append(f"ops.flatten({text})")
     if len(shape) == 2 and shape[0] == shape[1]:
         terms.append(f"ops.matmul({text}, {other})")
     if len(shape) == 4 and min(shape[2:]) >= 2:
@@ -97,6 +98,27 @@ def draw_training(model: Model) -> None:
 def _allreduce(model: Model, values: Sequence[Value]) -> list[Value]:
     texts = ", ".join(value.text for value in values)
     return model.make_on(f"allreduce([{texts}])", [value.device for value in values], consumes=values)
+
+
+WIDE = "lambda p, x: ops.total(ops.power(ops.add(ops.matmul(x, p[0]), ops.flatten(p[1])), 2))"
+
+
+def draw_early_sums(model: Model) -> None:
+    """Sum the gradients one by one, the last first: that may overwrite what others are still computed from."""
+    random = model.random
+    devices = model.some_devices(3)
+    gradients = []
+    for device in devices:
+        where = f"devices[{device}]"
+        x = model.make(f"asarray(np.eye(300, dtype=np.float32), {where})", device)
+        arrays = "(data((300, 300), np.float32, 2), data((300, 30, 10), np.float32, 5))"
+        parameters = model.make(f"asarray({arrays}, {where})", device)
+        call = f"launch(ops.value_and_grad({WIDE}), {parameters.text}, {x.text})"
+        gradients.append(model.make(call, device, parameters, x).item(1))
+    for place in random.choice(((1, 0), (-1, -2), (1,), (0, 1))):
+        for total in _allreduce(model, [one.item(place) for one in gradients]):
+            if random.random() < 0.5:
+                model.read(total)
 
 
 def draw_steps(model: Model) -> None:

@@ -1,7 +1,7 @@
 """What is known while a program is drawn: each value on the reference, and what may not be used any more."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
 from typing import Any, TypeAlias, final
@@ -10,8 +10,7 @@ import numpy as np
 
 from backends.arrays import tree_leaves
 from backends.conformance.programs import Failure, Program, Statement
-from backends.conformance.reference import Reference
-from backends.conformance.running import namespace_for
+from backends.conformance.reference import reference_namespace
 
 __all__ = ["Model", "UnsuitableError", "Value", "tuple_text"]
 
@@ -34,10 +33,11 @@ class Value:
     name: str
     content: Content
     device: int
+    thread: int = 0
 
     def item(self, place: int) -> "Value":
         """Return an item of a tuple; `place` may be negative."""
-        return Value(f"{self.text}[{place}]", self.name, self.content[place], self.device)
+        return Value(f"{self.text}[{place}]", self.name, self.content[place], self.device, self.thread)
 
 
 class Model:
@@ -47,8 +47,10 @@ class Model:
         self.random, self.devices = random, devices
         self.statements: list[Statement] = []
         self._values: dict[str, Value] = {}
-        self._consumed: list[np.ndarray] = []
-        self._namespace = namespace_for(Reference(devices))
+        self.thread = 0
+        """The Python thread of the next statements: the threads' values are their own."""
+        self._unusable: set[int] = set()
+        self._namespace = reference_namespace(devices)
         self._named = 0
 
     def program(self) -> Program:
@@ -95,6 +97,11 @@ class Model:
         source = f"backend.{call}"
         self._add(Statement(source, (), names, None, fails, "pass" if fails else "", waits), consumes=consumes)
 
+    def drop(self, value: Value) -> None:
+        """Add a statement that forgets a name; what shares its memory stays."""
+        self._add(Statement(f"del {value.name}", (), (value.name,), stand_in="pass"))
+        del self._values[value.name]
+
     def consumable(self, *contents: Content) -> bool:
         """Return whether no two arrays of these values overlap."""
         return not any(_overlap(one, other) for one, other in combinations(tree_leaves(contents), 2))
@@ -102,7 +109,8 @@ class Model:
     def values(self) -> Iterator[Value]:
         """Iterate over all values and their items that may be used, the newest first."""
         for value in reversed(list(self._values.values())):
-            yield from (one for one in self._with_items(value) if self._usable(one.content))
+            if value.thread == self.thread:
+                yield from (one for one in self._with_items(value) if self._usable(one.content))
 
     def pick(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
         """Choose a value, a new one more likely than an old one; raises UnsuitableError if there is none."""
@@ -131,17 +139,19 @@ class Model:
         made = made or {}
         if any(_too_large(self._namespace[name]) for name in made):
             raise UnsuitableError
-        self.statements.append(statement)
-        self._values |= {name: Value(name, name, self._namespace[name], device) for name, device in made.items()}
-        for value in consumes:
-            self._consumed += tree_leaves(value.content)
+        self.statements.append(replace(statement, thread=self.thread))
+        contents = {name: self._namespace[name] for name in made}
+        self._values |= {name: Value(name, name, contents[name], made[name], self.thread) for name in made}
+        consumed = [leaf for value in consumes for leaf in tree_leaves(value.content)]
+        leaves = list(tree_leaves([value.content for value in self._values.values()])) if consumed else []
+        self._unusable |= {id(leaf) for leaf in leaves if any(_overlap(leaf, one) for one in consumed)}
 
     def _new_name(self, letter: str) -> str:
         self._named += 1
         return f"{letter}{self._named}"
 
     def _usable(self, content: Content) -> bool:
-        return not any(_overlap(leaf, consumed) for leaf in tree_leaves(content) for consumed in self._consumed)
+        return not any(id(leaf) in self._unusable for leaf in tree_leaves(content))
 
     def _with_items(self, value: Value) -> Iterator[Value]:
         yield value

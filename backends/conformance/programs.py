@@ -4,11 +4,17 @@ A program is text, so that what is run is what is printed: a person can paste it
 given once, and each statement says which names it uses, so that statements can be left out when a program is shrunk.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, final
+from types import MappingProxyType
+from typing import Any, Literal, final
 
-__all__ = ["HELPERS", "Failure", "Program", "Statement"]
+import numpy as np
+
+from backends.devices import Device
+
+__all__ = ["HELPERS", "Failure", "Program", "Statement", "namespace_for"]
 
 Failure = Literal["", "computation", "request", "either", "device", "perhaps"]
 """How a statement fails: its computation does; the request is refused at the call; either of them; it is refused by a
@@ -33,6 +39,14 @@ def fail(error):
 """Functions that programs use, by name."""
 
 
+def namespace_for(backend: Any) -> dict[str, Any]:
+    """Return the names that statements find."""
+    namespace = {"np": np, "Device": Device, "backend": backend, "ops": backend.ops, "devices": backend.devices}
+    for helper in HELPERS.values():
+        exec(helper, namespace)
+    return namespace
+
+
 @final
 @dataclass(frozen=True)
 class Statement:
@@ -49,6 +63,9 @@ class Statement:
     waits: bool = False
     """Whether it waits for all that it uses, and so raises if computing that failed."""
 
+    thread: int = 0
+    """The Python thread that runs it, if there are several."""
+
     @property
     def for_reference(self) -> str:
         return self.stand_in or self.source
@@ -57,7 +74,7 @@ class Statement:
 @final
 @dataclass(frozen=True)
 class Program:
-    """Statements over a backend of so many devices; the last one waits for everything."""
+    """Statements over a backend of so many devices."""
 
     devices: int
     statements: tuple[Statement, ...]
@@ -74,23 +91,47 @@ class Program:
                 kept.append(statement)
         return replace(self, statements=tuple(kept))
 
-    def text(self, loading: str, remarks: dict[int, str] | None = None) -> str:
+    def threads(self) -> list[list[int]]:
+        """List the places of each Python thread's statements."""
+        places: dict[int, list[int]] = {}
+        for place, statement in enumerate(self.statements):
+            places.setdefault(statement.thread, []).append(place)
+        return list(places.values())
+
+    def text(self, loading: str, remarks: Mapping[int, str] = MappingProxyType({})) -> str:
         """Write the program as Python; `loading` makes the backend, and a remark stands behind its statement."""
-        lines = [
-            statement.source + (f"  # {remark}" if (remark := (remarks or {}).get(place)) else "")
-            for place, statement in enumerate(self.statements)
-        ]
-        body = "\n".join(lines)
-        imports = ["import numpy as np\n"] if "np." in body or "data(" in body else []
-        names = "Device, load" if "Device(" in body else "load"
-        helpers = [text for name, text in HELPERS.items() if f"{name}(" in body or f"({name}," in body]
-        return "".join(
+        body = "\n".join(self._body(remarks))
+        helpers = [text for name, text in HELPERS.items() if re.search(rf"\b{name}\b", body)]
+        names = [name for name in ("Device", "load") if name in body + loading]
+        imports = {
+            "import numpy as np": "np." in body or helpers,
+            "from threading import Thread": "Thread" in body,
+            f"from backends import {', '.join(names)}": True,
+        }
+        return "\n".join(
             [
-                *imports,
-                f"from backends import {names}\n\n",
-                f"backend = {loading}\n",
-                "ops, devices = backend.ops, backend.devices\n",
-                *(f"\n{helper}\n" for helper in helpers),
-                f"\n{body}\n",
+                *(line for line, needed in imports.items() if needed),
+                "",
+                f"backend = {loading}",
+                "ops, devices = backend.ops, backend.devices",
+                *helpers,
+                "",
+                f"{body}\n",
             ]
         )
+
+    def _body(self, remarks: Mapping[int, str]) -> Iterator[str]:
+        lines = [
+            f"{statement.source}  # {remarks[place]}" if place in remarks else statement.source
+            for place, statement in enumerate(self.statements)
+        ]
+        threads = self.threads()
+        if len(threads) == 1:
+            yield from lines
+            return
+        for number, places in enumerate(threads):
+            yield f"def thread{number}():"
+            yield from (f"    {lines[place]}" for place in places)
+            yield ""
+        yield f"threads = [{', '.join(f'Thread(target=thread{number})' for number in range(len(threads)))}]"
+        yield from ("for thread in threads:", "    thread.start()", "for thread in threads:", "    thread.join()")

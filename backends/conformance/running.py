@@ -1,19 +1,19 @@
 """Runs a program on a backend and on the reference, and says what is unlike."""
 
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
-from backends.conformance.programs import HELPERS, Program
-from backends.conformance.reference import Reference
-from backends.devices import Device
+from backends.conformance.programs import Program, Statement, namespace_for
+from backends.conformance.reference import reference_namespace
 from backends.errors import BackendError, ComputationError
 from backends.protocol import VERBS, Backend
 
-__all__ = ["Finding", "expected_values", "namespace_for", "run"]
+__all__ = ["Finding", "expected_values", "run"]
 
 TOLERANCES = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-9}
 """By dtype; relative to the largest number of an array. All other dtypes must be equal."""
@@ -35,23 +35,9 @@ class Finding:
         return re.sub(r"[^a-z ]+.*| on .*", "", self.what, flags=re.IGNORECASE)
 
 
-def namespace_for(backend: Any) -> dict[str, Any]:
-    """Return the names that statements find."""
-    namespace = {
-        "np": np,
-        "backend": backend,
-        "ops": backend.ops,
-        "devices": backend.devices,
-        "Device": Device,
-    }
-    for helper in HELPERS.values():
-        exec(helper, namespace)
-    return namespace
-
-
 def expected_values(program: Program) -> dict[str, Any]:
     """Run a program on the reference, and return all that its statements named."""
-    namespace = namespace_for(Reference(program.devices))
+    namespace = reference_namespace(program.devices)
     for statement in program.statements:
         exec(statement.for_reference, namespace)
     return namespace
@@ -59,45 +45,86 @@ def expected_values(program: Program) -> dict[str, Any]:
 
 def run(program: Program, backend: Backend) -> Finding | None:
     """Run a program on a backend, and return the first thing that is not as the protocol says."""
-    expected = expected_values(program)
-    namespace = namespace_for(backend)
-    tainted: set[str] = set()
-    absent: set[str] = set()
-    failing = False
-    for place, statement in enumerate(program.statements):
-        uses = set(statement.uses)
-        if uses & absent:
-            absent |= set(statement.defines)
-            continue
-        failing = failing or statement.fails in ("computation", "either")
-        try:
-            exec(compile(statement.source, f"<statement {place}>", "exec"), namespace)
-        except ComputationError as error:
-            if failing:
-                return _accepting(backend, namespace)
-            return Finding(f"raises ComputationError: {_line(error)}", place)
-        except BackendError as error:
-            if statement.fails in ("request", "either", "device", "perhaps"):
-                absent |= set(statement.defines)
-                failing = failing and statement.fails != "either"
+    first, *others = [_Thread(program, places, backend) for places in program.threads()]
+    running = [threading.Thread(target=other.run) for other in others]
+    for thread in running:
+        thread.start()
+    first.run()
+    for thread in running:
+        thread.join()
+    return next((one.finding for one in (first, *others) if one.finding), None)
+
+
+class _Thread:
+    """The statements that one Python thread runs."""
+
+    def __init__(self, program: Program, places: Sequence[int], backend: Backend) -> None:
+        self.finding: Finding | None = None
+        self._program, self._places, self._backend = program, places, backend
+        self._expected = expected_values(program)
+        self._namespace = namespace_for(backend)
+        # Beforehand: what is issued slowly meets no earlier work.
+        self._compiled = {
+            place: compile(program.statements[place].source, f"<statement {place}>", "exec") for place in places
+        }
+        self._uncomputed: set[str] = set()
+        """The names whose computation has failed."""
+        self._refused: set[str] = set()
+        """The names that a refused statement would have defined, and those that depend on them."""
+        self._failing = False
+
+    def run(self) -> None:
+        """Run the statements until something is found, or the backend has rightly failed."""
+        for place in self._places:
+            statement = self._program.statements[place]
+            if self._refused & set(statement.uses):
+                self._refused |= set(statement.defines)
                 continue
-            return Finding(f"raises BackendError: {_line(error)}", place)
-        except BaseException as error:
-            return Finding(f"raises {type(error).__name__}, not ComputationError: {_line(error)}", place)
-        if statement.fails == "request" or (statement.fails == "device" and backend.engine == "async"):
-            return Finding("raises no BackendError", place)
-        if statement.fails in ("computation", "either") or uses & tainted:
+            self._failing = self._failing or statement.fails in ("computation", "either")
+            try:
+                exec(self._compiled[place], self._namespace)
+                what = self._after(statement)
+            except ComputationError as error:
+                if self._failing:
+                    self.finding = _accepting(self._backend)
+                    return
+                what = f"raises ComputationError: {_line(error)}"
+            except BackendError as error:
+                what = self._after_refusal(statement, error)
+            except BaseException as error:
+                what = f"raises {type(error).__name__}, not ComputationError: {_line(error)}"
+            if what:
+                self.finding = Finding(what, place)
+                return
+        if self._failing:
+            self.finding = Finding("raises no ComputationError to the end, though a computation failed")
+
+    def _after(self, statement: Statement) -> str:
+        """Say what is wrong if a statement raises nothing."""
+        if statement.fails == "request" or (statement.fails == "device" and self._backend.engine == "async"):
+            return "raises no BackendError"
+        if statement.fails in ("computation", "either") or self._uncomputed & set(statement.uses):
             if statement.waits:
-                return Finding("raises no ComputationError, though computing it failed", place)
-            tainted |= set(statement.defines)
-        elif statement.waits and statement.defines:
-            (name,) = statement.defines
-            if unlike := _difference(namespace[name], expected[name]):
-                return Finding(unlike, place)
-    return Finding("no verb raised ComputationError, though a computation failed") if failing else None
+                return "raises no ComputationError, though computing it failed"
+            self._uncomputed |= set(statement.defines)
+        elif statement.waits:
+            return next(filter(None, (self._difference(name) for name in statement.defines)), "")
+        return ""
+
+    def _after_refusal(self, statement: Statement, error: BackendError) -> str:
+        """Say what is wrong if a statement raises BackendError."""
+        if statement.fails in ("", "computation"):
+            return f"raises BackendError: {_line(error)}"
+        self._refused |= set(statement.defines)
+        # Refused at the call, it is no computation that failed.
+        self._failing = self._failing and statement.fails != "either"
+        return ""
+
+    def _difference(self, name: str) -> str:
+        return _difference(self._namespace[name], self._expected[name])
 
 
-def _accepting(backend: Backend, namespace: dict[str, Any]) -> Finding | None:
+def _accepting(backend: Backend) -> Finding | None:
     """Find a verb that does not refuse although a computation failed."""
     x = np.zeros(2, np.float32)
     device = backend.devices[0]
@@ -112,7 +139,7 @@ def _accepting(backend: Backend, namespace: dict[str, Any]) -> Finding | None:
         "to_numpy": (x,),
     }
     for verb in VERBS:
-        call: Callable[..., Any] = getattr(namespace["backend"], verb)
+        call: Callable[..., Any] = getattr(backend, verb)
         try:
             call(*arguments[verb])
         except ComputationError:
@@ -139,7 +166,7 @@ def _difference(got: Any, expected: Any) -> str:
         return f"gives {got.shape} {got.dtype}; NumPy: {expected.shape} {expected.dtype}"
     if _close(got, expected):
         return ""
-    return f"gives {_short(got)}; NumPy: {_short(expected)}"
+    return f"gives wrong numbers: {_short(got)}; NumPy: {_short(expected)}"
 
 
 def _close(got: np.ndarray, expected: np.ndarray) -> bool:

@@ -77,4 +77,4 @@ def _shortest(worker: Worker, program: Program, finding: Finding) -> tuple[Progr
 
 
 def _without_numbers(finding: Finding) -> str:
-    return re.sub(r"\(.*|[^a-zA-Z ]", "", finding.what)
+    return re.sub(r"numbers.*|\(.*|[^a-zA-Z ]", "", finding.what)
