@@ -240,7 +240,7 @@ KINDS: Mapping[Draw, float] = {
     _forget: 0.5,
     draw_value_and_grad: 3,
     draw_training: 1,
-    draw_early_sums: 0.5,
+    draw_early_sums: 1,
     draw_steps: 0.5,
     draw_refusal: 0.3,
 }

@@ -100,7 +100,7 @@ def _allreduce(model: Model, values: Sequence[Value]) -> list[Value]:
     return model.make_on(f"allreduce([{texts}])", [value.device for value in values], consumes=values)
 
 
-WIDE = "lambda p, x: ops.total(ops.power(ops.add(ops.matmul(x, p[0]), ops.flatten(p[1])), 2))"
+WIDE = "lambda p, x: ops.total(ops.multiply(ops.add(ops.matmul(x, p[0]), ops.flatten(p[1])), x))"
 
 
 def draw_early_sums(model: Model) -> None:
