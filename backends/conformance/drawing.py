@@ -50,7 +50,9 @@ def draw_program(random: Random, devices: int | None = None) -> Program:
     threads = random.choice((1,) * 9 + (2,))
     # What other threads see of a failure, and when, is left open.
     failure_at = random.randrange(length) if threads == 1 and random.random() < 0.2 else None
-    while len(model.statements) < length:
+    for _ in range(2 * length):
+        if len(model.statements) >= length:
+            break
         model.thread = random.randrange(threads)
         _attempt(random.choices(list(KINDS), list(KINDS.values()))[0], model)
         if failure_at is not None and len(model.statements) > failure_at and _attempt(draw_failure, model):
@@ -195,6 +197,29 @@ def _read(model: Model) -> None:
     model.read(model.pick())
 
 
+def _read_by_host(model: Model) -> None:
+    """Read a copy that was made on the queue that computes; from a GPU, `waitall` alone waits for it."""
+    x = model.pick_array()
+    copy = model.make(f"launch(ops.to_host, {x.text})", x.device, x)
+    model.do("waitall()")
+    model.read(copy)
+    model.drop(copy)
+
+
+def _count(model: Model) -> None:
+    """Count right answers among many classes, by labels of which some do not exist."""
+    random = model.random
+    device = random.randrange(model.devices)
+    classes = random.choice((5, 300))
+    # Row i has its largest score at the i-th class of the last five.
+    scores = model.make(f"asarray(np.eye(5, {classes}, {classes - 5}, np.float32), devices[{device}])", device)
+    answers = [random.choice((classes - 5 + row, 256 + row, row, -1)) for row in range(5)]
+    dtype = random.choice(("np.int32", "np.int64", "np.uint8"))
+    labels = model.make(f"asarray(np.array({answers}).astype({dtype}), devices[{device}])", device)
+    source = f"backend.launch(ops.count_correct, {scores.text}, {labels.text})"
+    model.read_from(f"int(backend.to_numpy({source}))", scores, labels)
+
+
 def _wait(model: Model) -> None:
     if model.random.random() < 0.2:
         model.do("waitall()")
@@ -236,6 +261,8 @@ KINDS: Mapping[Draw, float] = {
     _read_and_overwrite: 4,
     _allreduce: 4,
     _read: 3,
+    _read_by_host: 0.5,
+    _count: 0.3,
     _wait: 1,
     _forget: 0.5,
     draw_value_and_grad: 3,

@@ -85,9 +85,12 @@ class Model:
 
     def read(self, value: Value) -> None:
         """Add a statement that brings a value to NumPy, to be compared."""
+        self.read_from(f"backend.to_numpy({value.text})", value)
+
+    def read_from(self, source: str, *uses: Value) -> None:
+        """Add a statement that computes what is to be compared: NumPy's arrays, or a number of Python's."""
         name = self._new_name("r")
-        source = f"{name} = backend.to_numpy({value.text})"
-        self._add(Statement(source, (name,), _names((value,)), waits=True))
+        self._add(Statement(f"{name} = {source}", (name,), _names(uses), waits=True))
 
     def do(
         self, call: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = "", waits: bool = False
@@ -117,8 +120,7 @@ class Model:
         candidates = [value for value in self.values() if suits(value)]
         if not candidates:
             raise UnsuitableError
-        place = int(self.random.expovariate(4 / len(candidates)))
-        return candidates[min(place, len(candidates) - 1)]
+        return candidates[int(len(candidates) * self.random.random() ** 3 * 0.999)]
 
     def pick_array(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
         """Choose a single array."""

@@ -21,12 +21,12 @@ Failure = Literal["", "computation", "request", "either", "device", "perhaps"]
 backend that knows devices, as each does that has queues; it may be refused. Or not at all."""
 
 HELPERS = {
-    "data": '''
+    "data": '''\
 def data(shape, dtype, k):
     """Make an array of small whole numbers."""
     return (np.arange(np.prod(shape, dtype=int)) * k % 7 - 2).astype(dtype).reshape(shape)
 ''',
-    "late": '''
+    "late": '''\
 def late(x, m):
     """Return a copy of x, a few milliseconds later: m is a matrix of 300 rows and columns."""
     return ops.add(x, ops.multiply(ops.total(ops.matmul(ops.matmul(ops.matmul(m, m), m), m)), 0.0))
@@ -102,11 +102,11 @@ class Program:
         """Write the program as Python; `loading` makes the backend, and a remark stands behind its statement."""
         body = "\n".join(self._body(remarks))
         helpers = [text for name, text in HELPERS.items() if re.search(rf"\b{name}\b", body)]
-        names = [name for name in ("Device", "load") if name in body + loading]
-        imports = {
+        names = [name for name in ("Device", "load") if re.search(rf"(?<![.\w]){name}\(", body + "\n" + loading)]
+        imports: dict[str, object] = {
             "import numpy as np": "np." in body or helpers,
             "from threading import Thread": "Thread" in body,
-            f"from backends import {', '.join(names)}": True,
+            f"from backends import {', '.join(names)}": names,
         }
         return "\n".join(
             [
@@ -114,7 +114,7 @@ class Program:
                 "",
                 f"backend = {loading}",
                 "ops, devices = backend.ops, backend.devices",
-                *helpers,
+                *(f"\n{text}" for text in helpers),
                 "",
                 f"{body}\n",
             ]

@@ -45,21 +45,24 @@ def expected_values(program: Program) -> dict[str, Any]:
 
 def run(program: Program, backend: Backend) -> Finding | None:
     """Run a program on a backend, and return the first thing that is not as the protocol says."""
-    first, *others = [_Thread(program, places, backend) for places in program.threads()]
+    findings: list[Finding] = []
+    first, *others = [_Thread(program, places, backend, findings.append) for places in program.threads()]
     running = [threading.Thread(target=other.run) for other in others]
     for thread in running:
         thread.start()
     first.run()
     for thread in running:
         thread.join()
-    return next((one.finding for one in (first, *others) if one.finding), None)
+    return next(iter(findings), None)
 
 
 class _Thread:
     """The statements that one Python thread runs."""
 
-    def __init__(self, program: Program, places: Sequence[int], backend: Backend) -> None:
-        self.finding: Finding | None = None
+    def __init__(
+        self, program: Program, places: Sequence[int], backend: Backend, report: Callable[[Finding], object]
+    ) -> None:
+        self._report = report
         self._program, self._places, self._backend = program, places, backend
         self._expected = expected_values(program)
         self._namespace = namespace_for(backend)
@@ -86,7 +89,8 @@ class _Thread:
                 what = self._after(statement)
             except ComputationError as error:
                 if self._failing:
-                    self.finding = _accepting(self._backend)
+                    if accepting := _accepting(self._backend):
+                        self._report(accepting)
                     return
                 what = f"raises ComputationError: {_line(error)}"
             except BackendError as error:
@@ -94,10 +98,10 @@ class _Thread:
             except BaseException as error:
                 what = f"raises {type(error).__name__}, not ComputationError: {_line(error)}"
             if what:
-                self.finding = Finding(what, place)
+                self._report(Finding(what, place))
                 return
         if self._failing:
-            self.finding = Finding("raises no ComputationError to the end, though a computation failed")
+            self._report(Finding("raises no ComputationError to the end, though a computation failed"))
 
     def _after(self, statement: Statement) -> str:
         """Say what is wrong if a statement raises nothing."""

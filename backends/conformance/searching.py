@@ -29,6 +29,17 @@ class Found:
     program: Program
     finding: Finding
 
+    def text(self, loading: str) -> str:
+        """Write the program, with what is wrong behind its statement, and each thread's stack if it hangs.
+
+        In `loading`, the call that loads the backend, `{}` stands for the number of devices.
+        """
+        place = self.finding.place
+        remarks = {} if place is None else {place: self.finding.what}
+        return "\n".join(
+            filter(None, (self.program.text(loading.format(self.program.devices), remarks), self.finding.stacks))
+        )
+
 
 @final
 @dataclass(frozen=True)

@@ -33,7 +33,13 @@ def shrink(program: Program, finding: Finding, check: Callable[[Program], Findin
 
 def _shorter(program: Program) -> Iterator[Program]:
     """Iterate over programs with fewer statements, or simpler ones, those first that lack most."""
-    removable = [place for place, statement in enumerate(program.statements) if statement.source != "backend.waitall()"]
+    threads = program.threads()
+    if len(threads) > 1:
+        for places in threads:
+            alone = tuple(replace(program.statements[place], thread=0) for place in places)
+            yield replace(program, statements=alone)
+    # The last statement of each thread waits for all.
+    removable = sorted(place for places in threads for place in places[:-1])
     length = len(removable)
     while length:
         for start in range(len(removable) - length, -1, -length):
