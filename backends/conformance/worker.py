@@ -104,8 +104,9 @@ def _serve(connection: Connection, load: Loader, stacks: Path) -> None:
         faulthandler.enable(file)
         try:
             _load_for(backends, load, 1)
-        except BackendError as error:
-            connection.send(BackendError(str(error)))
+        except Exception as error:
+            raw = "" if isinstance(error, BackendError) else f"{type(error).__name__}: "
+            connection.send(BackendError(f"{raw}{error}"))
             return
         connection.send(None)
         while True:
