@@ -24,6 +24,7 @@ ORDER = {
         ("process_groups", "profiling"),
         # A framework's folder knows nothing of another framework's.
         ("numpy", "mxnet", "torch"),
+        ("conformance",),
     ),
     "parallel_core": (
         ("errors",),

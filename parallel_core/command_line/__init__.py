@@ -1,4 +1,4 @@
-"""The command line: `parallel-core list`, `run`, `trace`, `compare`, `report`, `diff`, `launch` and `doctor`."""
+"""The command line: `parallel-core list`, and the commands that are in the modules of their names."""
 
 from importlib import import_module
 from itertools import groupby
@@ -10,7 +10,7 @@ from parallel_core.experiments import EXPERIMENTS
 
 __all__ = ["cli"]
 
-COMMANDS = ("run", "trace", "compare", "report", "diff", "launch", "doctor")
+COMMANDS = ("run", "trace", "compare", "report", "diff", "launch", "doctor", "conformance")
 """Each is in the module of its name."""
 
 

@@ -1,0 +1,20 @@
+"""Holds a backend to the protocol: random programs over its verbs, compared with NumPy.
+
+A program is text, drawn together with NumPy's values of it, so that only valid programs are drawn (`protocol.py` says
+what is). It runs in a process of its own, since a backend may hang or crash. If the backend gets it wrong, it is
+shortened and printed; whoever pastes it into a file sees the same.
+
+From the command line, for a backend that is registered: `parallel-core conformance --backend NAME`. In the tests of a
+backend of your own: `Conformance`. With hypothesis: `st.randoms(use_true_random=False).map(draw_program)`.
+
+What depends on the timing may need several runs to show itself. A seed and a number always give the same program.
+"""
+
+from backends.conformance.drawing import draw_program
+from backends.conformance.programs import Program
+from backends.conformance.running import Finding
+from backends.conformance.searching import Found, Limits, search
+from backends.conformance.suite import Conformance
+from backends.conformance.worker import Loader
+
+__all__ = ["Conformance", "Finding", "Found", "Limits", "Loader", "Program", "draw_program", "search"]

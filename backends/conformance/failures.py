@@ -1,0 +1,92 @@
+"""Draws what must fail: computations that raise, and requests that are refused."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from backends.conformance.model import Model, UnsuitableError
+from backends.conformance.programs import Failure
+
+__all__ = ["draw_failure", "draw_refusal"]
+
+ERRORS = (
+    'ValueError("made to fail")',
+    'ValueError("made to fail")',
+    "StopIteration()",
+    "SystemExit()",
+    "GeneratorExit()",
+)
+REQUESTS: Mapping[str, Failure] = {
+    "launch(lambda: 0)": "request",
+    "asarray(np.zeros(2, complex), devices[0])": "perhaps",
+    "asarray(np.zeros(2, np.int16), devices[0])": "perhaps",
+    'asarray(np.array(["text"]), devices[0])': "perhaps",
+    "asarray(np.zeros(2, np.float32), Device('cpu', 77))": "device",
+}
+
+
+def draw_failure(model: Model) -> None:
+    """Draw a computation that fails."""
+    model.random.choice((_raise, _raise, _multiply, _label, _write, _sum))(model)
+
+
+def _raise(model: Model) -> None:
+    x = model.pick()
+    stand_in = f"copy_to({x.text}, devices[{x.device}])"
+    error = model.random.choice(ERRORS)
+    model.make(f"launch(lambda x: fail({error}), {x.text})", x.device, x, fails="computation", stand_in=stand_in)
+
+
+def _multiply(model: Model) -> None:
+    x = model.pick_floats(lambda value: value.content.ndim == 2)
+    stand_in = f"copy_to({x.text}, devices[{x.device}])"
+    rows, columns = x.content.shape
+    if not rows or rows == columns:
+        raise UnsuitableError
+    call = f"launch(ops.matmul, {x.text}, {x.text})"
+    model.make(call, x.device, x, fails="computation", stand_in=stand_in)
+
+
+def _label(model: Model) -> None:
+    scores = model.pick_floats(lambda value: value.content.ndim == 2 and value.content.size)
+    rows, columns = scores.content.shape
+    label = model.random.choice((columns, -1, columns + 100))
+    dtype = model.random.choice(("int32", "int64"))
+    labels = f"backend.asarray(np.full({rows}, {label}, np.{dtype}), devices[{scores.device}])"
+    call = f"launch(ops.cross_entropy, {scores.text}, {labels})"
+    stand_in = f"launch(ops.total, {scores.text})"
+    model.make(call, scores.device, scores, fails="computation", stand_in=stand_in)
+
+
+def _write(model: Model) -> None:
+    out = model.pick_floats()
+    device = f"devices[{out.device}]"
+    stand_in = f"copy_to({out.text}, {device})"
+    call = f"copy_to(backend.asarray({_unlike(model, out.content)}, {device}), {device}, out={out.text})"
+    model.make(call, out.device, consumes=[out], fails="either", stand_in=stand_in)
+
+
+def _sum(model: Model) -> None:
+    x = model.pick_floats()
+    others = [device for device in range(model.devices) if device != x.device]
+    if not others:
+        raise UnsuitableError
+    other = f"backend.asarray({_unlike(model, x.content)}, devices[{model.random.choice(others)}])"
+    model.do(f"allreduce([{x.text}, {other}])", consumes=[x], fails="either")
+
+
+def _unlike(model: Model, x: np.ndarray) -> str:
+    """Write an array of another shape or dtype."""
+    other_shape = f"np.zeros({(*x.shape, 2)}, np.{x.dtype})"
+    return model.random.choice((other_shape, f"np.zeros({x.shape}, np.int32)"))
+
+
+def draw_refusal(model: Model) -> None:
+    """Draw a request that a backend refuses at the call, and goes on."""
+    if model.random.random() < 0.8:
+        request, fails = model.random.choice(list(REQUESTS.items()))
+        model.do(request, fails=fails)
+        return
+    x = model.pick_floats()
+    twin = f"backend.asarray(np.zeros({x.content.shape}, np.{x.content.dtype}), devices[{x.device}])"
+    model.do(f"allreduce([{x.text}, {twin}])", consumes=[x], fails="device")

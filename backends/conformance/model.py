@@ -1,0 +1,180 @@
+"""What is known while a program is drawn: each value on the reference, and what may not be used any more."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from random import Random
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from backends.arrays import tree_leaves
+from backends.conformance.programs import Failure, Program, Statement
+from backends.conformance.reference import reference_namespace
+
+__all__ = ["Model", "UnsuitableError", "Value", "tuple_text"]
+
+Content: TypeAlias = Any
+"""An array of NumPy, or a tuple of contents."""
+LARGEST = 2.0**15
+"""Larger numbers would have to be compared with a tolerance that hides what is wrong."""
+
+
+class UnsuitableError(Exception):
+    """A statement cannot be part of a program: its numbers are too large, or nothing is there that it could use."""
+
+
+@final
+@dataclass(frozen=True)
+class Value:
+    """A value as a program writes it, `v3`, or `v3[-1]` for an item; and what it is on the reference."""
+
+    text: str
+    name: str
+    content: Content
+    device: int
+    thread: int = 0
+
+    def item(self, place: int) -> "Value":
+        """Return an item of a tuple; `place` may be negative."""
+        return Value(f"{self.text}[{place}]", self.name, self.content[place], self.device, self.thread)
+
+
+class Model:
+    """The statements so far, and their values on the reference."""
+
+    def __init__(self, random: Random, devices: int) -> None:
+        self.random, self.devices = random, devices
+        self.statements: list[Statement] = []
+        self._values: dict[str, Value] = {}
+        self.thread = 0
+        """The Python thread of the next statements: the threads' values are their own."""
+        self._unusable: set[int] = set()
+        self._namespace = reference_namespace(devices)
+        self._named = 0
+
+    def program(self) -> Program:
+        """Return the program of all statements so far."""
+        return Program(self.devices, tuple(self.statements))
+
+    def make(
+        self,
+        call: str,
+        device: int,
+        *uses: Value,
+        consumes: Sequence[Value] = (),
+        fails: Failure = "",
+        stand_in: str = "",
+    ) -> Value:
+        """Add the call of a verb that gives one value."""
+        name = self._new_name("v")
+        names = _names((*uses, *consumes))
+        stand_in = f"{name} = backend.{stand_in}" if stand_in else ""
+        statement = Statement(f"{name} = backend.{call}", (name,), names, device, fails, stand_in)
+        self._add(statement, {name: device}, consumes)
+        return self._values[name]
+
+    def make_on(self, call: str, devices: Sequence[int], consumes: Sequence[Value] = ()) -> list[Value]:
+        """Add the call of a verb that gives a value on each of some devices."""
+        made = {self._new_name("v"): device for device in devices}
+        statement = Statement(
+            f"{', '.join(made)}{',' * (len(made) == 1)} = backend.{call}", tuple(made), _names(consumes)
+        )
+        self._add(statement, made, consumes)
+        return [self._values[name] for name in made]
+
+    def read(self, value: Value) -> None:
+        """Add a statement that brings a value to NumPy, to be compared."""
+        self.read_from(f"backend.to_numpy({value.text})", value)
+
+    def read_from(self, source: str, *uses: Value) -> None:
+        """Add a statement that computes what is to be compared: NumPy's arrays, or a number of Python's."""
+        name = self._new_name("r")
+        self._add(Statement(f"{name} = {source}", (name,), _names(uses), waits=True))
+
+    def do(
+        self, call: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = "", waits: bool = False
+    ) -> None:
+        """Add the call of a verb whose result is not used."""
+        names = _names((*uses, *consumes))
+        source = f"backend.{call}"
+        self._add(Statement(source, (), names, None, fails, "pass" if fails else "", waits), consumes=consumes)
+
+    def drop(self, value: Value) -> None:
+        """Add a statement that forgets a name; what shares its memory stays."""
+        self._add(Statement(f"del {value.name}", (), (value.name,), stand_in="pass"))
+        del self._values[value.name]
+
+    def consumable(self, *contents: Content) -> bool:
+        """Return whether no two arrays of these values overlap."""
+        return not any(_overlap(one, other) for one, other in combinations(tree_leaves(contents), 2))
+
+    def values(self) -> Iterator[Value]:
+        """Iterate over all values and their items that may be used, the newest first."""
+        for value in reversed(list(self._values.values())):
+            if value.thread == self.thread:
+                yield from (one for one in self._with_items(value) if self._usable(one.content))
+
+    def pick(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
+        """Choose a value, a new one more likely than an old one; raises UnsuitableError if there is none."""
+        candidates = [value for value in self.values() if suits(value)]
+        if not candidates:
+            raise UnsuitableError
+        return candidates[int(len(candidates) * self.random.random() ** 3 * 0.999)]
+
+    def pick_array(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
+        """Choose a single array."""
+        return self.pick(lambda value: isinstance(value.content, np.ndarray) and suits(value))
+
+    def pick_floats(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
+        """Choose an array of finite floating-point numbers."""
+        return self.pick_array(
+            lambda value: value.content.dtype.kind == "f" and np.isfinite(value.content).all() and suits(value)
+        )
+
+    def some_devices(self, most: int = 9) -> list[int]:
+        """Choose at least one device, in any order."""
+        return self.random.sample(range(self.devices), self.random.randint(1, min(most, self.devices)))
+
+    def _add(self, statement: Statement, made: dict[str, int] | None = None, consumes: Sequence[Value] = ()) -> None:
+        exec(statement.for_reference, self._namespace)
+        made = made or {}
+        if any(_too_large(self._namespace[name]) for name in made):
+            raise UnsuitableError
+        self.statements.append(replace(statement, thread=self.thread))
+        contents = {name: self._namespace[name] for name in made}
+        self._values |= {name: Value(name, name, contents[name], made[name], self.thread) for name in made}
+        consumed = [leaf for value in consumes for leaf in tree_leaves(value.content)]
+        leaves = list(tree_leaves([value.content for value in self._values.values()])) if consumed else []
+        self._unusable |= {id(leaf) for leaf in leaves if any(_overlap(leaf, one) for one in consumed)}
+
+    def _new_name(self, letter: str) -> str:
+        self._named += 1
+        return f"{letter}{self._named}"
+
+    def _usable(self, content: Content) -> bool:
+        return not any(id(leaf) in self._unusable for leaf in tree_leaves(content))
+
+    def _with_items(self, value: Value) -> Iterator[Value]:
+        yield value
+        if isinstance(value.content, tuple):
+            length = len(value.content)
+            for place in range(length) if length <= 4 else self.random.sample(range(length), 3):
+                yield from self._with_items(value.item(place if self.random.random() < 0.7 else place - length))
+
+
+def tuple_text(texts: Sequence[str]) -> str:
+    """Write a tuple."""
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+
+
+def _names(values: Sequence[Value]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value.name for value in values))
+
+
+def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
+    return one is other or np.may_share_memory(one, other)
+
+
+def _too_large(content: Content) -> bool:
+    return any(leaf.dtype.kind == "f" and bool((np.abs(leaf) > LARGEST).any()) for leaf in tree_leaves(content))

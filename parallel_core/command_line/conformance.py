@@ -1,0 +1,108 @@
+"""`parallel-core conformance`: hold backends to the protocol by random programs."""
+
+from functools import partial
+from typing import Any, get_args
+
+import click
+from rich.console import Console
+
+import backends
+from backends import BackendError, Engine
+from backends.conformance import Found, Limits, search
+from parallel_core.command_line import options
+from parallel_core.errors import RequestError
+
+__all__ = ["conformance"]
+
+
+@click.command()
+@click.option("--backend", metavar="NAME", help="mxnet, torch, numpy, or one of a plug-in.")
+@click.option("--all", "every", is_flag=True, help="All backends that can be loaded, on each of their engines.")
+@click.option("--engine", metavar="async|sync", help="Default: async if the backend has it.")
+@click.option("--devices", type=options.POSITIVE, help="Logical devices.  [default: 1 to 9, by the program]")
+@options.device_kind
+@options.workers
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which programs are drawn.")
+@click.option("--first", type=click.IntRange(min=0), default=0, metavar="N", help="Begin with program N of the seed.")
+@click.option("--programs", type=options.POSITIVE, metavar="N", help="Stop after so many programs.")
+@click.option("--minutes", type=options.NUMBER, help="Stop after so long.  [default: 1, or any with --programs]")
+@click.option(
+    "--deadline", type=options.NUMBER, default="20", show_default=True, help="Seconds after which a program hangs."
+)
+@click.option("--findings", type=options.POSITIVE, default=1, show_default=True, help="Stop after so many.")
+@click.pass_context
+def conformance(
+    ctx: click.Context,
+    /,
+    backend: str | None,
+    every: bool,
+    engine: str | None,
+    workers: int,
+    device_kind: str,
+    minutes: float | None,
+    findings: int,
+    **limits: Any,
+) -> None:
+    """Run random programs on a backend and on NumPy, and print a short one that differs.
+
+    The exit status is 0 if all are equal, and 1 if one differs, hangs or crashes.
+    """
+    if every == (backend is not None):
+        raise RequestError("conformance needs either --backend NAME or --all")
+    seconds = 60 * minutes if minutes else None if limits["programs"] else 60
+    chosen = Limits(seconds=seconds, **limits)
+    console = Console(highlight=False)
+    named: dict[str, Any] = {"device_kind": device_kind, "engine": engine, "workers_per_device": workers}
+    if backend is not None:
+        ctx.exit(1 if _hold(console, chosen, findings, backend, named) else 0)
+    tried = found = 0
+    for name in backends.names():
+        for one in (engine,) if engine else get_args(Engine):
+            try:
+                found += _hold(console, chosen, findings, name, {**named, "engine": one})
+                tried += 1
+            except BackendError as error:
+                console.print(f"{name} on {one}: skipped: {error}", style="dim", markup=False)
+    if not tried:
+        raise RequestError("no backend could be loaded")
+    ctx.exit(1 if found else 0)
+
+
+def _hold(console: Console, limits: Limits, findings: int, name: str, named: dict[str, Any]) -> int:
+    """Show what is found in a backend, and return how much that is."""
+    arguments = {key: value for key, value in named.items() if value not in (None, "auto", 1)}
+    arguments["threads_per_device"] = 1
+    where = f"{name} on {named['engine']}" if named["engine"] else name
+    done, elapsed = 0, 0.0
+    found: list[Found] = []
+    with console.status(where) as status:
+
+        def show(programs: int, seconds: float) -> None:
+            nonlocal done, elapsed
+            done, elapsed = programs, seconds
+            status.update(f"{where}: {_rate(done, elapsed)}")
+
+        for one in search(partial(backends.load, name, **arguments), limits, show):
+            found.append(one)
+            _show(console, where, limits.seed, one, f"load({name!r}, {{}}, {_written(arguments)})")
+            if len(found) == findings:
+                break
+    verdict = (
+        "all equal to NumPy's" if not found else f"{len(found)} found that {'is' if len(found) == 1 else 'are'} not"
+    )
+    console.print(f"{where}: {_rate(done, elapsed)}, {verdict}", markup=False)
+    return len(found)
+
+
+def _show(console: Console, where: str, seed: int, found: Found, loading: str) -> None:
+    console.print(f"{where} {found.finding.what}", style="bold", markup=False, soft_wrap=True)
+    console.print(f"in program {found.number} of seed {seed}, shortened:\n")
+    click.echo(found.text(loading))
+
+
+def _written(arguments: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+
+
+def _rate(programs: int, seconds: float) -> str:
+    return f"{programs:,} programs, {60 * programs / max(seconds, 1):,.0f} a minute"
