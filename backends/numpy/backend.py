@@ -84,7 +84,7 @@ class NumPyBackend(BaseBackend):
             dtype = getattr(leaf, "dtype", None)
             if dtype is None or dtype.kind not in NUMBERS:
                 raise BackendError(f"numpy's asarray takes arrays of numbers, not {dtype or type(leaf).__name__}")
-        return self._compute(tree_map, np.array, x)
+        return self._compute(tree_map, _load, x)
 
     def to_numpy(self, x: Array) -> Any:
         return self._compute(tree_map, np.array, x)
@@ -105,6 +105,11 @@ class NumPyBackend(BaseBackend):
     def _check_device(self, device: Device) -> None:
         if device not in self.devices:
             raise BackendError(f"numpy has no device {device}: its devices are {', '.join(map(str, self.devices))}")
+
+
+def _load(x: np.ndarray) -> np.ndarray:
+    # In this machine's order of bytes, as the other frameworks do.
+    return np.array(x, dtype=x.dtype.newbyteorder("="))
 
 
 def _as_result(x: Any) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends import Backend, ComputationError
+from backends import Backend, BackendError, ComputationError
 
 arrays = st.tuples(
     st.sampled_from(["float32", "float64", "int32", "int64"]),
@@ -167,3 +167,19 @@ def test_a_long_array_that_cannot_be_computed_is_an_error_and_no_hang(load: Call
         broken = backend.launch(fail, ones[0])
         for total in backend.allreduce([broken, ones[1]]):
             backend.wait(total)
+
+
+@pytest.mark.parametrize("length", [2, 3_000_001])
+def test_sums_of_bool_are_refused(load: Callable[[int], Backend], length: int) -> None:
+    backend = load(2)
+    with pytest.raises(BackendError):
+        sums = backend.allreduce([backend.asarray(np.ones(length, bool), device) for device in backend.devices])
+        backend.wait(sums[1])
+
+
+@pytest.mark.parametrize("length", [2, 600_001])
+def test_one_array_is_not_replaced_by_two_sums(load: Callable[[int], Backend], length: int) -> None:
+    backend = load(2)
+    with pytest.raises(BackendError):
+        pairs = [(x, x) for x in (backend.asarray(np.ones(length, np.float32), device) for device in backend.devices)]
+        backend.wait(backend.allreduce(pairs)[1])

@@ -189,3 +189,41 @@ def test_gradients_pass_through_a_thousand_operators(backend: Backend) -> None:
         return backend.ops.total(x)
 
     assert_gradients(gradients(backend, chain, tuple(on_device(backend, X))), np.ones_like(X))
+
+
+def test_operands_of_two_dtypes_are_an_error(load: Callable[[int], Backend]) -> None:
+    for name in ("add", "multiply", "matmul"):
+        backend = load(1)
+        x, y = (backend.asarray(np.ones((2, 2), dtype), backend.devices[0]) for dtype in ("f4", "f8"))
+        with pytest.raises(ComputationError):
+            backend.wait(backend.launch(getattr(backend.ops, name), x, y))
+
+
+def test_lengths_that_are_not_the_vector_s_are_an_error(load: Callable[[int], Backend]) -> None:
+    backend = load(1)
+
+    def divide(x: Array) -> Array:
+        return backend.ops.split(x, (1, 4))
+
+    with pytest.raises(ComputationError):
+        backend.wait(backend.launch(divide, backend.asarray(np.ones(2), backend.devices[0])))
+
+
+def test_what_an_unused_parameter_holds_does_not_matter(backend: Backend) -> None:
+    ops = backend.ops
+    three, nan = on_device(backend, np.full(2, 3, np.float32), np.full((), np.nan, np.float32))
+    value, found = backend.to_numpy(backend.launch(ops.value_and_grad(lambda p: ops.total(p[0])), (three, nan)))
+    assert (float(value), found[0].tolist(), float(found[1])) == (6, [1, 1], 0)
+
+
+def test_parameters_that_were_updated_are_told_apart_as_well(backend: Backend) -> None:
+    ops = backend.ops
+    differentiate = ops.value_and_grad(lambda p, x: ops.total(ops.multiply(ops.multiply(p[0], p[1]), x)))
+    three, zero, guard = on_device(backend, np.array(3, np.float32), np.array(0, np.float32), np.ones(1, np.float32))
+    parameters = backend.launch(lambda x: (ops.add(x, 0),), three)
+    for _ in range(2):
+        gradients = (backend.copy_to(zero, backend.devices[1]),)
+        result = backend.launch(ops.sgd_while_finite, parameters, gradients, 1.0, guard)
+        parameters, guard = result[0], result[1]
+        _, found = backend.to_numpy(backend.launch(differentiate, (parameters[0], parameters[0]), parameters[0]))
+        assert [float(gradient) for gradient in found] == [9, 9]
