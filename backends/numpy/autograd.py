@@ -36,11 +36,13 @@ def differentiable(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
     @wraps(fn)
     def call(*args: Any) -> Any:
         values = [arg.value if isinstance(arg, Tracked) else arg for arg in args]
+        floats = {value.dtype for value in values if isinstance(value, np.ndarray) and value.dtype.kind == "f"}
+        if len(floats) > 1:
+            raise ValueError(f"operands need one dtype, not {' and '.join(sorted(map(str, floats)))}")
         # NumPy's own numbers have a dtype that may win over the arrays', Python's have none.
         result, *vjps = fn(*(value.item() if isinstance(value, np.generic) else value for value in values))
         # Beside a number, an array of no dimensions becomes float64, and every result of none a number.
-        floats = {value.dtype for value in values if isinstance(value, np.ndarray) and value.dtype.kind == "f"}
-        result = np.asarray(result, floats.pop() if len(floats) == 1 else None)
+        result = np.asarray(result, *floats)
         parents = tuple((arg, vjp) for arg, vjp in zip(args, vjps, strict=False) if isinstance(arg, Tracked))
         return Tracked(result, parents) if parents else result
 
