@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar, final
 
 import numpy as np
 
-from backends.arrays import tree_leaves, tree_map
+from backends.arrays import check_equal, tree_leaves, tree_map
 from backends.devices import HOST, Device
 from backends.errors import BackendError
 from backends.host import cores_of
@@ -122,11 +122,7 @@ def _limit_threads(torch: Any, threads: int) -> None:
 def _check_out(out: Array, x: Array) -> None:
     targets, sources = list(tree_leaves(out)), list(tree_leaves(x))
     for target, source in zip(targets, sources, strict=True):
-        if target.shape != source.shape or target.dtype != source.dtype:
-            raise ValueError(
-                f"out= must be like what is copied, {tuple(source.shape)} {source.dtype}, "
-                f"and not {tuple(target.shape)} {target.dtype}"
-            )
+        check_equal((source, target), "copy_to with out")
     check_apart(out)
     places = list(map(extent, targets))
     for target, source, own in zip(targets, sources, places, strict=True):

@@ -14,7 +14,7 @@ from backends.errors import BackendError
 from backends.protocol import Array, Engine, HostArray
 from backends.torch.base import PerDevice, Setup, TorchBackend, allocate_like, detached_copy, overwrite, tensor
 from backends.torch.streams.future import NO_ARRAY
-from backends.torch.sums import check_terms, sum_own_shard
+from backends.torch.sums import check_sum, sum_own_shard
 
 __all__ = ["EagerTorch"]
 
@@ -67,6 +67,8 @@ class EagerTorch(TorchBackend):
             self._fail(error, f"on {device}")
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        if not 0 < len(xs) <= len(self.devices):
+            raise BackendError(f"torch sums one value per device, and not {len(xs)} on {len(self.devices)} devices")
         self.launch(self._sum, tuple(xs))
         return tuple(xs)
 
@@ -103,7 +105,7 @@ def _clone_to(torch: Any, device: Device, x: Array) -> Array:
 
 
 def _sum_between_memories(torch: Any, xs: tuple[Array, ...]) -> None:
-    check_terms(xs)
+    check_sum(xs)
     tree_map(partial(_gather_and_broadcast, torch), *xs)
 
 

@@ -68,8 +68,8 @@ class WorkerThreadsTorch(TorchBackend):
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         devices = [device_of(x) for x in xs]
-        if len(set(devices)) < len(devices):
-            raise BackendError(f"torch sums one value per device, not those of {', '.join(map(str, devices))}")
+        if len(set(devices)) != max(1, len(devices)):
+            raise BackendError(f"torch sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
         # On the threads for copies, so that values that are ready are summed while others are still computed.
         return submit_collective([self._copy[device] for device in devices], sum_own_shard, tuple(xs))
 
