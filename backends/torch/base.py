@@ -77,7 +77,9 @@ class TorchBackend(BaseBackend):
 def tensor(torch: Any, x: Any) -> Any:
     """Return a NumPy array as a tensor in ordinary memory of its own; raises BackendError for unknown dtypes."""
     # From a tensor of its own: PyTorch warns of arrays that cannot be written to. It refuses negative strides.
-    x = np.asarray(x, order="C")
+    x = np.asarray(x)
+    if any(stride < 0 for stride in x.strides):
+        x = x.copy()
     try:
         return torch.tensor(x)
     except (TypeError, ValueError) as error:
