@@ -76,10 +76,11 @@ class TorchBackend(BaseBackend):
 
 def tensor(torch: Any, x: Any) -> Any:
     """Return a NumPy array as a tensor in ordinary memory of its own; raises BackendError for unknown dtypes."""
-    # From a tensor of its own: PyTorch warns of arrays that cannot be written to. It refuses negative strides.
+    # From a tensor of its own: PyTorch warns of arrays that cannot be written to. It refuses negative strides
+    # and other orders of bytes.
     x = np.asarray(x)
-    if any(stride < 0 for stride in x.strides):
-        x = x.copy()
+    if any(stride < 0 for stride in x.strides) or not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="), order="C")
     try:
         return torch.tensor(x)
     except (TypeError, ValueError) as error:

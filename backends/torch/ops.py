@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backends.arrays import tree_leaves, tree_map
+from backends.arrays import check_equal, tree_leaves, tree_map
 from backends.torch.streams.future import Announcing, ItemPath
 from backends.torch.streams.sharing import gives_new_memory
 
@@ -144,6 +144,8 @@ def _sharing_test() -> Callable[[Tensor], bool]:
 
 @gives_new_memory
 def sgd(parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float) -> tuple[Tensor, ...]:
+    for pair in zip(parameters, gradients, strict=True):
+        check_equal(pair, "sgd")
     # Not in place: another device's thread may still read the old parameters.
     return tuple(p.sub(g, alpha=rate) for p, g in zip(parameters, gradients, strict=True))
 
