@@ -8,15 +8,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn, TypeVar, final
 
-from backends.arrays import tree_map
+import numpy as np
+
+from backends.arrays import check_equal, tree_leaves, tree_map
 from backends.devices import HOST, Device
+from backends.errors import BackendError
 from backends.host import cores_of
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, Ops
+from backends.torch.streams.future import Failure
+from backends.torch.streams.sharing import check_apart, extent, gives_new_memory, overlap
 from backends.torch.streams.worker import WorkerStream
 
-__all__ = ["Setup", "TorchBackend", "allocate_like", "clone", "detached_copy", "overwrite"]
+__all__ = ["PerDevice", "Setup", "TorchBackend", "allocate_like", "clone", "detached_copy", "overwrite", "tensor"]
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,14 @@ class Setup:
     workers_per_device: int
     variants: tuple[str, ...]
     settings: FrameworkSettings
+
+
+@final
+class PerDevice(dict[Device, Value]):
+    """What a backend has for each of its devices; asking for another device raises BackendError."""
+
+    def __missing__(self, device: Device) -> NoReturn:
+        raise BackendError(f"torch was loaded without the device {device}: choose one of {', '.join(map(str, self))}")
 
 
 class TorchBackend(BaseBackend):
@@ -53,7 +68,26 @@ class TorchBackend(BaseBackend):
         self._limit_threads = partial(_limit_threads, setup.torch, setup.threads_per_device)
         self._limit_threads()
 
+    def _fail(self, error: BaseException, place: str = "") -> NoReturn:
+        if isinstance(error, Failure):
+            super()._fail(error.error, f"on {error.device}")
+        super()._fail(error, place)
 
+
+def tensor(torch: Any, x: Any) -> Any:
+    """Return a NumPy array as a tensor in ordinary memory of its own; raises BackendError for unknown dtypes."""
+    # From a tensor of its own: PyTorch warns of arrays that cannot be written to. It refuses negative strides
+    # and other orders of bytes.
+    x = np.asarray(x)
+    if any(stride < 0 for stride in x.strides) or not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="), order="C")
+    try:
+        return torch.tensor(x)
+    except (TypeError, ValueError) as error:
+        raise BackendError(f"torch has no arrays of {x.dtype}: convert it to another dtype, such as float32") from error
+
+
+@gives_new_memory
 def clone(x: Array) -> Array:
     """Copy a value from one CPU device to another, to new memory."""
     # `.to(device)` would return the same tensor: on one CPU, two devices would share their parameters.
@@ -61,7 +95,8 @@ def clone(x: Array) -> Array:
 
 
 def overwrite(out: Array, x: Array) -> Array:
-    """Copy a value to the memory of another, and return that."""
+    """Copy a value to the memory of another, of the same shapes and dtypes, and return that."""
+    _check_out(out, x)
     return tree_map(lambda target, source: target.copy_(source), out, x)
 
 
@@ -76,7 +111,7 @@ def allocate_like(torch: Any, x: Array, device: Device) -> Array:
 
 
 def detached_copy(x: Array) -> Any:
-    """Return a value as NumPy, in memory of its own."""
+    """Return a computed value as NumPy, in memory of its own."""
     return tree_map(lambda leaf: leaf.detach().to("cpu", copy=True).numpy(), x)
 
 
@@ -85,3 +120,16 @@ def _limit_threads(torch: Any, threads: int) -> None:
     # OpenMP would replace it by what was set last, in any thread; asking for the number counts as first use.
     torch.get_num_threads()
     torch.set_num_threads(threads)
+
+
+def _check_out(out: Array, x: Array) -> None:
+    targets, sources = list(tree_leaves(out)), list(tree_leaves(x))
+    for target, source in zip(targets, sources, strict=True):
+        check_equal((source, target), "copy_to with out")
+    check_apart(out)
+    places = list(map(extent, targets))
+    for target, source, own in zip(targets, sources, places, strict=True):
+        # An array may be copied to itself, and nowhere else where one is still to be read.
+        itself = extent(source) == own and source.stride() == target.stride()
+        if overlap([extent(source)], [place for place in places if not (itself and place is own)]):
+            raise ValueError("out= must not share memory with what is copied: copy to new memory first")

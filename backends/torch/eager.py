@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, final
 
-from backends.arrays import check_equal, tree_map
-from backends.devices import Device
+from backends.arrays import tree_leaves, tree_map
+from backends.devices import HOST, Device
+from backends.errors import BackendError
 from backends.protocol import Array, Engine, HostArray
-from backends.torch.base import Setup, TorchBackend, allocate_like, detached_copy, overwrite
-from backends.torch.sums import sum_own_shard
+from backends.torch.base import PerDevice, Setup, TorchBackend, allocate_like, detached_copy, overwrite, tensor
+from backends.torch.streams.future import NO_ARRAY
+from backends.torch.sums import check_sum, sum_own_shard
 
 __all__ = ["EagerTorch"]
 
@@ -32,15 +34,22 @@ class EagerTorch(TorchBackend):
         super().__init__(setup, ", and ".join(schedulers), None)
         self._gpus = sorted({device.index for device in self.devices if device.kind == "gpu"})
         # CPU devices share one memory; a GPU has its own.
-        self._load, self._clone, self._sum = _keep, _clone_on_cpu, partial(sum_own_shard, shard=0, shards=1)
+        self._load = PerDevice.fromkeys(self.devices, _keep)
+        self._clone = PerDevice.fromkeys(self.devices, _clone_on_cpu)
+        self._sum = partial(sum_own_shard, shard=0, shards=1)
         if self._gpus:
-            self._load = self._clone = partial(_clone_to, self._torch)
+            places = (*self.devices, HOST)
+            self._load = self._clone = PerDevice({d: partial(_clone_to, self._torch, d) for d in places})
             self._sum = partial(_sum_between_memories, self._torch)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        if not any(isinstance(x, self._torch.Tensor) for x in tree_leaves(args)):
+            raise BackendError(NO_ARRAY)
         try:
             return fn(*args)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._fail(error, "at launch")
 
     def wait(self, x: Array) -> Array:
@@ -51,23 +60,27 @@ class EagerTorch(TorchBackend):
         self._synchronize()
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        copy = self._clone[device]
         try:
-            if out is None:
-                return tree_map(lambda leaf: self._clone(leaf, device), x)
-            return overwrite(out, x)
+            return tree_map(copy, x) if out is None else overwrite(out, x)
         except Exception as error:
             self._fail(error, f"on {device}")
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        if not 0 < len(xs) <= len(self.devices):
+            raise BackendError(f"torch sums one value per device, and not {len(xs)} on {len(self.devices)} devices")
         self.launch(self._sum, tuple(xs))
         return tuple(xs)
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        # From a tensor of its own: PyTorch warns of arrays that cannot be written to.
-        return tree_map(lambda leaf: self._load(self._torch.tensor(leaf), device), x)
+        load = self._load[device]
+        return tree_map(lambda leaf: load(tensor(self._torch, leaf)), x)
 
     def to_numpy(self, x: Array) -> Any:
-        return detached_copy(self.wait(x))
+        try:
+            return detached_copy(self.wait(x))
+        except Exception as error:
+            self._fail(error)
 
     def _synchronize(self) -> None:
         # Copies between GPUs may still be under way; on CPUs nothing is.
@@ -78,25 +91,25 @@ class EagerTorch(TorchBackend):
                 self._fail(error, f"on gpu:{gpu}")
 
 
-def _keep(x: Array, _: Device) -> Array:
+def _keep(x: Array) -> Array:
     return x
 
 
-def _clone_on_cpu(x: Array, _: Device) -> Array:
+def _clone_on_cpu(x: Array) -> Array:
     # `.to(device)` would return the same tensor: two devices would share their parameters.
     return x.clone()
 
 
-def _clone_to(torch: Any, x: Array, device: Device) -> Array:
+def _clone_to(torch: Any, device: Device, x: Array) -> Array:
     return allocate_like(torch, x, device).copy_(x)
 
 
 def _sum_between_memories(torch: Any, xs: tuple[Array, ...]) -> None:
+    check_sum(xs)
     tree_map(partial(_gather_and_broadcast, torch), *xs)
 
 
 def _gather_and_broadcast(torch: Any, total: Array, *terms: Array) -> None:
-    check_equal((total, *terms))
     for term in terms:
         total.add_(term if term.device == total.device else torch.empty_like(total).copy_(term))
     for term in terms:

@@ -24,6 +24,7 @@ from backends.process_groups.group import Group, GroupError
 from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
 from backends.protocol import Array, Backend
 from backends.torch.cuda.streams import CudaStream
+from backends.torch.streams.future import Failure
 from backends.torch.streams.worker import WorkerStream
 
 __all__ = ["TorchGroup", "join_torch"]
@@ -85,14 +86,18 @@ class TorchGroup:
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
         if self._stream is not None:
             # It queues behind earlier sums, because all processes must sum in the same order.
-            return np.asarray(self._stream.submit(self._sum_now, x).result())
+            summed = self._stream.submit(self._sum_now, x)
+            try:
+                return np.asarray(summed.result())
+            except Failure as failure:
+                raise failure.error from None
         return self._sum_now(x)
 
     def waitall(self) -> None:
         if self._stream is not None:
             self._stream.barrier()()
-            if self._stream.error is not None:
-                raise self._stream.error
+            if self._stream.failure is not None:
+                raise self._stream.failure.error
 
     def close(self) -> None:
         self.waitall()

@@ -1,9 +1,12 @@
 """Sums of tensors that replace their terms: one value per device, on devices that share one memory."""
 
-from backends.arrays import check_equal, sum_shard, tree_leaves, tree_map
-from backends.protocol import Array
+from collections.abc import Sequence
 
-__all__ = ["add_into", "sum_own_shard"]
+from backends.arrays import check_terms, sum_shard, tree_leaves, tree_map
+from backends.protocol import Array
+from backends.torch.streams.sharing import check_apart
+
+__all__ = ["add_into", "check_sum", "sum_own_shard"]
 
 TORCH_SHARDED_BYTES = 2**21
 """From here on all devices, a shard each, sum faster than the first one alone."""
@@ -11,15 +14,14 @@ TORCH_SHARDED_BYTES = 2**21
 
 def add_into(first: Array, *others: Array) -> Array:
     """Add values to the first one's memory, and return it."""
+    check_sum((first, *others))
     return tree_map(_add_terms, first, *others)
 
 
 def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) -> None:
     """Replace one shard of every value by the sum there; None makes a shard for each value if that is worth it."""
     # Every device checks before any of them writes.
-    terms = list(zip(*map(tree_leaves, xs), strict=True))
-    for same in terms:
-        check_equal(same)
+    terms = check_sum(xs)
     # A short sum is done before a second thread has woken up.
     if sum(same[0].nbytes for same in terms) < TORCH_SHARDED_BYTES:
         shards = 1
@@ -34,8 +36,16 @@ def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) 
                 x.copy_(same[0])
 
 
+def check_sum(xs: Sequence[Array]) -> list[tuple[Array, ...]]:
+    """List the arrays that are to be summed; raises ValueError if they are unequal, have no sum or share memory."""
+    terms = list(zip(*map(tree_leaves, xs), strict=True))
+    for same in terms:
+        check_terms(same)
+    check_apart(xs)
+    return terms
+
+
 def _add_terms(total: Array, *terms: Array) -> Array:
-    check_equal((total, *terms))
     for term in terms:
         total.add_(term)
     return total

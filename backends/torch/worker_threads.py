@@ -12,9 +12,10 @@ from typing import Any, final
 
 from backends.arrays import tree_leaves, tree_map
 from backends.devices import Device
+from backends.errors import BackendError
 from backends.protocol import Array, Engine, HostArray
-from backends.torch.base import Setup, TorchBackend, clone, detached_copy, overwrite
-from backends.torch.streams.future import completed_future, device_of, resolve
+from backends.torch.base import PerDevice, Setup, TorchBackend, clone, detached_copy, overwrite, tensor
+from backends.torch.streams.future import Failure, completed_future, device_of, resolve
 from backends.torch.streams.pool import PooledStream
 from backends.torch.streams.source_queue import SourceQueue
 from backends.torch.streams.worker import WorkerStream, first_error, submit_collective
@@ -35,15 +36,14 @@ class WorkerThreadsTorch(TorchBackend):
         super().__init__(setup, scheduler, setup.workers_per_device * setup.threads_per_device)
         shares = dict(zip(self.devices, self.cores, strict=True))
         workers = self.workers_per_device
-        # With one worker the order of a queue protects its tasks from each other; several have to count.
         queue = partial(PooledStream, workers=workers) if workers > 1 else WorkerStream
-        self._compute = {d: queue(d, f"{d} compute", shares[d], self._limit_threads) for d in self.devices}
-        self._copy = {d: WorkerStream(d, f"{d} copy", shares[d], self._limit_threads) for d in self.devices}
+        self._compute = PerDevice({d: queue(d, f"{d} compute", shares[d], self._limit_threads) for d in self.devices})
+        self._copy = PerDevice({d: WorkerStream(d, f"{d} copy", shares[d], self._limit_threads) for d in self.devices})
         self.streams = (*self._compute.values(), *self._copy.values())
         # On the destination's thread for copies the source's threads, and so its cores, go on computing.
         self._copies_to: Mapping[Device, WorkerStream | SourceQueue] = self._copy
         if COPY_ON_COMPUTE_QUEUE.name in self.variants:
-            self._copies_to = {device: SourceQueue(device, self._compute) for device in self.devices}
+            self._copies_to = PerDevice({device: SourceQueue(device, self._compute) for device in self.devices})
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         return self._compute[device_of(*args)].submit(fn, *args)
@@ -52,8 +52,8 @@ class WorkerThreadsTorch(TorchBackend):
         for leaf in tree_leaves(x):
             try:
                 resolve(leaf)
-            except Exception as error:
-                self._fail(error, f"on {leaf.device}")
+            except Failure as failure:
+                self._fail(failure)
         return x
 
     def waitall(self) -> None:
@@ -67,11 +67,19 @@ class WorkerThreadsTorch(TorchBackend):
         return self._copies_to[device].submit_consuming(overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        devices = [device_of(x) for x in xs]
+        if len(set(devices)) != max(1, len(devices)):
+            raise BackendError(f"torch sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
         # On the threads for copies, so that values that are ready are summed while others are still computed.
-        return submit_collective([self._copy[device_of(x)] for x in xs], sum_own_shard, tuple(xs))
+        return submit_collective([self._copy[device] for device in devices], sum_own_shard, tuple(xs))
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        return tree_map(lambda leaf: completed_future(device, self._torch.tensor(leaf)), x)
+        own = self._compute[device].device
+        return tree_map(lambda leaf: completed_future(own, tensor(self._torch, leaf)), x)
 
     def to_numpy(self, x: Array) -> Any:
-        return detached_copy(resolve(self.wait(x)))
+        value = resolve(self.wait(x))
+        try:
+            return detached_copy(value)
+        except Exception as error:
+            self._fail(error, f"on {device_of(x)}")

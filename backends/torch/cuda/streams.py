@@ -90,6 +90,9 @@ class _TaskEnd:
     def __exit__(self, *_: object) -> None:
         pass
 
+    def locked(self) -> bool:
+        return self._issued.locked() or not (self.event is None or self.event.query())
+
 
 @final
 class CudaFuture(Future):

@@ -5,11 +5,12 @@ the task that computes the tuple announces the item, and a reader of the item wa
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from functools import reduce
 from operator import getitem
-from typing import Any, Self, TypeAlias, final
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias, final
+from weakref import WeakSet
 
 from backends.devices import Device
 from backends.errors import BackendError
@@ -17,9 +18,9 @@ from backends.errors import BackendError
 __all__ = [
     "Announcing",
     "Done",
+    "Failure",
     "Future",
     "ItemPath",
-    "Readers",
     "completed_future",
     "device_of",
     "futures_in",
@@ -28,20 +29,50 @@ __all__ = [
 
 ItemPath: TypeAlias = tuple[int, ...]
 """The place of an item in a value: `(1, 0)` is that of `value[1][0]`."""
-Done: TypeAlias = AbstractContextManager[object]
-"""Entering it blocks until something is done: a lock that is released then, or whatever does the same."""
-Readers: TypeAlias = dict[object, Done]
-"""For each stream, the end of the last task there that reads a value, and so of all such tasks before it."""
 
 _items = threading.Lock()
+_forgetting = threading.Lock()
 NO_VALUE = object()
+NO_ARRAY = "launch and copy_to need an array of this backend among their arguments: it says the device"
+FORGET_EVERY = 64
+
+
+class Done(Protocol):
+    """Entering it blocks until something is done: a lock that is released then, or whatever does the same."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> object: ...
+    def locked(self) -> bool: ...
+
+
+@final
+class Failure(Exception):  # noqa: N818
+    """What a task raised, and the device on which it did. All that depends on the task fails with the same one."""
+
+    def __init__(self, error: BaseException, device: Device) -> None:
+        super().__init__(error, device)
+        self.error, self.device = error, device
 
 
 class Future:
     """A value that a stream will compute. `future[i]` is a future of item i of a tuple; it cannot be iterated."""
 
-    __slots__ = ("_announced", "_awaited", "_error", "_item_readers", "_pending", "_value", "device", "end", "readers")
+    __slots__ = (
+        "__weakref__",
+        "_announced",
+        "_awaited",
+        "_error",
+        "_pending",
+        "device",
+        "end",
+        "readers",
+        "sharing",
+        "value",
+    )
     __iter__ = None
+    path: ItemPath = ()
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -50,13 +81,21 @@ class Future:
         self._pending.acquire()
         self.end: Done = self._pending
         """The end of the task that computes this."""
-        self._value: Any = NO_VALUE
+        self.value: Any = NO_VALUE
+        """The value when it is computed, for those who know that it is."""
         self._error: BaseException | None = None
-        self.readers: Readers = {}
+        self.readers: list[tuple[int, ItemPath, Done]] = []
+        """The tasks that read this: the number of each, the item that it reads, and its end."""
         # Made when they are needed: most futures are of one array, and thousands of them are queued.
+        self.sharing: WeakSet[Future] | None = None
+        """The futures whose values share memory with this one's, this one included."""
         self._announced: dict[ItemPath, Any] | None = None
-        self._awaited: dict[ItemPath, threading.Event] | None = None
-        self._item_readers: dict[ItemPath, Readers] | None = None
+        self._awaited: dict[ItemPath, threading.Lock] | None = None
+
+    @property
+    def root(self) -> "Future":
+        """The future of which this is an item, or itself."""
+        return self
 
     def on(self, device: Device) -> Self:
         """Return this future as one of another device, whose queue takes what is launched with it."""
@@ -65,7 +104,7 @@ class Future:
 
     def set_result(self, value: Any) -> None:
         """Set the value and wake all that wait for it."""
-        self._value = value
+        self.value = value
         self._pending.release()
         if self._awaited:
             self._wake()
@@ -83,17 +122,18 @@ class Future:
             if self._announced is None:
                 self._announced = {}
             self._announced[path] = value
-            event = self._awaited and self._awaited.get(path)
-        if event:
-            event.set()
+            awaited = self._awaited.pop(path, None) if self._awaited else None
+        if awaited is not None:
+            awaited.release()
 
     def result(self) -> Any:
         """Block until the value is ready and return it, or raise the error that prevented it."""
         with self._pending:
             pass
         if self._error is not None:
-            raise self._error
-        return self._value
+            # Every raise adds to an error's traceback, and thousands may depend on this one.
+            raise self._error.with_traceback(None)
+        return self.value
 
     def item(self, path: ItemPath) -> Any:
         """Block until an item of the value is ready and return it, or raise the error that prevented it."""
@@ -101,35 +141,41 @@ class Future:
             with _items:
                 if self._awaited is None:
                     self._awaited = {}
-                event = self._awaited.setdefault(path, threading.Event())
-            # Checked again: a thread that sets the item or the value from now on sees the event, and sets it too.
+                if path not in self._awaited:
+                    self._awaited[path] = threading.Lock()
+                    self._awaited[path].acquire()
+                awaited = self._awaited[path]
+            # Checked again: a thread that sets the item or the value from now on sees the lock, and releases it.
             if self._is_missing(path):
-                event.wait()
+                with awaited:
+                    pass
         if self._announced and path in self._announced:
             return self._announced[path]
-        return reduce(getitem, path, self.result())
+        value = self.result()
+        try:
+            return reduce(getitem, path, value)
+        except Exception as error:
+            raise Failure(error, self.device) from error
 
     def _is_missing(self, path: ItemPath) -> bool:
         announced = self._announced is not None and path in self._announced
-        return not announced and self._value is NO_VALUE and self._error is None
+        return not announced and self.value is NO_VALUE and self._error is None
 
-    def conflicting_readers(self, path: ItemPath = ()) -> Iterator[tuple[object, Done]]:
-        """Iterate over the readers of the item at `path`, of what it is in, and of its own items."""
-        yield from self.readers.items()
-        for other, readers in (self._item_readers or {}).items():
-            if all(mine == theirs for mine, theirs in zip(path, other, strict=False)):
-                yield from readers.items()
-
-    def readers_of_item(self, path: ItemPath) -> Readers:
-        """Return the mutable readers of an item."""
-        if self._item_readers is None:
-            self._item_readers = {}
-        return self._item_readers.setdefault(path, {})
+    def add_reader(self, number: int, end: Done) -> None:
+        """Count a task among the readers."""
+        readers = self.readers
+        readers.append((number, self.path, end))
+        if len(readers) % FORGET_EVERY == 0:
+            # At the front alone, and in one step: others append, or copy the list.
+            with _forgetting:
+                places = range(len(readers))
+                del readers[: next((place for place in places if readers[place][2].locked()), len(places))]
 
     def _wake(self) -> None:
         with _items:
-            for event in (self._awaited or {}).values():
-                event.set()
+            awaited, self._awaited = self._awaited, None
+        for lock in (awaited or {}).values():
+            lock.release()
 
     def __getitem__(self, index: int) -> "Future":
         return _Item(self, (index,))
@@ -140,23 +186,24 @@ class Future:
 
 @final
 class _Item(Future):
-    __slots__ = ("_parent", "_path")
+    __slots__ = ("_parent", "path")
 
     def __init__(self, parent: Future, path: ItemPath) -> None:
-        self.device, self.readers = parent.device, parent.readers_of_item(path)
-        self._parent, self._path = parent, path
+        self.device, self.readers = parent.device, parent.readers
+        self._parent, self.path = parent, path
+
+    @property
+    def root(self) -> Future:
+        return self._parent
 
     def result(self) -> Any:
-        return self._parent.item(self._path)
-
-    def conflicting_readers(self, path: ItemPath = ()) -> Iterator[tuple[object, Done]]:
-        return self._parent.conflicting_readers((*self._path, *path))
+        return self._parent.item(self.path)
 
     def __getitem__(self, index: int) -> Future:
-        return _Item(self._parent, (*self._path, index))
+        return _Item(self._parent, (*self.path, index))
 
     def __repr__(self) -> str:
-        return f"<item {'.'.join(map(str, self._path))} of {self._parent!r}>"
+        return f"<item {'.'.join(map(str, self.path))} of {self._parent!r}>"
 
 
 def completed_future(device: Device, value: Any) -> Future:
@@ -186,7 +233,7 @@ def device_of(*values: Any) -> Device:
         if isinstance(value, tuple | list):
             for future in futures_in(*value):
                 return future.device
-    raise BackendError("launch and copy_to need an array of this backend among their arguments: it says the device")
+    raise BackendError(NO_ARRAY)
 
 
 def resolve(value: Any) -> Any:
@@ -194,7 +241,7 @@ def resolve(value: Any) -> Any:
     if isinstance(value, Future):
         return value.result()
     if isinstance(value, tuple | list):
-        return tuple(map(resolve, value))
+        return tuple([resolve(item) for item in value])
     return value
 
 
@@ -202,7 +249,8 @@ def resolve(value: Any) -> Any:
 class Announcing:
     """A function `fn(announce, *args)` that announces items of its result, `announce(path, value)`, before it returns.
 
-    Outside a stream, which calls `function` itself, the announcements go nowhere.
+    The items share no memory, with each other or with the arguments. Outside a stream, which calls `function` itself,
+    the announcements go nowhere.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:

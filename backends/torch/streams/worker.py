@@ -5,103 +5,118 @@ computation and one for copies; `submit` returns a future at once. The worker wa
 futures. Every future was submitted before the tasks that use it, so program order excludes deadlock.
 
 Waiting for arguments is enough while tasks only read. A task that writes to an argument's memory must also come after
-the tasks on other streams that still read it; it names that argument as consumed. A collective writes to the memory of
-several devices at once, by a task on each of their streams.
+those that still read it; it names that argument as consumed. Tasks are numbered for that, in the order of the program,
+and each of its arguments keeps the task's number and end. A collective writes to the memory of several devices at once,
+by a task on each of their streams.
 
-The order of one stream's tasks protects them from each other. If several workers serve one stream there is no such
-order, and a `PooledStream` counts instead.
+A task is put in its queue, a collective in all of its queues, by one call that nothing interrupts: neither Ctrl-C nor
+another thread, whose tasks the parts of a collective would otherwise wait for, and those for them. Only then does it
+count as a reader: one that never ran would never end.
 """
 
 import atexit
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import count
 from queue import SimpleQueue
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 from backends.devices import Device
 from backends.host import on_cores
-from backends.torch.streams.future import Announcing, Done, Future, futures_in, resolve
+from backends.torch.streams.future import Announcing, Done, Failure, Future, ItemPath, futures_in, resolve
+from backends.torch.streams.sharing import link, share_memory, wait_for_readers
 
 __all__ = ["WorkerStream", "first_error", "submit_collective"]
 
+Change: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+PART_DONE: ItemPath = (-1,)
+"""What each part of a collective announces: no item of its value, but that its own places are written."""
+
+_numbers = count()
+
 
 class WorkerStream:
-    """One worker thread that runs tasks in the order of their submission.
+    """One worker thread that runs tasks in the order of their submission; `workers` are for subclasses.
 
     The thread keeps to `cores`. `prepare` runs once in it, before the first task: thread-local settings belong there.
-    `error` is the first one that a task raised.
+    `failure` is the first one of a task.
     """
 
-    def __init__(self, device: Device, name: str, cores: set[int], prepare: Callable[[], None]) -> None:
+    def __init__(
+        self, device: Device, name: str, cores: set[int], prepare: Callable[[], None], workers: int = 1
+    ) -> None:
         self.device = device
         self.name = name
-        self.error: BaseException | None = None
+        self.failure: Failure | None = None
         self._tasks: SimpleQueue[Any] = SimpleQueue()
-        self._put: Callable[[Any], None] = self._tasks.put
         self._new_future: Callable[[Device], Future] = Future
-        # What a task that writes waits for in its own stream.
-        self._earlier: tuple[Done, ...] = ()
-        self._start_worker(name, cores, prepare)
+        self._change: Change | None = None
+        take = self._make_take()
+        for _ in range(workers):
+            # The thread must not keep its stream alive, or a dropped backend would leave its threads behind.
+            arguments = (take, weakref.ref(self), device, prepare)
+            thread = threading.Thread(target=_serve, args=arguments, name=name, daemon=True)
+            with on_cores(cores):
+                thread.start()
+            weakref.finalize(self, self._tasks.put, None)
+            _queues[thread] = self._tasks
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future:
         """Enqueue `fn(*args)`, with futures among the arguments replaced by their results; never blocks."""
-        future = self._new_future(self.device)
-        self._read(args, future)
-        self._put((future, fn, args, ()))
+        future, number = self._new_future(self.device), next(_numbers)
+        self._tasks.put((future, fn if self._change is None else self._change(fn), args, None))
+        for read in futures_in(*args):
+            read.add_reader(number, future.end)
         return future
 
     def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Future:
         """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never blocks."""
-        readers = (reader for read in futures_in(consumed) for reader in read.conflicting_readers())
-        others = [end for stream, end in readers if stream is not self]
-        future = self._new_future(self.device)
-        self._read((consumed, *args), future)
-        self._put((future, fn, (consumed, *args), (*self._earlier, *others)))
+        future, number = self._new_future(self.device), next(_numbers)
+        wait = partial(wait_for_readers, futures_in(consumed), number)
+        self._tasks.put((future, fn if self._change is None else self._change(fn), (consumed, *args), wait))
+        for read in futures_in(consumed, *args):
+            read.add_reader(number, future.end)
         return future
 
     def barrier(self) -> Callable[[], object]:
         """Return a function that blocks until all tasks that were submitted before are done; never blocks itself."""
-        return self.submit(_nothing).result
+        return self._end_of(_nothing)
 
     @contextmanager
-    def submitting(self, changed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    def submitting(self, changed: Change) -> Iterator[None]:
         """Meanwhile, let `changed(fn)` run in the place of every `fn` that is submitted: for profilers."""
-        put = self._put
-
-        def put_changed(task: Any) -> None:
-            future, fn, *rest = task
-            put((future, changed(fn), *rest))
-
-        self._put = put_changed
+        before, self._change = self._change, changed
         try:
             yield
         finally:
-            self._put = put
+            self._change = before
 
-    def _start_worker(self, name: str, cores: set[int], prepare: Callable[[], None]) -> None:
-        # The thread must not keep its stream alive, or a dropped backend would leave its threads behind.
-        thread = threading.Thread(target=_serve, args=(self._tasks, weakref.ref(self), prepare), name=name, daemon=True)
-        with on_cores(cores):
-            thread.start()
-        weakref.finalize(self, self._tasks.put, None)
-        _queues[thread] = self._tasks
+    def _make_take(self) -> Callable[[], Any]:
+        return self._tasks.get
 
-    def _read(self, args: tuple[Any, ...], future: Future) -> None:
-        for read in futures_in(*args):
-            read.readers[self] = future.end
+    def _end_of(self, fn: Callable[[], None]) -> Callable[[], object]:
+        return partial(_wait_for, self.submit(fn).end)
 
 
 def _nothing() -> None:
     pass
 
 
+def _wait_for(end: Done) -> None:
+    with end:
+        pass
+
+
 def first_error(streams: Sequence[WorkerStream]) -> tuple[BaseException, Device] | None:
     """Block until all that was submitted to the streams is done; return the first error there, and its device."""
     for wait_until_done in [stream.barrier() for stream in streams]:
         wait_until_done()
-    return next(((stream.error, stream.device) for stream in streams if stream.error is not None), None)
+    return next(((stream.failure.error, stream.failure.device) for stream in streams if stream.failure), None)
 
 
 def submit_collective(
@@ -109,65 +124,79 @@ def submit_collective(
 ) -> tuple[Future, ...]:
     """Enqueue `fn(values, part)` on every stream; return a future of each stream's own value, set after all parts.
 
-    The parts write to the memory of all values, each to places of its own. Never blocks.
+    The parts write to the memory of all values, each to places of its own. No stream may come twice. Never blocks.
     """
-    # Two collectives in different order on two streams would wait for each other.
-    with _collectives:
-        readers = [end for read in futures_in(values) for _, end in read.conflicting_readers()]
-        collective = _Collective(fn, values, [Future(stream.device) for stream in streams])
-        results = tuple(Future(stream.device) for stream in streams)
-        for part, (stream, result) in enumerate(zip(streams, results, strict=True)):
-            stream._read(values, result)
-            stream._put((result, collective.take_part, (part,), readers))
+    results, number = tuple([Future(stream.device) for stream in streams]), next(_numbers)
+    take_part = _Collective(fn, values, number, results).take_part
+    queues, tasks = [], []
+    for part, (stream, result) in enumerate(zip(streams, results, strict=True)):
+        queues.append(stream._tasks)
+        tasks.append((result, take_part if stream._change is None else stream._change(take_part), (part,), None))
+    deque(map(SimpleQueue.put, queues, tasks), maxlen=0)
+    for read in futures_in(values):
+        # Each part ends when all have written.
+        read.add_reader(number, results[0].end)
     return results
 
 
 @final
 class _Collective:
-    def __init__(self, fn: Callable[[tuple[Any, ...], int], object], values: Any, parts: list[Future]) -> None:
-        self.fn, self.values, self.parts = fn, values, parts
+    def __init__(
+        self, fn: Callable[[tuple[Any, ...], int], object], values: Any, number: int, results: tuple[Future, ...]
+    ) -> None:
+        self.fn, self.values, self.number, self.results = fn, values, number, results
 
     def take_part(self, part: int) -> Any:
-        try:
-            values = resolve(self.values)
-            self.fn(values, part)
-        except BaseException as error:
-            # The others wait for this part.
-            self.parts[part].set_exception(error)
-            raise
-        self.parts[part].set_result(None)
-        for other in self.parts:
-            other.result()
+        values = resolve(self.values)
+        wait_for_readers(futures_in(self.values), self.number)
+        self.fn(values, part)
+        self.results[part].announce(PART_DONE, None)
+        for other in self.results:
+            other.item(PART_DONE)
         return values[part]
 
 
 _queues: weakref.WeakKeyDictionary[threading.Thread, "SimpleQueue[Any]"] = weakref.WeakKeyDictionary()
 _closing = threading.Event()
-_collectives = threading.Lock()
 
 
-def _serve(tasks: "SimpleQueue[Any]", stream: "weakref.ref[WorkerStream]", prepare: Callable[[], None]) -> None:
-    prepare()
-    while (task := tasks.get()) is not None:
-        future, fn, args, readers = task
+def _serve(
+    take: Callable[[], Any], stream: "weakref.ref[WorkerStream]", device: Device, prepare: Callable[[], None]
+) -> None:
+    unprepared = None
+    try:
+        prepare()
+    except BaseException as error:
+        unprepared = Failure(error, device)
+    while (task := take()) is not None:
+        future, fn, args, wait_for_turn = task
+        values = result = None
         try:
             if _closing.is_set():
                 raise InterruptedError("the program ended before this was computed")
-            for reader in readers:
-                with reader:
-                    pass
+            if unprepared is not None:
+                raise unprepared.with_traceback(None)
+            values = [resolve(arg) for arg in args]
+            if wait_for_turn is not None:
+                wait_for_turn()
             if fn.__class__ is Announcing:
-                future.set_result(fn.function(future.announce, *map(resolve, args)))
+                result = fn.function(future.announce, *values)
             else:
-                future.set_result(fn(*map(resolve, args)))
+                result = fn(*values)
+                # What was consumed has no other name from now on: its result alone may be used.
+                compare = wait_for_turn is None and not getattr(fn, "new_memory", False)
+                if compare and share_memory(result, values):
+                    link(future, result, futures_in(*args))
+            future.set_result(result)
         except BaseException as error:
+            failure = error if isinstance(error, Failure) else Failure(error, device)
             owner = stream()
-            if owner is not None and owner.error is None:
-                owner.error = error
-            future.set_exception(error)
-            del owner
+            if owner is not None and owner.failure is None:
+                owner.failure = failure
+            future.set_exception(failure)
+            del owner, failure
         # The loop would otherwise keep the last result while it waits for the next task.
-        del task, future, fn, args, readers
+        del task, future, fn, args, wait_for_turn, values, result
 
 
 @atexit.register

@@ -7,7 +7,7 @@ import pytest
 
 from backends import BackendError
 from backends.devices import Device
-from backends.torch.streams.future import Announcing, Future, completed_future, device_of, resolve
+from backends.torch.streams.future import Announcing, Failure, Future, completed_future, device_of, resolve
 from backends.torch.streams.worker import WorkerStream
 
 FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
@@ -55,7 +55,7 @@ def test_waiting_for_an_item_raises_what_prevented_it() -> None:
     future = stream().submit(lambda: gate.wait() and 1 // 0)
     item = stream(SECOND).submit(lambda item: item, future[0])
     gate.set()
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(Failure, match="ZeroDivisionError"):
         item.result()
 
 

@@ -1,0 +1,100 @@
+"""What is submitted is submitted whole: neither Ctrl-C nor a thread comes between the parts of a collective."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.conftest import RunPython
+
+INTERRUPTED = """
+import random
+import signal
+
+import numpy as np
+
+import backends
+
+backend = backends.load("torch", 3, "cpu", "async", 1, {workers})
+ops = backend.ops
+draw = random.Random({workers})
+armed = False
+
+def interrupt(*_):
+    global armed
+    if armed:
+        armed = False
+        raise KeyboardInterrupt
+
+def ones():
+    return [backend.asarray(np.ones(4, np.float32), device) for device in backend.devices]
+
+signal.signal(signal.SIGALRM, interrupt)
+interrupted = 0
+for _ in range(300):
+    values, others = ones(), ones()
+    try:
+        armed = True
+        signal.setitimer(signal.ITIMER_REAL, draw.uniform(2e-5, 1e-3))
+        while True:
+            backend.allreduce([backend.launch(ops.add, value, 1.0) for value in values])
+            others = backend.allreduce(others)
+            backend.copy_to(values[0], backend.devices[1], out=backend.launch(ops.multiply, values[1], 2.0))
+    except KeyboardInterrupt:
+        interrupted += 1
+    backend.waitall()
+    for total in backend.allreduce(values):
+        assert backend.to_numpy(total).tolist() == [3, 3, 3, 3]
+assert backend.to_numpy(others[0]).shape == (4,)
+print(interrupted)
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_backend_works_on_after_ctrl_c_at_any_moment(
+    require: Callable[[str], None], run_python: RunPython, workers: int
+) -> None:
+    require("torch")
+    assert run_python(INTERRUPTED.format(workers=workers)).stdout == "300\n"
+
+
+TWO_THREADS = """
+import sys
+import threading
+
+import numpy as np
+
+import backends
+
+backend = backends.load("torch", 3, "cpu", "async", 1, {workers})
+ops, devices = backend.ops, backend.devices
+sys.setswitchinterval(1e-6)
+found = []
+
+def sum_up(order):
+    values = [backend.asarray(np.ones(3, np.float32), device) for device in order]
+    for _ in range(200):
+        values = [backend.launch(ops.multiply, value, 1 / 3) for value in backend.allreduce(values)]
+    found.extend(round(float(backend.to_numpy(value)[0])) for value in values)
+
+def go_round(order):
+    value = backend.asarray(np.ones(3, np.float32), order[0])
+    for step in range(1000):
+        value = backend.copy_to(value, order[step % 3])
+    found.append(int(backend.to_numpy(value)[0]))
+
+works = [(sum_up, devices), (sum_up, devices[::-1]), (go_round, devices), (go_round, devices[::-1])]
+threads = [threading.Thread(target=work, args=(order,), daemon=True) for work, order in works]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(60)
+print(sum(found), len(found))
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_threads_that_launch_on_data_of_their_own_do_not_wait_for_each_other(
+    require: Callable[[str], None], run_python: RunPython, workers: int
+) -> None:
+    require("torch")
+    assert run_python(TWO_THREADS.format(workers=workers)).stdout == "8 8\n"

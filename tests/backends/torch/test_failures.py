@@ -1,0 +1,124 @@
+"""Failures: any class of exception is one, it names the device that failed, and its traceback stays short."""
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Array, Backend, ComputationError
+from backends.devices import Device
+from backends.torch.streams.future import Failure
+from backends.torch.streams.worker import WorkerStream, submit_collective
+
+FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
+WORKERS = pytest.mark.parametrize("workers", [1, 2])
+
+
+@pytest.fixture
+def loaded(require: Callable[[str], None], engine: str) -> Callable[[int], Backend]:
+    def load(workers: int) -> Backend:
+        require("torch")
+        if engine == "sync" and workers > 1:
+            pytest.skip("a synchronous engine has no workers")
+        return backends.load("torch", 3, "cpu", engine, 1, workers)
+
+    return load
+
+
+def ones(backend: Backend, device: int = 0) -> Array:
+    return backend.asarray(np.ones(3, dtype=np.float32), backend.devices[device])
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    return fail
+
+
+CLASSES = [StopIteration, GeneratorExit, SystemExit, StopAsyncIteration, ValueError, KeyError, MemoryError]
+FINDS: dict[str, Callable[[Backend, Array], object]] = {
+    "wait": lambda backend, x: backend.wait(x),
+    "waitall": lambda backend, _: backend.waitall(),
+    "to_numpy": lambda backend, x: backend.to_numpy(x),
+    "a dependent": lambda backend, x: backend.wait(backend.launch(backend.ops.add, (x, 1.0)[0], 1.0)),
+    "an allreduce": lambda backend, x: backend.to_numpy(backend.allreduce([ones(backend, 1), x])[0]),
+}
+
+
+@WORKERS
+@pytest.mark.parametrize("find", FINDS)
+@pytest.mark.parametrize("kind", CLASSES)
+def test_any_exception_is_a_failed_computation(
+    loaded: Callable[[int], Backend], kind: type[BaseException], find: str, workers: int
+) -> None:
+    backend = loaded(workers)
+    x = ones(backend)
+    with pytest.raises(ComputationError, match=kind.__name__):
+        FINDS[find](backend, backend.launch(raising(kind("what was wrong")), x))
+    with pytest.raises(ComputationError, match="refuses further work"):
+        backend.launch(backend.ops.relu, x)
+
+
+@WORKERS
+@pytest.mark.parametrize("find", ["wait", "waitall", "to_numpy"])
+def test_a_failure_names_the_device_that_failed(
+    loaded: Callable[[int], Backend], engine: str, find: str, workers: int
+) -> None:
+    if engine == "sync":
+        pytest.skip("fails at launch, on the calling thread")
+    backend = loaded(workers)
+    x = backend.launch(raising(ValueError("no")), ones(backend, 1))
+    for device in (2, 0):
+        x = backend.copy_to(x, backend.devices[device])
+        x = backend.launch(backend.ops.add, x, ones(backend, device))
+    with pytest.raises(ComputationError, match="torch on cpu:2: ValueError: no"):
+        FINDS[find](backend, x)
+
+
+def test_thousands_of_dependents_make_no_long_traceback(loaded: Callable[[int], Backend], engine: str) -> None:
+    if engine == "sync":
+        pytest.skip("fails at launch")
+    backend = loaded(1)
+    x = backend.launch(raising(ValueError("no")), ones(backend))
+    for number in range(5000):
+        x = backend.copy_to(x, backend.devices[1]) if number % 500 == 0 else backend.launch(backend.ops.add, x, 1.0)
+    with pytest.raises(ComputationError) as caught:
+        backend.waitall()
+    assert len("".join(traceback.format_exception(caught.value)).splitlines()) < 60
+
+
+def test_an_item_that_is_not_there_is_a_failed_computation(loaded: Callable[[int], Backend]) -> None:
+    backend = loaded(1)
+    pair = backend.asarray((np.ones(1), np.ones(2)), backend.devices[0])
+    with pytest.raises((ComputationError, IndexError), match="index out of range"):
+        backend.to_numpy(backend.launch(lambda x: (x[1], x[0]), pair)[2])
+
+
+def test_what_is_no_array_cannot_be_read(loaded: Callable[[int], Backend]) -> None:
+    backend = loaded(1)
+    with pytest.raises(ComputationError, match="no attribute"):
+        backend.to_numpy(backend.launch(lambda _: 1.0, ones(backend)))
+
+
+def test_a_worker_that_cannot_be_prepared_fails_its_tasks() -> None:
+    broken = WorkerStream(FIRST, "broken", set(), raising(OSError("no such core")))
+    sound = WorkerStream(SECOND, "sound", set(), lambda: None)
+    futures = [broken.submit(int), *submit_collective([sound, broken], lambda *_: None, (1, 2))]
+    for future in futures:
+        with pytest.raises(Failure, match="no such core") as caught:
+            future.result()
+        assert caught.value.device == FIRST
+    broken.barrier()()
+    sound.barrier()()
+
+
+def test_arguments_are_never_cut_short(loaded: Callable[[int], Backend]) -> None:
+    backend = loaded(1)
+    x = ones(backend)
+    with pytest.raises(ComputationError, match="StopIteration"):
+        broken = backend.launch(raising(StopIteration()), x)
+        backend.to_numpy(backend.launch(lambda *given: given[0] + len(given), (x, broken)[0], broken))
