@@ -8,19 +8,20 @@ computed. Its future holds the event that says when it is computed. What takes t
 - the stream itself comes later anyway.
 
 PyTorch gives freed memory to the next allocation on the stream that it was allocated on, even while others read it. So
-what a task has read of other streams is kept until the task's own event has come. (`record_stream` would do as well,
-but makes the moment when the memory is free again unpredictable.)
+a stream records itself as a user of what it reads of others (`record_stream`): when the last tensor in that memory is
+let go, be it a view, PyTorch waits for what the users have been issued. (It is not enough to keep the value until the
+task that read it is computed: the task may return a view of it, which later tasks of its stream read.)
 
 This module imports no framework: it is given `torch.cuda`, or whatever has its streams and events.
 """
 
 import threading
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, final
 
+from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.torch.streams.future import Future, ItemPath
 from backends.torch.streams.worker import WorkerStream
@@ -32,14 +33,12 @@ _here = threading.local()
 
 @final
 class CudaQueue:
-    """A CUDA stream of a GPU, and what its tasks read of other streams. One thread at a time issues to it."""
+    """A CUDA stream of a GPU. One thread at a time issues to it."""
 
     def __init__(self, cuda: Any, gpu: int, others: Sequence[int] = ()) -> None:
         self.stream = cuda.Stream(gpu)
         self._cuda = cuda
         self._on_others = [cuda.Stream(other) for other in others]
-        self._reading: list[Any] = []
-        self._in_flight: deque[tuple[Any, list[Any]]] = deque()
 
     def enter(self) -> None:
         """Let the calling thread issue to this stream from now on, and to streams of its own on the other GPUs.
@@ -51,19 +50,11 @@ class CudaQueue:
         _here.queue = self
 
     def read(self, done: Any, value: Any) -> None:
-        """Let the stream wait for another stream's event, and keep the value until what reads it is done."""
+        """Let the stream wait for another stream's event, and be a user of the value's memory."""
         self.stream.wait_event(done)
-        self._reading.append(value)
-
-    def end_task(self) -> Any:
-        """Return the event of all that was issued until now; let go of what earlier tasks have read."""
-        done = self.stream.record_event()
-        if self._reading:
-            self._in_flight.append((done, self._reading))
-            self._reading = []
-        while self._in_flight and self._in_flight[0][0].query():
-            self._in_flight.popleft()
-        return done
+        for leaf in tree_leaves(value):
+            if getattr(leaf, "is_cuda", False):
+                leaf.record_stream(self.stream)
 
 
 @final
@@ -107,13 +98,13 @@ class CudaFuture(Future):
 
     def set_result(self, value: Any) -> None:
         """Set the value, which has been issued, and wake all that wait for it."""
-        self._ended.event = self._queue.end_task()
+        self._ended.event = self._queue.stream.record_event()
         super().set_result(value)
 
     def set_exception(self, error: BaseException) -> None:
         # What was issued before the error may still be running. After some errors CUDA refuses everything.
         with suppress(Exception):
-            self._ended.event = self._queue.end_task()
+            self._ended.event = self._queue.stream.record_event()
         super().set_exception(error)
 
     def announce(self, path: ItemPath, value: Any) -> None:

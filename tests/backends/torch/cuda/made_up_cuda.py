@@ -6,15 +6,17 @@ by: the order within a stream, waits for events, and what the host has seen to b
 operations, and knows of every other stream up to which count it has waited for it; an event is a copy of that
 knowledge. An access that does not know of an earlier one that it conflicts with is a race, whoever would win it.
 
-Memory that is let go goes back to the stream that allocated it, as PyTorch's does, and that is an access by writing.
+Memory that is let go goes back to the stream that allocated it, as PyTorch's does, and that is an access by writing. It
+comes after all that was issued by then to the streams that were recorded as its users.
 """
 
 import threading
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from random import Random
 from typing import Any, NamedTuple
 
@@ -81,6 +83,7 @@ class Cuda:
         self.allocated_on: dict[int, MadeUpStream] = {}
         self.accesses: dict[int, list[tuple[MadeUpStream, int, bool, str]]] = defaultdict(list)
         self.users: Counter[int] = Counter()
+        self.recorded: dict[int, set[MadeUpStream]] = defaultdict(set)
         # An address that came back would be taken for the memory that was there before.
         self.kept: dict[int, Any] = {}
         self.is_recording = False
@@ -123,14 +126,28 @@ class Cuda:
             self.here.streams = list(self.default_streams)
         return self.here.streams  # type: ignore[no-any-return]
 
-    def access(self, memory: int, writes: bool, name: str, stream: MadeUpStream | None) -> None:
-        """Note a race where the access does not know of an earlier one that it conflicts with."""
+    def unfinished(self) -> set[str]:
+        """Return the names of the accesses of which the host does not know that they are done."""
+        with self.lock:
+            accesses = [access for memory in self.accesses.values() for access in memory]
+            return {name for stream, number, _, name in accesses if self.seen_done[id(stream)] < number}
+
+    def access(
+        self,
+        memory: int,
+        writes: bool,
+        name: str,
+        stream: MadeUpStream | None,
+        users: Collection[MadeUpStream] = (),
+    ) -> None:
+        """Note a race where the access does not know of an earlier one that it conflicts with; it waits for `users`."""
         if graph := recorded_here():
             graph.accesses.append((memory, writes, name))
             return
         known = self.seen_done if stream is None else stream.known | self.seen_done
+        waited_for = reduce(or_, (user.known for user in users), known)
         for earlier, number, wrote, what in self.accesses[memory]:
-            if (writes or wrote) and earlier is not stream and known[id(earlier)] < number:
+            if (writes or wrote) and earlier is not stream and waited_for[id(earlier)] < number:
                 self.races.append(f"{name} does not wait for {what}")
         if stream is not None:
             stream.known = known | Known({id(stream): known[id(stream)] + 1})
@@ -153,7 +170,8 @@ class Cuda:
         with self.lock:
             self.users[memory] -= 1
             if not self.users[memory] and memory in self.allocated_on:
-                self.access(memory, True, "the next use of its memory", self.allocated_on[memory])
+                users = self.recorded.pop(memory, set())
+                self.access(memory, True, "the next use of its memory", self.allocated_on[memory], users)
 
 
 class MadeUpTorch:
@@ -173,6 +191,10 @@ class MadeUpTorch:
 
             def is_pinned(self) -> bool:
                 return address(self) in cuda.pinned
+
+            def record_stream(self, stream: MadeUpStream) -> None:
+                assert self.is_cuda
+                cuda.recorded[address(self)].add(stream)
 
             @classmethod
             def __torch_function__(
@@ -225,6 +247,9 @@ class Place(NamedTuple):
 
 def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
     """Write down what an operator reads and writes; what gives a view of its argument does neither."""
+    if isinstance(result, tuple):
+        for part in result:
+            noted(cuda, name, args, kwargs, part)
     if not isinstance(result, torch.Tensor):
         return
     read = [address(x) for x in args if isinstance(x, torch.Tensor)]

@@ -131,3 +131,27 @@ def test_gradients_on_a_stream_are_numpy_s(on_made_up_gpus: Callable[..., Loaded
         parameters = backend.asarray((a,), device)
         step = backend.launch(backend.ops.value_and_grad(loss), parameters, backend.asarray(b, device))
         np.testing.assert_allclose(backend.to_numpy(step[1][0]), b.T @ np.ones((2, 2)))
+
+
+def test_memory_shared_by_a_view_is_let_go_when_its_readers_are_done(on_made_up_gpus: Callable[..., Loaded]) -> None:
+    backend, cuda = on_made_up_gpus("gpu:0")
+    (device,) = backend.devices
+    for step in range(5):
+        x = backend.asarray(np.arange(4, dtype=np.float32) + step, device)
+        half = backend.launch(lambda both: backend.ops.split(both, (2, 2))[1], x)
+        y = backend.launch(backend.ops.multiply, half, 2.0)
+        del x, half
+        np.testing.assert_array_equal(backend.to_numpy(y), np.float32([4, 6]) + 2 * step)
+    assert cuda.races == []
+
+
+def test_overwritten_memory_is_let_go_when_its_readers_are_done(on_made_up_gpus: Callable[..., Loaded]) -> None:
+    backend, cuda = on_made_up_gpus("gpu:1,gpu:0")
+    first = backend.devices[0]
+    for step in range(5):
+        x, y = (backend.asarray(np.full(2, step, dtype=np.float32), device) for device in backend.devices)
+        out = backend.copy_to(y, first, out=backend.launch(backend.ops.add, x, 1.0))
+        z = backend.copy_to(out, first)
+        del x, y, out
+        np.testing.assert_array_equal(backend.to_numpy(z), np.full(2, step, dtype=np.float32))
+    assert cuda.races == []
