@@ -126,11 +126,21 @@ class Cuda:
             self.here.streams = list(self.default_streams)
         return self.here.streams  # type: ignore[no-any-return]
 
+    def issued(self) -> set[str]:
+        """Return the names of all accesses."""
+        with self.lock:
+            return {name for memory in self.accesses.values() for *_, name in memory}
+
     def unfinished(self) -> set[str]:
         """Return the names of the accesses of which the host does not know that they are done."""
         with self.lock:
             accesses = [access for memory in self.accesses.values() for access in memory]
             return {name for stream, number, _, name in accesses if self.seen_done[id(stream)] < number}
+
+    def forget(self) -> None:
+        """Forget all accesses, but not who waited for whom."""
+        with self.lock:
+            self.accesses.clear()
 
     def access(
         self,
