@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from backends.devices import DeviceKind, Wanted, choose_devices
+from backends.devices import DeviceKind, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError
 from backends.host import check_workers, threads_for
 from backends.installation.gpu_probe import reason_against
@@ -36,7 +36,10 @@ def load_torch(
     torch = import_framework("torch", {}, requirement="torch 2 or later")
     from backends.torch import ops
 
-    gpus = torch.cuda.device_count()
+    blocking = str(int(engine == "sync"))
+    # Whoever asks for CPUs leaves CUDA alone.
+    only_cpus = device_kind == "cpu" or (not isinstance(devices, int) and cpu_devices(devices) == len(devices))
+    gpus = 0 if only_cpus else _count_gpus(torch, blocking)
     chosen, note = choose_devices("torch", device_kind, devices, gpus, workers_per_device, reason_against)
     kinds = [device.kind for device in chosen]
     check_device_kinds("torch", chosen, variants)
@@ -50,7 +53,7 @@ def load_torch(
         threads_per_device=threads_per_device or threads_for(kinds.count("cpu"), workers_per_device),
         workers_per_device=workers_per_device,
         variants=own_variants,
-        settings=_configure_cuda(torch, engine == "sync", TF32.name in own_variants) if "gpu" in kinds else {},
+        settings=_start_cuda(torch, blocking, TF32.name in own_variants) if "gpu" in kinds else {},
     )
     return class_for(engine, kinds)(setup)
 
@@ -64,20 +67,40 @@ def class_for(
     return CudaThreadsTorch if "gpu" in kinds else WorkerThreadsTorch
 
 
-def _configure_cuda(torch: Any, blocking: bool, tf32: bool) -> FrameworkSettings:
+def _count_gpus(torch: Any, blocking: str) -> int:
+    """Count the GPUs, with the setting that CUDA reads when it starts: without NVIDIA's management library it does."""
+    before = os.environ.get(BLOCKING)
+    if not torch.cuda.is_initialized():
+        os.environ[BLOCKING] = blocking
+    gpus: int = torch.cuda.device_count()
+    if before is None:
+        os.environ.pop(BLOCKING, None)
+    else:
+        os.environ[BLOCKING] = before
+    return gpus
+
+
+def _start_cuda(torch: Any, blocking: str, tf32: bool) -> FrameworkSettings:
     """Set whether the host waits after every kernel, and whether TensorFloat-32 may replace float32; return both.
 
-    Raises BackendError if CUDA has been started with the other value of CUDA_LAUNCH_BLOCKING.
+    Raises BackendError if CUDA cannot be started, or has been with the other value of CUDA_LAUNCH_BLOCKING.
     """
-    # CUDA reads this when it starts, which is not when PyTorch is imported.
-    wanted, present = str(int(blocking)), os.environ.get(BLOCKING, "0")
-    if present != wanted and torch.cuda.is_initialized():
-        raise BackendError(f"CUDA was started with {BLOCKING}={present}, and this engine needs {wanted}: start afresh")
-    os.environ[BLOCKING] = wanted
+    present = os.environ.get(BLOCKING, "0")
+    if present != blocking and torch.cuda.is_initialized():
+        raise BackendError(
+            f"CUDA was started with {BLOCKING}={present}, and this engine needs {blocking}: start afresh"
+        )
+    os.environ[BLOCKING] = blocking
+    # Now, or the first array would start it, perhaps after another load has changed the setting.
+    try:
+        torch.cuda.init()
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "no reason given")
+        raise BackendError(f"torch cannot start CUDA ({reason}): use --device-kind cpu") from error
     torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.allow_tf32 = tf32
     return {
-        BLOCKING: wanted,
+        BLOCKING: blocking,
         "torch.backends.cuda.matmul.allow_tf32": str(tf32),
         "torch.backends.cudnn.allow_tf32": str(tf32),
     }

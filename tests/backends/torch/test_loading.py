@@ -1,11 +1,13 @@
-"""Which class schedules the work follows from the engine and the kinds of devices."""
+"""Which class schedules the work follows from the engine and the kinds of devices; when CUDA reads its settings."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from backends import Backend
+import backends
+from backends import Backend, BackendError
 from backends.torch.loading import class_for
 
 
@@ -25,3 +27,59 @@ def test_the_class_is_chosen_by_engine_and_devices(
     assert type(backend).__name__ == ("EagerTorch" if engine == "sync" else asynchronous)
     assert backend.engine == engine
     assert type(backend) is class_for(backend.engine, {device.kind for device in backend.devices})
+
+
+@pytest.fixture
+def made_up_torch(require: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """PyTorch with a synthetic GPU, of a process that has not started CUDA."""
+    require("torch")
+    from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch
+
+    torch = MadeUpTorch(1, 0)
+    monkeypatch.setattr("backends.torch.loading.import_framework", lambda *_, **__: torch)
+    monkeypatch.setattr("backends.torch.loading.reason_against", lambda *_: "")
+    # So that what a test leaves there is taken back.
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
+    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
+    return torch
+
+
+@pytest.mark.parametrize(("own", "value"), [("sync", "1"), ("async", "0")])
+def test_cuda_finds_its_settings_when_gpus_are_counted(made_up_torch: Any, own: str, value: str) -> None:
+    backend = backends.load("torch", "gpu:0", "auto", own, 1)
+    assert made_up_torch.cuda.counted_with == backend.settings["CUDA_LAUNCH_BLOCKING"] == value
+    assert os.environ["CUDA_LAUNCH_BLOCKING"] == value
+
+
+@pytest.mark.usefixtures("made_up_torch")
+def test_a_later_load_does_not_change_the_settings_of_an_earlier_one() -> None:
+    backends.load("torch", "gpu:0", "auto", "sync", 1)
+    with pytest.raises(BackendError, match="CUDA was started with CUDA_LAUNCH_BLOCKING=1, and this engine needs 0"):
+        backends.load("torch", "gpu:0", "auto", "async", 1)
+    assert os.environ["CUDA_LAUNCH_BLOCKING"] == "1"
+    backends.load("torch", "gpu:0", "auto", "sync", 1)
+
+
+@pytest.mark.parametrize(("devices", "kind"), [(1, "cpu"), ("cpu:1", "auto"), ("cpu:1", "cpu")])
+def test_cuda_is_left_alone_for_cpus(made_up_torch: Any, engine: str, devices: int | str, kind: str) -> None:
+    backend = backends.load("torch", devices, kind, engine, 1)
+    assert made_up_torch.cuda.counted_with == "not counted"
+    assert "CUDA_LAUNCH_BLOCKING" not in os.environ
+    assert not backend.settings
+
+
+def test_without_gpus_the_environment_stays_as_it_is(made_up_torch: Any, engine: str) -> None:
+    made_up_torch.cuda.gpus = 0
+    backends.load("torch", 1, "auto", engine, 1)
+    assert "CUDA_LAUNCH_BLOCKING" not in os.environ
+
+
+def test_a_cuda_that_does_not_start_is_said_in_a_line(
+    made_up_torch: Any, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable\nand how to debug that")
+
+    monkeypatch.setattr(made_up_torch.cuda, "init", fail)
+    with pytest.raises(BackendError, match=r"^torch cannot start CUDA \(.* unavailable\): use --device-kind cpu$"):
+        backends.load("torch", "gpu:0", "auto", engine, 1)

@@ -10,6 +10,7 @@ Memory that is let go goes back to the stream that allocated it, as PyTorch's do
 comes after all that was issued by then to the streams that were recorded as its users.
 """
 
+import os
 import threading
 import weakref
 from collections import Counter, defaultdict
@@ -86,16 +87,22 @@ class Cuda:
         self.recorded: dict[int, set[MadeUpStream]] = defaultdict(set)
         # An address that came back would be taken for the memory that was there before.
         self.kept: dict[int, Any] = {}
+        self.started = False
+        self.counted_with: str | None = "not counted"
         self.is_recording = False
         self.graphs: list[MadeUpGraph] = []
         self.graph = recording
         self.CUDAGraph = partial(MadeUpGraph, self)
 
     def device_count(self) -> int:
+        self.counted_with = os.environ.get("CUDA_LAUNCH_BLOCKING")
         return self.gpus
 
+    def init(self) -> None:
+        self.started = True
+
     def is_initialized(self) -> bool:
-        return False
+        return self.started
 
     def can_device_access_peer(self, one: int, other: int) -> bool:
         return one == other
