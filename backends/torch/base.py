@@ -21,7 +21,17 @@ from backends.torch.streams.future import Failure
 from backends.torch.streams.sharing import check_apart, extent, gives_new_memory, overlap
 from backends.torch.streams.worker import WorkerStream
 
-__all__ = ["PerDevice", "Setup", "TorchBackend", "allocate_like", "clone", "detached_copy", "overwrite", "tensor"]
+__all__ = [
+    "PerDevice",
+    "Setup",
+    "TorchBackend",
+    "allocate_like",
+    "check_out",
+    "clone",
+    "detached_copy",
+    "overwrite",
+    "tensor",
+]
 
 Value = TypeVar("Value")
 
@@ -96,7 +106,7 @@ def clone(x: Array) -> Array:
 
 def overwrite(out: Array, x: Array) -> Array:
     """Copy a value to the memory of another, of the same shapes and dtypes, and return that."""
-    _check_out(out, x)
+    check_out(out, x)
     return tree_map(lambda target, source: target.copy_(source), out, x)
 
 
@@ -122,7 +132,7 @@ def _limit_threads(torch: Any, threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def _check_out(out: Array, x: Array) -> None:
+def check_out(out: Array, x: Array) -> None:
     targets, sources = list(tree_leaves(out)), list(tree_leaves(x))
     for target, source in zip(targets, sources, strict=True):
         check_equal((source, target), "copy_to with out")

@@ -12,9 +12,9 @@ from typing import Any, final
 
 from backends.arrays import tree_map
 from backends.devices import HOST, Device
-from backends.torch.base import allocate_like
+from backends.torch.base import allocate_like, check_out
 from backends.torch.cuda.staging import Staging
-from backends.torch.cuda.streams import CudaFuture, CudaQueue, CudaStream
+from backends.torch.cuda.streams import CudaFuture, CudaQueue, CudaStream, MemoryReaders
 from backends.torch.streams.future import Future, completed_future, device_of
 from backends.torch.streams.worker import WorkerStream
 
@@ -36,10 +36,11 @@ class CudaCopies:
         on_host: WorkerStream | None,
         arriving: Mapping[Device, CudaStream],
         leaving: Mapping[Device, CudaStream],
+        readers: MemoryReaders,
         by_source: bool = False,
     ) -> None:
         self.device = device
-        self._by_source = by_source
+        self._by_source, self._readers = by_source, readers
         self._torch, self._on_host, self._arriving, self._leaving = torch, on_host, arriving, leaving
         # Each is used by one worker alone, on its own thread.
         self._staging = {stream: Staging(torch) for stream in (*arriving.values(), *leaving.values())}
@@ -52,7 +53,8 @@ class CudaCopies:
     def submit_consuming(self, fn: Callable[..., Any], out: Any, x: Any) -> Future:
         """Enqueue a copy to the memory of `out`, by `fn(out, x)` between CPU devices; never blocks."""
         stream, copy = self._route(device_of(x))
-        return stream.submit_consuming(fn if copy is None else _swapped(copy), out, x).on(self.device)
+        overwrite = self._readers.before(fn if copy is None else _swapped(copy))
+        return stream.submit_consuming(overwrite, out, x).on(self.device)
 
     def _route(self, source: Device) -> tuple[WorkerStream, Callable[..., Any] | None]:
         if source.kind == self.device.kind == "cpu":
@@ -68,17 +70,19 @@ class CudaCopies:
     def _copy(self, overwrite: Callable[[Any, Any], Any], x: Any, out: Any = None) -> Any:
         if out is None:
             out = tree_map(lambda leaf: allocate_like(self._torch, leaf, self.device), x)
+        else:
+            check_out(out, x)
         return tree_map(overwrite, out, x)
 
 
 @final
 class CudaLoads:
-    """Loads the caller's arrays onto devices, by the calling thread; every GPU has a stream for loads alone."""
+    """Loads the caller's arrays onto devices, by the calling thread; every device on a GPU has a stream for that."""
 
-    def __init__(self, torch: Any, gpus: Sequence[int]) -> None:
+    def __init__(self, torch: Any, on_gpus: Sequence[Device], readers: MemoryReaders) -> None:
         self._torch = torch
-        self._queues = {gpu: CudaQueue(torch.cuda, gpu) for gpu in gpus}
-        self._staging = {gpu: Staging(torch) for gpu in gpus}
+        self._queues = {device: CudaQueue(torch.cuda, device, readers) for device in on_gpus}
+        self._staging = {device: Staging(torch) for device in on_gpus}
         self._loading = threading.Lock()
 
     def load(self, x: Any, device: Device) -> Future:
@@ -86,11 +90,11 @@ class CudaLoads:
         if device.kind == "cpu":
             pinned = device == HOST
             return completed_future(device, allocate_like(self._torch, x, HOST).copy_(x) if pinned else x)
-        queue = self._queues[device.index]
+        queue = self._queues[device]
         future = CudaFuture(device, queue)
         with self._loading, self._torch.cuda.stream(queue.stream):
             out = allocate_like(self._torch, x, device)
-            future.set_result(self._staging[device.index].to_gpu(out, x))
+            future.set_result(self._staging[device].to_gpu(out, x))
         return future
 
 

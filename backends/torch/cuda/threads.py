@@ -6,17 +6,19 @@ CUDA streams of their own: one for computation, one for what arrives and one for
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, final
 
 from backends.arrays import tree_leaves, tree_map
 from backends.devices import HOST, Device, same_memory
+from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.protocol import Array, Engine, HostArray
-from backends.torch.base import Setup, TorchBackend, clone, detached_copy, overwrite
+from backends.torch.base import PerDevice, Setup, TorchBackend, clone, detached_copy, overwrite, tensor
 from backends.torch.cuda.copies import CudaCopies, CudaLoads
 from backends.torch.cuda.graphs import CudaGraphs
-from backends.torch.cuda.streams import CudaStream
-from backends.torch.streams.future import device_of, resolve
+from backends.torch.cuda.streams import CudaStream, MemoryReaders
+from backends.torch.streams.future import Failure, device_of, futures_in, resolve
 from backends.torch.streams.worker import WorkerStream, first_error
 from backends.torch.sums import add_into
 from backends.variants import COPY_ON_COMPUTE_QUEUE, GRAPH_REPLAY
@@ -38,6 +40,7 @@ class CudaThreadsTorch(TorchBackend):
         super().__init__(setup, scheduler, setup.threads_per_device)
         if GRAPH_REPLAY.name in self.variants:
             self.ops = CudaGraphs(self._torch).replaying(self.ops)
+        self._readers = readers = MemoryReaders()
         shares = dict(zip(self.devices, self.cores, strict=False)) | {HOST: set(core_numbers())}
 
         def on_host(purpose: str) -> dict[Device, WorkerStream]:
@@ -47,19 +50,22 @@ class CudaThreadsTorch(TorchBackend):
         def on_gpus(purpose: str) -> dict[Device, CudaStream]:
             others = {gpu: [other for other in gpus if other != gpu] for gpu in gpus}
             devices = [device for device in self.devices if device.kind == "gpu"]
-            return {d: CudaStream(self._torch.cuda, d, f"{d} {purpose}", others[d.index]) for d in devices}
+            cuda = self._torch.cuda
+            return {d: CudaStream(cuda, d, f"{d} {purpose}", readers, others[d.index]) for d in devices}
 
         computing, host_copies = on_gpus("compute issue"), on_host("copy")
         arriving, leaving = computing, computing
         by_source = COPY_ON_COMPUTE_QUEUE.name in self.variants
         if not by_source:
             arriving, leaving = on_gpus("copy in"), on_gpus("copy out")
-        self._compute: dict[Device, WorkerStream] = {**on_host("compute"), **computing}
-        self._copies_to = {
-            device: CudaCopies(self._torch, device, host_copies.get(device), arriving, leaving, by_source)
-            for device in (*self.devices, HOST)
-        }
-        self._loads = CudaLoads(self._torch, gpus)
+        self._compute: PerDevice[WorkerStream] = PerDevice({**computing, **on_host("compute")})
+        self._copies_to = PerDevice(
+            {
+                device: CudaCopies(self._torch, device, host_copies.get(device), arriving, leaving, readers, by_source)
+                for device in (*self.devices, HOST)
+            }
+        )
+        self._loads = CudaLoads(self._torch, list(computing), readers)
         copying = (*host_copies.values(), *arriving.values(), *leaving.values())
         self.streams = tuple(dict.fromkeys((*self._compute.values(), *copying)))
 
@@ -70,30 +76,57 @@ class CudaThreadsTorch(TorchBackend):
         for leaf in tree_leaves(x):
             try:
                 resolve(leaf)
-            except Exception as error:
-                self._fail(error, f"on {leaf.device}")
+            except Failure as failure:
+                self._fail(failure)
         return x
 
     def waitall(self) -> None:
-        if failed := first_error(self.streams):
+        try:
+            failed = first_error(self.streams)
+        except Failure as failure:
+            self._fail(failure)
+        if failed:
             error, device = failed
             self._fail(error, f"on {device}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        copies = self._copies_to[device]
+        self._check_devices([device_of(x)])
         # `clone` and `overwrite` are for CPU devices; copies from and to GPUs are `CudaCopies`' own.
         if out is None:
-            return self._copies_to[device].submit(clone, x)
-        return self._copies_to[device].submit_consuming(overwrite, out, x)
+            return copies.submit(clone, x)
+        if any(future.device != device for future in futures_in(out)):
+            raise BackendError(f"out= is on {device_of(out)}, and the copy is to go to {device}: choose one of them")
+        return copies.submit_consuming(overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        devices = [device_of(x) for x in xs]
+        self._check_devices(devices)
+        if not devices or len(set(devices)) < len(devices):
+            raise BackendError(
+                f"torch sums one value per device, not those of {', '.join(map(str, devices)) or 'none'}"
+            )
         first, *others = xs
-        home = device_of(first)
+        home = devices[0]
         terms = [x if same_memory(home, device_of(x)) else self.copy_to(x, home) for x in others]
-        total = self._compute[home].submit_consuming(add_into, first, *terms)
+        total = self._compute[home].submit_consuming(self._readers.before(add_into), first, *terms)
         return (total, *(self.copy_to(total, device_of(x), out=x) for x in others))
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        return tree_map(lambda leaf: self._loads.load(self._torch.tensor(leaf), device), x)
+        self._check_devices([device])
+        tensors = tree_map(partial(tensor, self._torch), x)
+        try:
+            return tree_map(lambda leaf: self._loads.load(leaf, device), tensors)
+        except Exception as error:
+            self._fail(error, f"on {device}")
 
     def to_numpy(self, x: Array) -> Any:
-        return detached_copy(resolve(self.wait(x)))
+        value = resolve(self.wait(x))
+        try:
+            return detached_copy(value)
+        except Exception as error:
+            self._fail(error, f"on {device_of(x)}")
+
+    def _check_devices(self, devices: Sequence[Device]) -> None:
+        for device in devices:
+            self._compute[device]

@@ -36,6 +36,7 @@ class MadeUpStream:
         self.cuda, self.gpu, self.known = cuda, gpu, Known()
 
     def wait_event(self, event: "MadeUpEvent") -> None:
+        self.cuda.check(self.gpu)
         with self.cuda.lock:
             self.known |= event.known
 
@@ -46,17 +47,19 @@ class MadeUpStream:
         self.record_event().synchronize()
 
     def record_event(self) -> "MadeUpEvent":
+        self.cuda.check(self.gpu)
         with self.cuda.lock:
-            return MadeUpEvent(self.cuda, Known(self.known))
+            return MadeUpEvent(self.cuda, self.gpu, Known(self.known))
 
 
 class MadeUpEvent:
     """What a stream knew when it was recorded."""
 
-    def __init__(self, cuda: "Cuda", known: Known) -> None:
-        self.cuda, self.known = cuda, known
+    def __init__(self, cuda: "Cuda", gpu: int, known: Known) -> None:
+        self.cuda, self.gpu, self.known = cuda, gpu, known
 
     def synchronize(self) -> None:
+        self.cuda.check(self.gpu)
         with self.cuda.lock:
             self.cuda.seen_done |= self.known
 
@@ -82,12 +85,13 @@ class Cuda:
         self.on_gpu: dict[int, int] = {}
         self.pinned: set[int] = set()
         self.allocated_on: dict[int, MadeUpStream] = {}
-        self.accesses: dict[int, list[tuple[MadeUpStream, int, bool, str]]] = defaultdict(list)
+        self.accesses: dict[int, list[tuple[Part, MadeUpStream, int, bool, str]]] = defaultdict(list)
         self.users: Counter[int] = Counter()
         self.recorded: dict[int, set[MadeUpStream]] = defaultdict(set)
         # An address that came back would be taken for the memory that was there before.
         self.kept: dict[int, Any] = {}
         self.started = False
+        self.broken: set[int] = set()
         self.counted_with: str | None = "not counted"
         self.is_recording = False
         self.graphs: list[MadeUpGraph] = []
@@ -133,6 +137,11 @@ class Cuda:
             self.here.streams = list(self.default_streams)
         return self.here.streams  # type: ignore[no-any-return]
 
+    def check(self, gpu: int) -> None:
+        """Raise what CUDA raises, whatever it is asked, after an error on a GPU."""
+        if gpu in self.broken:
+            raise RuntimeError("CUDA error: made up\nCompile with TORCH_USE_CUDA_DSA to enable device-side assertions.")
+
     def issued(self) -> set[str]:
         """Return the names of all accesses."""
         with self.lock:
@@ -142,7 +151,7 @@ class Cuda:
         """Return the names of the accesses of which the host does not know that they are done."""
         with self.lock:
             accesses = [access for memory in self.accesses.values() for access in memory]
-            return {name for stream, number, _, name in accesses if self.seen_done[id(stream)] < number}
+            return {name for _, stream, number, _, name in accesses if self.seen_done[id(stream)] < number}
 
     def forget(self) -> None:
         """Forget all accesses, but not who waited for whom."""
@@ -150,25 +159,21 @@ class Cuda:
             self.accesses.clear()
 
     def access(
-        self,
-        memory: int,
-        writes: bool,
-        name: str,
-        stream: MadeUpStream | None,
-        users: Collection[MadeUpStream] = (),
+        self, part: "Part", writes: bool, name: str, stream: MadeUpStream | None, users: Collection[MadeUpStream] = ()
     ) -> None:
         """Note a race where the access does not know of an earlier one that it conflicts with; it waits for `users`."""
         if graph := recorded_here():
-            graph.accesses.append((memory, writes, name))
+            graph.accesses.append((part, writes, name))
             return
         known = self.seen_done if stream is None else stream.known | self.seen_done
         waited_for = reduce(or_, (user.known for user in users), known)
-        for earlier, number, wrote, what in self.accesses[memory]:
-            if (writes or wrote) and earlier is not stream and waited_for[id(earlier)] < number:
+        for other, earlier, number, wrote, what in self.accesses[part.memory]:
+            meet = part.start < other.stop and other.start < part.stop
+            if meet and (writes or wrote) and earlier is not stream and waited_for[id(earlier)] < number:
                 self.races.append(f"{name} does not wait for {what}")
         if stream is not None:
             stream.known = known | Known({id(stream): known[id(stream)] + 1})
-            self.accesses[memory].append((stream, stream.known[id(stream)], writes, name))
+            self.accesses[part.memory].append((part, stream, stream.known[id(stream)], writes, name))
 
     def used(self, x: torch.Tensor, gpu: int | None) -> None:
         """Count a tensor among the users of its memory, which belongs to the stream that first uses it."""
@@ -188,7 +193,8 @@ class Cuda:
             self.users[memory] -= 1
             if not self.users[memory] and memory in self.allocated_on:
                 users = self.recorded.pop(memory, set())
-                self.access(memory, True, "the next use of its memory", self.allocated_on[memory], users)
+                whole = Part(memory, 0, 2**64)
+                self.access(whole, True, "the next use of its memory", self.allocated_on[memory], users)
 
 
 class MadeUpTorch:
@@ -262,6 +268,14 @@ class Place(NamedTuple):
     index: int | None
 
 
+class Part(NamedTuple):
+    """Some memory, and which of its addresses."""
+
+    memory: int
+    start: int
+    stop: int
+
+
 def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
     """Write down what an operator reads and writes; what gives a view of its argument does neither."""
     if isinstance(result, tuple):
@@ -276,19 +290,21 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
     gpus = [cuda.on_gpu[memory] for memory in read if memory in cuda.on_gpu]
     stream = cuda.current_stream(gpus[-1]) if gpus else None
     between_gpus = [cuda.current_stream(gpu) for gpu in gpus if gpu != gpus[-1]]
+    for gpu in gpus:
+        cuda.check(gpu)
     if stream is not None:
         for other in between_gpus:
             stream.wait_stream(other)
     if in_place or written not in read:
-        for memory in {*read} - {written}:
-            cuda.access(memory, False, name, stream)
+        for part in {part_of(x) for x in args if isinstance(x, torch.Tensor)} - {part_of(result)}:
+            cuda.access(part, False, name, stream)
         if in_place:
-            cuda.access(written, True, name, stream)
+            cuda.access(part_of(result), True, name, stream)
     if not in_place:
         # `to` is how the host takes what it has waited for.
         cuda.used(result, gpus[-1] if gpus and name != "to" else None)
         if written not in read:
-            cuda.access(written, True, name, stream)
+            cuda.access(part_of(result), True, name, stream)
     if stream is not None:
         for other in between_gpus:
             other.wait_stream(stream)
@@ -300,3 +316,12 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
 def address(x: torch.Tensor) -> int:
     with torch._C.DisableTorchFunctionSubclass():
         return x.untyped_storage().data_ptr()
+
+
+def part_of(x: torch.Tensor) -> Part:
+    """Return the memory of a tensor; what is between its elements counts."""
+    with torch._C.DisableTorchFunctionSubclass():
+        last = sum((length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True))
+        return Part(
+            address(x), x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size() if x.numel() else x.data_ptr()
+        )

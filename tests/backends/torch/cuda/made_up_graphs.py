@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from backends.arrays import tree_leaves
 
 if TYPE_CHECKING:
-    from tests.backends.torch.cuda.made_up_cuda import Cuda, MadeUpStream
+    from tests.backends.torch.cuda.made_up_cuda import Cuda, MadeUpStream, Part
 
 _here = threading.local()
 
@@ -24,14 +24,14 @@ class MadeUpGraph:
         self.gpu = -1
         self.replays = 0
         self.operators: list[Callable[[], None]] = []
-        self.accesses: list[tuple[int, bool, str]] = []
+        self.accesses: list[tuple[Part, bool, str]] = []
 
     def replay(self) -> None:
         with self.cuda.lock:
             self.replays += 1
             stream = self.cuda.current_stream(self.gpu)
-            for memory, writes, name in self.accesses:
-                self.cuda.access(memory, writes, f"{name}, replayed,", stream)
+            for part, writes, name in self.accesses:
+                self.cuda.access(part, writes, f"{name}, replayed,", stream)
             with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
                 for operator in self.operators:
                     operator()

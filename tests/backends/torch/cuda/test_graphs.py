@@ -107,7 +107,7 @@ def test_a_function_that_is_let_go_lets_its_graphs_go(on_made_up_gpus: Load, nam
         backend.launch(gradient, (x,), x)
     backend.waitall()
     (graph,) = cuda.graphs
-    memory = {memory for memory, *_ in graph.accesses}
+    memory = {part.memory for part, *_ in graph.accesses}
     assert any(cuda.users[each] for each in memory)
     graph.operators.clear()
     del gradient
