@@ -28,6 +28,7 @@ from typing import Any, final
 from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.torch.streams.future import Failure, Future
+from backends.torch.streams.sharing import gives_new_memory
 from backends.torch.streams.worker import WorkerStream
 
 __all__ = ["CudaFuture", "CudaQueue", "CudaStream", "MemoryReaders"]
@@ -103,7 +104,7 @@ class CudaQueue:
             self._reading = args
             return fn(*args)
 
-        return read
+        return gives_new_memory(read) if getattr(fn, "new_memory", False) else read
 
     def use(self, value: Any) -> None:
         """Be a user of memory that another stream may have allocated."""

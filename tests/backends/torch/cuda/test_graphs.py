@@ -128,3 +128,37 @@ def test_what_cannot_be_recorded_is_said(on_made_up_gpus: Load, names: str) -> N
         backend.wait(backend.launch(asks, (x,), x))
     # Whoever comes after does not issue to the stream that was to be recorded.
     assert [cuda.current_stream(gpu) for gpu in range(2)] == streams
+
+
+@GPUS
+@pytest.mark.parametrize("variants", [(), REPLAY])
+def test_gradients_share_memory_with_nothing(on_made_up_gpus: Load, names: str, variants: tuple[str, ...]) -> None:
+    backend, cuda = on_made_up_gpus(names, variants=variants)
+    device = backend.devices[-1]
+    gradient = backend.ops.value_and_grad(lambda two, x: backend.ops.total((two[0] + two[1]) * x))
+    w, x, new = (backend.asarray(np.full((2, 2), k, dtype=np.float32), device) for k in (1, 2, 9))
+    steps = [backend.launch(gradient, (w, w), x) for _ in range(ISSUED_AS_USUAL + 2)]
+    for step in steps:
+        overwritten = backend.copy_to(new, device, out=step[1][0])
+        value, (_, other) = backend.to_numpy((step[0], (overwritten, step[1][1])))
+        assert value == 16
+        np.testing.assert_array_equal(other, np.full((2, 2), 2))
+    for kept, number in ((w, 1), (x, 2), (new, 9)):
+        np.testing.assert_array_equal(backend.to_numpy(kept), np.full((2, 2), number))
+    assert cuda.races == []
+
+
+@GPUS
+def test_replayed_updates_share_memory_with_nothing(on_made_up_gpus: Load, names: str) -> None:
+    backend, cuda = on_made_up_gpus(names, variants=REPLAY)
+    device = backend.devices[-1]
+    updated = []
+    for step in range(ISSUED_AS_USUAL + 2):
+        p, g = (backend.asarray(np.full(3, k, dtype=np.float32), device) for k in (step, 1))
+        updated.append(backend.launch(backend.ops.sgd, (p,), (g,), 1.0)[0])
+    for step, p in enumerate(updated):
+        np.testing.assert_array_equal(backend.to_numpy(p), np.full(3, step - 1))
+    overwritten = backend.copy_to(updated[0], device, out=updated[-1])
+    for step, p in enumerate([*updated[:-1], overwritten]):
+        np.testing.assert_array_equal(backend.to_numpy(p), np.full(3, -1 if p is overwritten else step - 1))
+    assert cuda.races == []
