@@ -102,10 +102,8 @@ class CudaThreadsTorch(TorchBackend):
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         devices = [device_of(x) for x in xs]
         self._check_devices(devices)
-        if not devices or len(set(devices)) < len(devices):
-            raise BackendError(
-                f"torch sums one value per device, not those of {', '.join(map(str, devices)) or 'none'}"
-            )
+        if len(set(devices)) != max(1, len(devices)):
+            raise BackendError(f"torch sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
         first, *others = xs
         home = devices[0]
         terms = [x if same_memory(home, device_of(x)) else self.copy_to(x, home) for x in others]

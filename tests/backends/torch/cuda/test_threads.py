@@ -1,6 +1,7 @@
 """PyTorch on GPUs, whole, beside CPU devices, and as several streams: who waits for whom, on made-up GPUs."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -151,23 +152,31 @@ def test_a_value_is_let_go_when_its_readers_are_done(on_made_up_gpus: Callable[.
     assert cuda.races == []
 
 
+@pytest.mark.parametrize("profiled", [False, True])
 @pytest.mark.parametrize("names", PLACES)
 def test_what_was_read_by_a_name_that_is_gone_is_not_overwritten(
-    on_made_up_gpus: Callable[..., Loaded], names: str
+    on_made_up_gpus: Callable[..., Loaded], names: str, profiled: bool
 ) -> None:
     for place in range(len(names.split(",")) + 1):
         backend, cuda = on_made_up_gpus(names)
-        there = (*backend.devices, HOST)[place]
-        x, new = (backend.asarray(np.float32([k, 1, 2, 3]), there) for k in (0, 4))
-        parts = backend.launch(backend.ops.split, x, (2, 2))
-        copies = [backend.copy_to(parts[-1], device) for device in backend.devices]
-        backend.wait(parts)
-        del parts
-        x = backend.copy_to(new, there, out=x)
-        for copy in copies:
-            np.testing.assert_array_equal(backend.to_numpy(copy), [2, 3])
-        np.testing.assert_array_equal(backend.to_numpy(x), [4, 1, 2, 3])
+        with ExitStack() as profile:
+            for stream in backend.streams if profiled else ():  # type: ignore[attr-defined]
+                profile.enter_context(stream.submitting(lambda fn: lambda *args: fn(*args)))
+            overwrite_what_is_read(backend, (*backend.devices, HOST)[place])
         assert cuda.races == []
+
+
+def overwrite_what_is_read(backend: Backend, there: Device) -> None:
+    """Copy a view to every device, let it go, and overwrite the memory."""
+    x, new = (backend.asarray(np.float32([k, 1, 2, 3]), there) for k in (0, 4))
+    parts = backend.launch(backend.ops.split, x, (2, 2))
+    copies = [backend.copy_to(parts[-1], device) for device in backend.devices]
+    backend.wait(parts)
+    del parts
+    x = backend.copy_to(new, there, out=x)
+    for copy in copies:
+        np.testing.assert_array_equal(backend.to_numpy(copy), [2, 3])
+    np.testing.assert_array_equal(backend.to_numpy(x), [4, 1, 2, 3])
 
 
 @pytest.mark.parametrize("names", PLACES)
