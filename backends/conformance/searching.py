@@ -16,7 +16,7 @@ from backends.conformance.worker import Loader, Worker
 
 __all__ = ["Found", "Limits", "program_of", "search"]
 
-RUNS_IN_SHRINKING = 8
+RUNS_IN_SHRINKING = 5
 """What depends on the timing shows itself in one of so many runs, or else the program stays as it is."""
 
 

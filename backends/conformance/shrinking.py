@@ -11,7 +11,7 @@ from backends.conformance.running import Finding, expected_values
 
 __all__ = ["shrink"]
 
-MAX_RUNS = 120
+MAX_RUNS = 100
 MAX_ELEMENTS = 12
 """So many numbers are written out."""
 
@@ -40,7 +40,7 @@ def _shorter(program: Program) -> Iterator[Program]:
             yield replace(program, statements=alone)
     # The last statement of each thread waits for all.
     removable = sorted(place for places in threads for place in places[:-1])
-    length = len(removable)
+    length = len(removable) // 2
     while length:
         for start in range(len(removable) - length, -1, -length):
             yield program.without(removable[start : start + length])
