@@ -14,7 +14,8 @@ __all__ = ["shrink"]
 
 MAX_SECONDS = 45
 MAX_ELEMENTS = 12
-"""So many numbers are written out."""
+"""So many numbers of an array are written out."""
+MAX_LEAVES = 6
 
 
 def shrink(program: Program, finding: Finding, check: Callable[[Program], Finding | None]) -> tuple[Program, Finding]:
@@ -52,7 +53,8 @@ def _shorter(program: Program) -> Iterator[Program]:
         if statement.device is None or statement.uses == ():
             continue
         (name,) = statement.defines
-        if sum(leaf.size for leaf in tree_leaves(values[name])) <= MAX_ELEMENTS:
+        leaves = list(tree_leaves(values[name]))
+        if len(leaves) <= MAX_LEAVES and all(leaf.size <= MAX_ELEMENTS or leaf.dtype.kind == "f" for leaf in leaves):
             source = f"{name} = backend.asarray({_literal(values[name])}, devices[{statement.device}])"
             simple = replace(statement, source=source, uses=(), fails="", stand_in="")
             yield replace(program, statements=(*program.statements[:place], simple, *program.statements[place + 1 :]))
@@ -64,4 +66,7 @@ def _literal(content: Any) -> str:
     dtype = "bool" if content.dtype == bool else f"np.{content.dtype}"
     if not content.size:
         return f"np.zeros({content.shape}, {dtype})"
+    if content.size > MAX_ELEMENTS:
+        # Other numbers do as well, for the reference is computed anew.
+        return f"data({content.shape}, {dtype}, 3)"
     return f"np.array({content.tolist()}, {dtype})".replace("nan", "np.nan")
