@@ -156,7 +156,10 @@ def _read_and_overwrite(model: Model) -> None:
             model.make(f"launch({draw_function(random, [x])}, {x.text})", device, x)
         else:
             model.make(f"copy_to({x.text}, devices[{device}])", device, x)
-    _overwrite_value(model, out)
+    if _can_be_summed(model, out) and random.random() < 0.4:
+        _sum_with_others(model, out)
+    else:
+        _overwrite_value(model, out)
 
 
 def _overwrite_value(model: Model, out: Value) -> None:
@@ -170,10 +173,16 @@ def _overwrite_value(model: Model, out: Value) -> None:
 
 
 def _allreduce(model: Model) -> None:
+    _sum_with_others(model, model.pick(lambda value: _can_be_summed(model, value)))
+
+
+def _can_be_summed(model: Model, value: Value) -> bool:
+    return model.consumable(value.content) and all(x.dtype != bool for x in tree_leaves(value.content))
+
+
+def _sum_with_others(model: Model, first: Value) -> None:
+    """Sum a value with values of some other devices: such as are there, copies of it, or new ones."""
     random = model.random
-    first = model.pick(
-        lambda value: model.consumable(value.content) and all(x.dtype != bool for x in tree_leaves(value.content))
-    )
     terms = [first]
     others = [device for device in range(model.devices) if device != first.device]
     for device in random.sample(others, random.randint(min(1, len(others)), len(others))):
