@@ -177,7 +177,7 @@ class Backend(Protocol):
         numbers and functions, is passed on as it is. `fn` returns an array or a tuple, nested too; it calls no
         verbs, and writes to its arguments by `ops.sgd` and `ops.sgd_while_finite` alone. New arrays in it must come
         from its arguments (`ops.zeros_like`), which say the device. What it raises is the computation's failure, also
-        StopIteration, SystemExit and GeneratorExit; so is an index that the tuple it returns does not have.
+        StopIteration, SystemExit and GeneratorExit; so is, before it is ready, an index that its tuple does not have.
         """
 
     def wait(self, x: Array) -> Array:
@@ -232,6 +232,8 @@ class BaseBackend:
     engine: Engine
     threads_per_device: int
     asarray: Callable[..., Array]
+    works_after_fork = False
+    """Whether a forked child may use it: a fork copies the calling thread, and not those that serve queues."""
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
         if not devices or not np.ndim(x):
@@ -253,12 +255,12 @@ class BaseBackend:
 
     def refuse_after_fork(self) -> None:
         """Refuse every verb in a process that was forked from the one that loaded this backend."""
-        # A fork copies memory and the calling thread, but not the threads that serve queues.
-        self._refuse_from_now_on(
-            BackendError,
-            f"{self.name} was loaded before this process was forked, and its threads stayed behind: start processes "
-            f"by multiprocessing's 'spawn' method, or load the backend in the child",
-        )
+        if not self.works_after_fork:
+            self._refuse_from_now_on(
+                BackendError,
+                f"{self.name} was loaded before this process was forked, and its threads stayed behind: start "
+                f"processes by multiprocessing's 'spawn' method, or load the backend in the child",
+            )
 
     def _refuse_from_now_on(self, error: type[BackendError], message: str) -> None:
         # Verbs that refuse take the place of this object's own, so that no verb asks each time.

@@ -29,6 +29,7 @@ class NumPyBackend(BaseBackend):
     """NumPy; its devices are names for parts of one memory."""
 
     name = "numpy"
+    works_after_fork = True
 
     def __init__(
         self,
@@ -88,9 +89,6 @@ class NumPyBackend(BaseBackend):
 
     def to_numpy(self, x: Array) -> Any:
         return self._compute(tree_map, np.array, x)
-
-    def refuse_after_fork(self) -> None:
-        """Refuse nothing: NumPy has no queue whose threads a forked child would lack."""
 
     def _compute(self, fn: Callable[..., Array], *args: Any) -> Array:
         try:

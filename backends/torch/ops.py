@@ -25,12 +25,12 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 @gives_new_memory
 def add(a: Tensor, b: Tensor | float) -> Tensor:
-    return a + b
+    return a + _operand(a, b)
 
 
 @gives_new_memory
 def multiply(a: Tensor, b: Tensor | float) -> Tensor:
-    return a * b
+    return a * _operand(a, b)
 
 
 @gives_new_memory
@@ -114,6 +114,13 @@ def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tup
         return value.detach().clone(), gradients
 
     return Announcing(value_and_gradients)
+
+
+def _operand(a: Tensor, b: Tensor | float) -> Tensor | float:
+    # Torch would compute in the wider dtype of the two.
+    if type(b) is Tensor and b.dtype != a.dtype:
+        raise ValueError(f"operands need one dtype, not {a.dtype} and {b.dtype}")
+    return b
 
 
 def _own_gradient(leaf: Tensor, shared: Callable[[Tensor], bool]) -> Tensor:

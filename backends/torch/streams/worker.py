@@ -15,6 +15,7 @@ count as a reader: one that never ran would never end.
 """
 
 import atexit
+import sys
 import threading
 import weakref
 from collections import deque
@@ -34,7 +35,7 @@ __all__ = ["WorkerStream", "first_error", "submit_collective"]
 
 Change: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-PART_DONE: ItemPath = (-1,)
+PART_DONE: ItemPath = (sys.maxsize,)
 """What each part of a collective announces: no item of its value, but that its own places are written."""
 
 _numbers = count()

@@ -121,7 +121,6 @@ def test_what_was_launched_before_reads_the_old_contents_by_every_name(backend: 
     for reader in [*readers, *copies]:
         for found in leaves(backend.to_numpy(reader)):
             np.testing.assert_array_equal(found, np.zeros_like(found))
-    np.testing.assert_array_equal(backend.to_numpy(whole), np.full(2 * LENGTH, 7))
 
 
 def test_a_part_beside_a_consumed_one_stays_usable(backend: Backend) -> None:

@@ -1,0 +1,46 @@
+"""Authors of backends name theirs on pytest's command line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.backends.test_registry import plug_in
+
+COPYING_NOTHING = """
+from backends.numpy.backend import NumPyBackend
+
+def load(*arguments):
+    backend = NumPyBackend(*arguments)
+    backend.copy_to = lambda x, device, out=None: x
+    return backend
+"""
+
+
+def run_pytest(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "backends.conformance.plugin", *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), *sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_each_backend_that_is_named_is_a_test(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(COPYING_NOTHING)
+    plug_in(tmp_path, "author", "mine = mine:load")
+    named = ("--conformance", "numpy:sync", "--conformance", "mine", "--conformance-programs", "40")
+    done = run_pytest(tmp_path, *named)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout
+    assert "conformance[mine]" in done.stdout
+    assert "load('mine', " in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_without_a_name_nothing_is_added(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path)
+    assert "no tests ran" in done.stdout
