@@ -10,7 +10,7 @@ PYTEST := python -m pytest --dist worksteal
 # The tests start hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long test-cu112 bench docs lint clean
+.PHONY: demo test test-long conformance test-cu112 bench docs lint clean
 
 demo: $(READY)
 	$(BIN)/parallel-core compare --quick
@@ -25,6 +25,10 @@ test: $(READY)
 # What `make test` leaves out: whole jobs that fail, two hosts, notebooks, and pages in Chromium.
 test-long: $(READY)
 	$(BIN)/$(PYTEST) -n 2 -m long --require mxnet,torch
+
+# Random programs over the protocol's verbs, the same ones each time, on every backend and engine: two minutes.
+conformance: $(READY)
+	$(BIN)/parallel-core conformance --all --minutes 0.4 --seed 1
 
 # MXNet's CUDA build, from wheels of 2 GB in an environment of its own, with a driver that finds no GPU: all tests but
 # PyTorch's, which skip themselves. Those marked slow are for this environment alone.

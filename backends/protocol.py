@@ -19,9 +19,9 @@ What follows holds for every verb and op, and `parallel-core conformance` holds 
   the memories were different.
 - Errors: BackendError, in one line, for a request that is seen to be wrong at the call; the backend goes on. A
   computation that fails, whatever it raises, is a ComputationError: at the call, at the next wait that needs it, or at
-  the latest at `waitall`. It names the backend and the device that failed, and from then on every verb raises
-  ComputationError. There is never garbage without an error, another exception, or a hang. Only KeyboardInterrupt during
-  a verb passes through; the backend then works on or refuses.
+  the latest at `waitall`. It names the backend, and the device that failed if the framework knows it, and from then on
+  every verb raises ComputationError. There is never garbage without an error, another exception, or a hang. Only
+  KeyboardInterrupt during a verb passes through; the backend then works on or refuses.
 - Dtypes: float32, float64, int32, int64, uint8 and bool are kept by every verb, and so are float16, int8 and others if
   the framework has them; BackendError if not. Ops compute in float32 and in float64, and operands of one op have one
   dtype, which the result has too; numbers beside them change nothing.
@@ -204,7 +204,7 @@ class Backend(Protocol):
         """Sum one value per device; return the sum on every device, in the order given. A tuple is one exchange.
 
         The values are consumed. Unequal shapes or dtypes are an error, and so are sums of bool. No value at all, and
-        two on one device, raise BackendError; NumPy, whose arrays know no device, only sees more values than devices.
+        two on one device, raise BackendError; if arrays do not know their device, more values than devices do.
         """
 
     def asarray(self, x: HostArray, device: Device) -> Array:

@@ -16,6 +16,8 @@ from tests.parallel_core.experiments.training_on_multiple_gpus.test_data_paralle
 from tests.parallel_core.jobs.failures.jobs import synthetic_losses
 from tests.parallel_core.jobs.failures.rank import STRUCK
 
+pytestmark = pytest.mark.long
+
 DEADLINE = 120
 STEPS = 5
 ROOT = Path(__file__).parents[4]
