@@ -18,10 +18,10 @@ What follows holds for every verb and op, and `parallel-core conformance` holds 
   itself, (x, x) say, or another of its arguments. If it does, the call or its computation fails, or the result is as if
   the memories were different.
 - Errors: BackendError, in one line, for a request that is seen to be wrong at the call; the backend goes on. A
-  computation that fails, whatever it raises, is a ComputationError: at the call, at the next wait that needs it, or at
-  the latest at `waitall`. It names the backend, and the device that failed if the framework knows it, and from then on
-  every verb raises ComputationError. There is never garbage without an error, another exception, or a hang. Only
-  KeyboardInterrupt during a verb passes through; the backend then works on or refuses.
+  computation that fails, whatever it raises, is a ComputationError: at the call, at the next wait for what is computed
+  from it, or at the latest at `waitall`. It names the backend, and the device that failed if the framework knows it,
+  and from then on every verb raises ComputationError. There is never garbage without an error, another exception, or a
+  hang. Only KeyboardInterrupt during a verb passes through; the backend then works on or refuses.
 - Dtypes: float32, float64, int32, int64, uint8 and bool are kept by every verb, and so are float16, int8 and others if
   the framework has them; BackendError if not. Ops compute in float32 and in float64, and operands of one op have one
   dtype, which the result has too; numbers beside them change nothing.
