@@ -104,9 +104,8 @@ def _launch(model: Model) -> None:
         model.pick(lambda value: value.device == first.device and _size(value.content) < SMALL)
         for _ in range(model.random.randrange(3))
     ]
-    function, used = draw_function(model.random, arguments)
-    texts = [function, *(value.text for value in used)]
-    model.make(f"launch({', '.join(texts)})", first.device, *used)
+    texts = [draw_function(model.random, arguments), *(value.text for value in arguments)]
+    model.make(f"launch({', '.join(texts)})", first.device, *arguments)
 
 
 def _late(model: Model) -> None:
@@ -154,7 +153,7 @@ def _read_and_overwrite(model: Model) -> None:
     overlapping = [value for value in model.values() if not model.consumable(out.content, value.content)]
     for x in random.sample(overlapping, min(len(overlapping), random.randint(1, 2))):
         if x.device == device and _size(x.content) < SMALL and random.random() < 0.5:
-            model.make(f"launch({draw_function(random, [x])[0]}, {x.text})", device, x)
+            model.make(f"launch({draw_function(random, [x])}, {x.text})", device, x)
         else:
             model.make(f"copy_to({x.text}, devices[{device}])", device, x)
     if _can_be_summed(model, out) and random.random() < 0.4:

@@ -1,6 +1,5 @@
 """Draws functions to be launched: compositions of the ops, which return arrays, arguments, or tuples of either."""
 
-import re
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
@@ -13,11 +12,8 @@ from backends.conformance.reference import REFERENCE_OPS
 __all__ = ["draw_function"]
 
 
-def draw_function(random: Random, arguments: Sequence[Value]) -> tuple[str, list[Value]]:
-    """Draw a function of some of these arguments, as the text of a lambda, and return it with them.
-
-    It uses each of them: whether the failure of an argument that is not used reaches the result is left open.
-    """
+def draw_function(random: Random, arguments: Sequence[Value]) -> str:
+    """Draw a function of such arguments, as the text of a lambda."""
     names = [chr(ord("a") + place) for place in range(len(arguments))]
     pool = [pair for name, value in zip(names, arguments, strict=True) for pair in _leaves(name, value.content)]
     scope = dict(zip(names, (value.content for value in arguments), strict=True))
@@ -47,8 +43,7 @@ def draw_function(random: Random, arguments: Sequence[Value]) -> tuple[str, list
         body = f"({results[0]}, ({', '.join(results[1:])}))"
     else:
         body = f"({', '.join(results)},)"
-    used = {name: value for name, value in zip(names, arguments, strict=True) if re.search(rf"\b{name}\b", body)}
-    return f"lambda {', '.join(used)}: {body}", list(used.values())
+    return f"lambda {', '.join(names)}: {body}"
 
 
 def _leaves(text: str, content: Any) -> Iterator[tuple[str, np.ndarray]]:
