@@ -55,9 +55,7 @@ class Worker:
             answer: Finding | None = self._connection.recv()
         except (EOFError, ConnectionError):
             self._process.join(5)
-            code = self._process.exitcode or 0
-            how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-            return self._ended("hangs" if self._has_timed_out() else f"crashes the process ({how})")
+            return self._ended("hangs" if self._has_timed_out() else f"crashes the process ({self._how_it_ended()})")
         return answer
 
     def _start(self) -> None:
@@ -68,10 +66,21 @@ class Worker:
         self._process.start()
         theirs.close()
         # The first import of a framework may take long; it is no part of a program's deadline.
-        error = self._connection.recv()
+        try:
+            error = self._connection.recv()
+        except EOFError:
+            self._process.join(5)
+            error = BackendError(
+                f"the process that runs programs ended before it had loaded the backend ({self._how_it_ended()}): "
+                f"a script needs `if __name__ == '__main__'` around the search"
+            )
         if error is not None:
             self._kill()
             raise error
+
+    def _how_it_ended(self) -> str:
+        code = self._process.exitcode or 0
+        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
     def _has_timed_out(self) -> bool:
         return self._stacks.read_text(errors="replace").startswith("Timeout")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backends import Backend
+from backends import Backend, BackendError
 from backends.conformance import Conformance, Found, Limits, search
 from tests.backends.conformance import broken_backends
 
@@ -90,3 +90,8 @@ def test_the_class_for_authors_fails_with_the_program() -> None:
 
     with pytest.raises(AssertionError, match=r"Broken\.load\(3\)"):
         Broken().test_random_programs_give_what_numpy_gives()
+
+
+def test_a_backend_that_ends_its_process_while_it_loads_is_told_in_one_line() -> None:
+    with pytest.raises(BackendError, match=r"ended before it had loaded the backend \(exit status 3\)"):
+        next(search(broken_backends.ending_the_process, LIMITS))
