@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from backends.conformance.model import Model, UnsuitableError
+from backends.conformance.model import Model, UnsuitableError, Value
 from backends.conformance.programs import Failure
 
 __all__ = ["draw_failure", "draw_refusal"]
@@ -27,7 +27,7 @@ REQUESTS: Mapping[str, Failure] = {
 
 def draw_failure(model: Model) -> None:
     """Draw a computation that fails."""
-    model.random.choice((_raise, _raise, _multiply, _label, _write, _sum))(model)
+    model.random.choice((_raise, _raise, _multiply, _label, _label, _write, _sum, _sum_what_failed))(model)
 
 
 def _raise(model: Model) -> None:
@@ -48,14 +48,34 @@ def _multiply(model: Model) -> None:
 
 
 def _label(model: Model) -> None:
-    scores = model.pick_floats(lambda value: value.content.ndim == 2 and value.content.size)
+    _fail_late(model, model.pick_floats(lambda value: value.content.ndim == 2 and value.content.size))
+
+
+def _fail_late(model: Model, scores: Value) -> Value:
+    """Ask for the loss of labels that are none: a backend with queues can only find out when it computes."""
     rows, columns = scores.content.shape
     label = model.random.choice((columns, -1, columns + 100))
     dtype = model.random.choice(("int32", "int64"))
     labels = f"backend.asarray(np.full({rows}, {label}, np.{dtype}), devices[{scores.device}])"
     call = f"launch(ops.cross_entropy, {scores.text}, {labels})"
     stand_in = f"launch(ops.total, {scores.text})"
-    model.make(call, scores.device, scores, fails="computation", stand_in=stand_in)
+    return model.make(call, scores.device, scores, fails="computation", stand_in=stand_in)
+
+
+def _sum_what_failed(model: Model) -> None:
+    """Sum arrays, mostly long ones, of which one is computed from what fails."""
+    random = model.random
+    devices = random.sample(range(model.devices), random.randint(1, min(3, model.devices)))
+    broken, *_ = devices
+    scores = model.make(f"asarray(data((2, 3), np.float32, 4), devices[{broken}])", broken)
+    loss = _fail_late(model, scores)
+    length = random.choice((5, 600_000, 600_000))
+    terms = [model.make(f"asarray(data(({length},), np.float32, 3), devices[{device}])", device) for device in devices]
+    terms[0] = model.make(f"launch(ops.add, {terms[0].text}, {loss.text})", broken, terms[0], loss)
+    random.shuffle(terms)
+    call = f"allreduce([{', '.join(term.text for term in terms)}])"
+    sums = model.make_on(call, [term.device for term in terms], consumes=terms)
+    model.read(random.choice(sums))
 
 
 def _write(model: Model) -> None:

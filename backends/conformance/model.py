@@ -34,10 +34,12 @@ class Value:
     content: Content
     device: int
     thread: int = 0
+    exact: bool = True
+    """Whether all backends have the same bits: a derivative may jump between numbers that are only close."""
 
     def item(self, place: int) -> "Value":
         """Return an item of a tuple; `place` may be negative."""
-        return Value(f"{self.text}[{place}]", self.name, self.content[place], self.device, self.thread)
+        return replace(self, text=f"{self.text}[{place}]", content=self.content[place])
 
 
 class Model:
@@ -142,8 +144,11 @@ class Model:
         if any(_too_large(self._namespace[name]) for name in made):
             raise UnsuitableError
         self.statements.append(replace(statement, thread=self.thread))
-        contents = {name: self._namespace[name] for name in made}
-        self._values |= {name: Value(name, name, contents[name], made[name], self.thread) for name in made}
+        used = (self._values[name] for name in statement.uses if name in self._values)
+        exact = "cross_entropy" not in statement.source and all(value.exact for value in used)
+        self._values |= {
+            name: Value(name, name, self._namespace[name], device, self.thread, exact) for name, device in made.items()
+        }
         consumed = [leaf for value in consumes for leaf in tree_leaves(value.content)]
         leaves = list(tree_leaves([value.content for value in self._values.values()])) if consumed else []
         self._unusable |= {id(leaf) for leaf in leaves if any(_overlap(leaf, one) for one in consumed)}

@@ -58,7 +58,7 @@ def _other_values(program: Program) -> dict[str, Any]:
 
 
 def _another(x: np.ndarray) -> np.ndarray:
-    return ~x if x.dtype == bool else (x + 1).astype(x.dtype)
+    return np.asarray(~x if x.dtype == bool else x + 1, x.dtype)
 
 
 def run(program: Program, backend: Backend) -> Finding | None:
