@@ -20,14 +20,13 @@ def add_into(first: Array, *others: Array) -> Array:
 
 def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) -> None:
     """Replace one shard of every value by the sum there; None makes a shard for each value if that is worth it."""
-    # Every device checks before any of them writes.
-    terms = check_sum(xs)
     # A short sum is done before a second thread has woken up.
-    if sum(same[0].nbytes for same in terms) < TORCH_SHARDED_BYTES:
+    if sum(x.nbytes for x in tree_leaves(xs[0])) < TORCH_SHARDED_BYTES:
         shards = 1
     if shard >= (shards := shards or len(xs)):
         return
-    for same in terms:
+    # Every device checks before it writes.
+    for same in check_sum(xs):
         if all(x.is_contiguous() for x in same):
             sum_shard([x.view(-1) for x in same], shard, shards)
         elif shard == 0:

@@ -71,15 +71,17 @@ def wait_for_readers(consumed: Sequence[Future], number: int) -> None:
                 with end:
                     pass
         # Only now: what has been waited for may have made others share this memory.
-        with _linking:
-            found = [other for other in future.sharing or () if other not in paths]
-        paths.update((other, []) for other in found)
-        waiting += found
+        if future.sharing is not None:
+            with _linking:
+                found = [other for other in future.sharing if other not in paths]
+            paths.update((other, []) for other in found)
+            waiting += found
 
 
 def check_apart(value: Any) -> None:
     """Raise ValueError if arrays of a value, which is to be overwritten, share memory with each other."""
-    if any(stop > start for (_, stop), (start, _) in pairwise(sorted(_extents(value)))):
+    extents = _extents(value)
+    if len(extents) > 1 and any(stop > start for (_, stop), (start, _) in pairwise(sorted(extents))):
         raise ValueError("arrays that share memory cannot be overwritten together: copy one of them first")
 
 
