@@ -16,9 +16,9 @@ demo: $(READY)
 	$(BIN)/parallel-core compare --quick
 
 # MXNet reads its engine at import, so each engine has processes of its own. Many tests wait for processes that they
-# start: while the asynchronous engine's two workers do, the synchronous engine's one takes the cores.
+# start: while the asynchronous engine's two workers do, the synchronous engine's take the cores.
 test: $(READY)
-	@$(BIN)/$(PYTEST) -n 1 --engine sync -m 'not long' --require mxnet,torch >.venv/test-sync.log 2>&1 & sync=$$!; \
+	@$(BIN)/$(PYTEST) -n 2 --engine sync -m 'not long' --require mxnet,torch >.venv/test-sync.log 2>&1 & sync=$$!; \
 	$(BIN)/$(PYTEST) -n 2 --engine async -m 'not long' --require mxnet,torch; async=$$?; \
 	wait $$sync; sync=$$?; $(SAY) 'the synchronous engine:'; cat .venv/test-sync.log; exit $$((async | sync))
 
