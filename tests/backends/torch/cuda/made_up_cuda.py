@@ -13,7 +13,7 @@ comes after all that was issued by then to the streams that were recorded as its
 import os
 import threading
 import weakref
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial, reduce
@@ -76,6 +76,7 @@ class Cuda:
 
     def __init__(self, gpus: int, seed: int) -> None:
         self.lock = threading.RLock()
+        self.dropped_by_others: deque[int] = deque()
         self.random = Random(seed)
         self.races: list[str] = []
         self.seen_done = Known()
@@ -189,12 +190,21 @@ class Cuda:
         weakref.finalize(x, self.dropped, memory).atexit = False
 
     def dropped(self, memory: int) -> None:
+        # A thread of gloo's drops tensors too, and the thread that has the lock may be waiting for that one.
+        if isinstance(threading.current_thread(), threading._DummyThread):
+            self.dropped_by_others.append(memory)
+            return
         with self.lock:
-            self.users[memory] -= 1
-            if not self.users[memory] and memory in self.allocated_on:
-                users = self.recorded.pop(memory, set())
-                whole = Part(memory, 0, 2**64)
-                self.access(whole, True, "the next use of its memory", self.allocated_on[memory], users)
+            self._drop(memory)
+            while self.dropped_by_others:
+                self._drop(self.dropped_by_others.popleft())
+
+    def _drop(self, memory: int) -> None:
+        self.users[memory] -= 1
+        if not self.users[memory] and memory in self.allocated_on:
+            users = self.recorded.pop(memory, set())
+            whole = Part(memory, 0, 2**64)
+            self.access(whole, True, "the next use of its memory", self.allocated_on[memory], users)
 
 
 class MadeUpTorch:
