@@ -14,13 +14,13 @@ import numpy as np
 
 from backends.devices import Device
 
-__all__ = ["HELPERS", "Failure", "Program", "Statement", "namespace_for"]
+__all__ = ["FUNCTIONS", "Failure", "Program", "Statement", "namespace_for"]
 
 Failure = Literal["", "computation", "request", "either", "device", "perhaps"]
 """How a statement fails: its computation does; the request is refused at the call; either of them; it is refused by a
 backend that knows devices, as each does that has queues; it may be refused. Or not at all."""
 
-HELPERS = {
+FUNCTIONS = {
     "data": '''\
 def data(shape, dtype, k):
     """Make an array of small whole numbers."""
@@ -42,8 +42,8 @@ def fail(error):
 def namespace_for(backend: Any) -> dict[str, Any]:
     """Return the names that statements find."""
     namespace = {"np": np, "Device": Device, "backend": backend, "ops": backend.ops, "devices": backend.devices}
-    for helper in HELPERS.values():
-        exec(helper, namespace)
+    for text in FUNCTIONS.values():
+        exec(text, namespace)
     return namespace
 
 
@@ -101,10 +101,10 @@ class Program:
     def text(self, loading: str, remarks: Mapping[int, str] = MappingProxyType({})) -> str:
         """Write the program as Python; `loading` makes the backend, and a remark stands behind its statement."""
         body = "\n".join(self._body(remarks))
-        helpers = [text for name, text in HELPERS.items() if re.search(rf"\b{name}\b", body)]
+        functions = [text for name, text in FUNCTIONS.items() if re.search(rf"\b{name}\b", body)]
         names = [name for name in ("Device", "load") if re.search(rf"(?<![.\w]){name}\(", body + "\n" + loading)]
         imports: dict[str, object] = {
-            "import numpy as np": "np." in body or helpers,
+            "import numpy as np": "np." in body or functions,
             "from threading import Thread": "Thread" in body,
             f"from backends import {', '.join(names)}": names,
         }
@@ -114,7 +114,7 @@ class Program:
                 "",
                 f"backend = {loading}",
                 "ops, devices = backend.ops, backend.devices",
-                *(f"\n{text}" for text in helpers),
+                *(f"\n{text}" for text in functions),
                 "",
                 f"{body}\n",
             ]

@@ -66,11 +66,6 @@ def _copy(x: Array) -> Array:
     return tree_map(lambda leaf: np.array(leaf, order="C"), x)
 
 
-def _flatten(x: Array) -> Array:
-    # NumPy cannot tell the length of rows that do not exist.
-    return numpy_ops.flatten(x) if 0 not in x.shape else np.zeros((len(x), int(np.prod(x.shape[1:]))), x.dtype)
-
-
 def _keeping_dtype(op: Callable[..., Array]) -> Callable[..., Array]:
     # NumPy computes with an array of no dimensions and a number of Python's in float64.
     def call(x: Array, *args: Array, **named: Array) -> Array:
@@ -105,7 +100,6 @@ REFERENCE_OPS = SimpleNamespace(
     **{
         **{name: getattr(numpy_ops, name) for name in vars(numpy_ops) if not name.startswith("_")},
         **{name: _keeping_dtype(getattr(numpy_ops, name)) for name in COMPUTING},
-        "flatten": _flatten,
         "value_and_grad": _value_and_grad,
         "sgd": _sgd,
         "sgd_while_finite": _sgd_while_finite,

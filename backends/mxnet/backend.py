@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from backends.arrays import check_equal, tree_leaves, tree_map
+from backends.arrays import check_terms, tree_leaves, tree_map
 from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError, ComputationError
 from backends.host import check_workers, cores_of, limit_openmp_threads, threads_for
@@ -227,9 +227,7 @@ def _end_all(error: Exception) -> None:
 def _check_terms(xs: Sequence[Array]) -> None:
     terms = list(zip(*map(tree_leaves, xs), strict=True))
     for same in terms:
-        check_equal(same)
-        if same[0].dtype == np.bool_:
-            raise ValueError("allreduce does not sum arrays of bool")
+        check_terms(same)
     if len({id(leaf) for same in terms for leaf in same}) < len(terms) * len(xs):
         raise ValueError("allreduce cannot replace one array by two sums")
 
