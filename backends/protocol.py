@@ -130,6 +130,13 @@ class Ops(Hashable, Protocol):
         they become ready; those of the last parameters come first.
         """
 
+    def as_unit(self, fn: Callable[..., Array]) -> Callable[..., Array]:
+        """Make the function that computes what `fn` does as one unit, with nothing queued between its operations.
+
+        `fn` computes with ops alone, of arrays and numbers that do not change from call to call of what is returned.
+        A launch of it takes what the operations take by themselves: a measure of kernels, without their scheduling.
+        """
+
     def sgd(self, parameters: Array, gradients: Array, rate: float) -> Array:
         """Return parameters - rate · gradients, for tuples of arrays. The parameters are consumed.
 

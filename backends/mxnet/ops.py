@@ -121,6 +121,10 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
     return value_and_gradients
 
 
+def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return fn
+
+
 def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
     # One operator for all of them: issuing eight would take Python as long as one of them computes.
     for old, new in _groups(parameters, gradients):

@@ -1,7 +1,8 @@
 """What every experiment does: time work in turn, hold values against NumPy's, and put all of it in a result."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -11,30 +12,59 @@ import numpy as np
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["largest_error", "refuse_single_device", "result_of", "run_elsewhere", "time_in_turn", "with_parts"]
+__all__ = ["Units", "largest_error", "refuse_single_device", "result_of", "run_elsewhere", "time_in_turn", "with_parts"]
 
 NONE: Mapping[str, float] = MappingProxyType({})
 ONCE: Mapping[str, int] = MappingProxyType({})
 
 
+@dataclass(frozen=True)
+class Units:
+    """What the operations of cases take by themselves, and which of it each case is made of."""
+
+    launches: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+    """By name, calls that hand over a device's whole share of a case as one unit, for example `ops.as_unit` of a
+    function in one `launch`."""
+    of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By case, the units that could run at the same time: the longest of them is the case's bare time."""
+
+
+NO_UNITS = Units()
+
+
 def time_in_turn(
-    backend: Backend, work: Mapping[str, Callable[[], object]], rounds: int, repeats: Mapping[str, int] = ONCE
+    backend: Backend,
+    work: Mapping[str, Callable[[], object]],
+    rounds: int,
+    repeats: Mapping[str, int] = ONCE,
+    units: Units = NO_UNITS,
+    budget: float = math.inf,
 ) -> dict[str, Case]:
     """Time each piece of work on idle devices, all of them in turn in every round; return the cases by name.
 
-    `repeats` is how often a piece does what its case is named after, if that is more than once: a case is of once.
+    `repeats` is how often a piece does what its case is named after, if that is more than once: a case is of once, and
+    its units are of all. There are fewer rounds if they would take more than the budget of seconds.
     """
 
-    def take(name: str) -> Timing:
-        dispatched, done = measure(backend, work[name])
-        return dispatched / repeats.get(name, 1), done / repeats.get(name, 1)
+    def take(fn: Callable[[], object], times: int) -> Timing:
+        dispatched, done = measure(backend, fn)
+        return dispatched / times, done / times
 
-    cases = interleave({name: partial(take, name) for name in work}, rounds)
-    return {case.name: replace(case, repeats=repeats.get(case.name, 1)) for case in cases}
+    takes = {name: partial(take, fn, repeats.get(name, 1)) for name, fn in work.items()}
+    # Units stand among the cases, so that a drift of the machine affects all alike.
+    alone = {f"{name}, as one unit": partial(take, fn, 1) for name, fn in units.launches.items()}
+    taken = {case.name: case for case in interleave({**takes, **alone}, rounds, budget=budget)}
+
+    def bare(name: str) -> tuple[float, ...]:
+        parts = [taken[f"{unit}, as one unit"].seconds for unit in units.of.get(name, ())]
+        return tuple(max(at_once) / repeats.get(name, 1) for at_once in zip(*parts, strict=True))
+
+    return {name: replace(taken[name], repeats=repeats.get(name, 1), bare_seconds=bare(name)) for name in work}
 
 
 def with_parts(together: Case, parts: Iterable[Case]) -> Case:
@@ -84,6 +114,7 @@ def result_of(
     """
     by_name = {case.name: case for case in cases}
     disturbed = (why_impossible(case, [by_name[part] for part in case.parts]) for case in cases if case.parts)
+    notes = (*described.pop("notes", ()), *_rounds_missing(cases, parameters))
     wrong = () if error < limit else (f"{compared} differ from NumPy's by {error:.1e} of {of}",)
     return Result(
         experiment=experiment,
@@ -93,6 +124,17 @@ def result_of(
         metrics=metrics,
         checks={"max_relative_error": error, **checks},
         explanation=explanation,
+        notes=notes,
         problems=(*filter(None, disturbed), *wrong, *problems),
         **described,
     )
+
+
+def _rounds_missing(cases: Sequence[Case], parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say that the budget was too short for a verdict, if it allowed fewer rounds than that takes."""
+    budget, wanted = parameters.get("budget"), parameters.get("rounds", 0)
+    taken = min((len(case.seconds) for case in cases), default=0)
+    if budget is None or taken >= min(FEWEST_FOR_A_VERDICT, wanted):
+        return ()
+    allowed = f"The budget of {budget:g} s allowed {taken} of {wanted} rounds"
+    return (f"{allowed}: too few to tell a difference from noise (--budget gives more).",)

@@ -1,5 +1,6 @@
 """The book's `run`: products of one matrix with itself that do not depend on each other."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from backends import Array, Backend, Device
 from parallel_core.measurement.timing import measure
 
-__all__ = ["PRODUCTS", "normal_matrix", "product_seconds", "products", "size_for", "size_for_run"]
+__all__ = ["PRODUCTS", "normal_matrix", "product_seconds", "products", "products_as_unit", "size_for", "size_for_run"]
 
 
 PRODUCTS = 50
@@ -18,6 +19,13 @@ RUN_SECONDS = 0.2
 def products(backend: Backend, x: Array, count: int = PRODUCTS) -> list[Array]:
     """Launch independent products of one matrix with itself, on the matrix's device."""
     return [backend.launch(backend.ops.matmul, x, x) for _ in range(count)]
+
+
+def products_as_unit(backend: Backend, x: Array, count: int = PRODUCTS) -> Callable[[], Array]:
+    """Return what launches the same products as one unit, with nothing queued between them."""
+    matmul = backend.ops.matmul
+    multiply = backend.ops.as_unit(lambda matrix: tuple(matmul(matrix, matrix) for _ in range(count)))
+    return partial(backend.launch, multiply, x)
 
 
 def normal_matrix(backend: Backend, size: int, device: Device, seed: int = 0) -> Array:

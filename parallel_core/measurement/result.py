@@ -37,7 +37,9 @@ class Case:
 
     `seconds` are times until all was done, `dispatch_seconds` until control returned to Python. `warmup_seconds` are
     those of the first repetitions, which are not counted. `parts` names the cases whose work is contained in this one:
-    it cannot be faster than the slowest of them. `repeats` is how often it was done within one timing, if doing it
+    it cannot be faster than the slowest of them. `bare_seconds` are what its operations take by themselves: handed over
+    as one unit, with nothing queued between them, all devices at once in thought, so that the slowest part counts;
+    empty if that was not measured. `repeats` is how often it was done within one timing, if doing it
     once is too short to be timed; all seconds are of doing it once. `again`, which is kept within
     `timing.repeatable`, repeats the case in the process that timed it, and returns the timing; if it repeats only a
     `share` of the case, the timing is of that share.
@@ -48,6 +50,7 @@ class Case:
     dispatch_seconds: tuple[float, ...]
     warmup_seconds: tuple[float, ...] = ()
     parts: tuple[str, ...] = ()
+    bare_seconds: tuple[float, ...] = ()
     repeats: int = 1
     again: Callable[[], Timing] | None = field(default=None, compare=False, repr=False)
     share: float = field(default=1.0, compare=False)
@@ -85,10 +88,12 @@ class Case:
             _floats(read["dispatch_seconds"]),
             _floats(read.get("warmup_seconds", ())),
             tuple(str(part) for part in read.get("parts", ())),
+            _floats(read.get("bare_seconds", ())),
             int(read.get("repeats", 1)),
             share=float(read.get("share", 1)),
         )
-        if not case.seconds or not all(0 < seconds < math.inf for seconds in (*case.seconds, *case.dispatch_seconds)):
+        counted = (*case.seconds, *case.dispatch_seconds, *case.bare_seconds)
+        if not case.seconds or not all(0 < seconds < math.inf for seconds in counted):
             raise ValueError(f"case {case.name!r} has no times, or impossible ones")
         if case.repeats < 1 or not 0 < case.share <= 1:
             raise ValueError(f"case {case.name!r} was done {case.repeats} times, and {case.share} of it again")
