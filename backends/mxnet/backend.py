@@ -68,6 +68,9 @@ class MXNetBackend(BaseBackend):
             "MXNET_CPU_TEMP_COPY": "4" if TEMPORARY_SPACE_LOW.name in self.variants else "256",
             # In bulk, all of a backward pass is one operator: no gradient would be ready before the last one is.
             "MXNET_EXEC_BULK_EXEC_TRAIN": "1" if BULK_ON.name in self.variants else "0",
+            # A unit (`ops.as_unit`) does all of its operations: equal ones each, and on GPUs none fused with another.
+            "MXNET_ELIMINATE_COMMON_EXPR": "0",
+            "MXNET_USE_FUSION": "0",
             "OMP_NUM_THREADS": str(self.threads_per_device),
         }
         if (streams := _streams_on_one_gpu(devices)) > OWN_GPU_WORKERS:

@@ -14,6 +14,8 @@ SET_BY_US = {
     "MXNET_CPU_WORKER_NTHREADS": "how many workers serve a device's queue",
     "MXNET_CPU_TEMP_COPY": "how many pieces of scratch memory all devices share",
     "MXNET_EXEC_BULK_EXEC_TRAIN": "whether a backward pass is one operator",
+    "MXNET_ELIMINATE_COMMON_EXPR": "whether a unit computes equal operations once",
+    "MXNET_USE_FUSION": "whether a unit's operations on a GPU are made one",
 }
 """parallel-core sets these itself before it imports MXNet: a value in the environment changes other programs only."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
