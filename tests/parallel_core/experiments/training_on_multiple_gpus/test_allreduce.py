@@ -79,7 +79,7 @@ def test_the_allreduce_experiment_has_a_figure_for_each_size_and_algorithm(backe
     result = parallel_core.run_allreduce(backend, ("star", "ring"), (4097, 6, 4096, 1), rounds=2)
     # Sizes are whole elements, once each, in order.
     assert result.series["bytes"] == (4, 4096)
-    assert result.parameters == {"algorithms": "star,ring", "sizes": "4B,4KiB", "rounds": 2}
+    assert result.parameters == {"algorithms": "star,ring", "sizes": "4B,4KiB", "rounds": 2, "budget": 15}
     names = ("plain copy", "star", "ring")
     assert [case.name for case in result.cases] == [f"{name}, {size}" for size in ("4 B", "4 KiB") for name in names]
     medians = {case.name: case.median for case in result.cases}

@@ -45,7 +45,7 @@ def test_batch_scaling_has_a_figure_for_each_number_of_devices(backend: Backend)
 
 def test_batch_scaling_refuses_more_images_than_there_are(backend: Backend) -> None:
     with pytest.raises(RequestError, match=r"10 steps of 3 × 20 images are more than the 300 there are: .*--steps"):
-        parallel_core.run_batch_scaling(backend, MADE_UP, batch_size=20)
+        parallel_core.run_batch_scaling(backend, MADE_UP, batch_size=20, steps=10)
 
 
 def test_gradients_that_are_not_summed_make_the_result_invalid(
