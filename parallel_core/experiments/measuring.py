@@ -17,7 +17,16 @@ from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["Units", "largest_error", "refuse_single_device", "result_of", "run_elsewhere", "time_in_turn", "with_parts"]
+__all__ = [
+    "Units",
+    "largest_error",
+    "refuse_single_device",
+    "result_of",
+    "run_elsewhere",
+    "take_in_turn",
+    "time_in_turn",
+    "with_parts",
+]
 
 NONE: Mapping[str, float] = MappingProxyType({})
 ONCE: Mapping[str, int] = MappingProxyType({})
@@ -56,15 +65,27 @@ def time_in_turn(
         return dispatched / times, done / times
 
     takes = {name: partial(take, fn, repeats.get(name, 1)) for name, fn in work.items()}
+    return take_in_turn(backend, takes, rounds, repeats, units, budget)
+
+
+def take_in_turn(
+    backend: Backend,
+    takes: Mapping[str, Callable[[], Timing]],
+    rounds: int,
+    repeats: Mapping[str, int] = ONCE,
+    units: Units = NO_UNITS,
+    budget: float = math.inf,
+) -> dict[str, Case]:
+    """Do as `time_in_turn` with work that times itself, and returns the seconds of doing it once."""
     # Units stand among the cases, so that a drift of the machine affects all alike.
-    alone = {f"{name}, as one unit": partial(take, fn, 1) for name, fn in units.launches.items()}
+    alone = {f"{name}, as one unit": partial(measure, backend, fn) for name, fn in units.launches.items()}
     taken = {case.name: case for case in interleave({**takes, **alone}, rounds, budget=budget)}
 
     def bare(name: str) -> tuple[float, ...]:
         parts = [taken[f"{unit}, as one unit"].seconds for unit in units.of.get(name, ())]
         return tuple(max(at_once) / repeats.get(name, 1) for at_once in zip(*parts, strict=True))
 
-    return {name: replace(taken[name], repeats=repeats.get(name, 1), bare_seconds=bare(name)) for name in work}
+    return {name: replace(taken[name], repeats=repeats.get(name, 1), bare_seconds=bare(name)) for name in takes}
 
 
 def with_parts(together: Case, parts: Iterable[Case]) -> Case:
