@@ -24,8 +24,8 @@ TOO_LATE = 0.15
 """The share from which on no process is started, unless it belongs to the first round."""
 LONGER_THAN_EXPECTED = 3
 """Where time is short, a process is killed when it has taken so many times as long as expected, …"""
-PATIENCE = 0.2
-"""… but not before this share of the time."""
+PATIENCE, SHORTEST_DEADLINE = 0.2, 30.0
+"""… but not before this share of the time, nor before so many seconds."""
 
 
 Process: TypeAlias = tuple[tuple[Cell, ...], bool]
@@ -52,7 +52,7 @@ class NextRun:
 
 
 @dataclass(frozen=True)
-class Taken:
+class _Taken:
     """How long a cell took."""
 
     cell: Cell
@@ -72,7 +72,7 @@ class Schedule:
     """What is expected, if time is set."""
     closing: float = 0.0
     """The seconds that follow the last process."""
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[_Taken, ...] = ()
     starts: tuple[tuple[str, float], ...] = ()
     """By backend and engine, the seconds of each process that belong to no cell."""
     tried: frozenset[tuple[int, Cell]] = frozenset()
@@ -125,7 +125,7 @@ class Schedule:
             self,
             cells=cells,
             chosen=chosen,
-            taken=(*self.taken, *(Taken(cell, traced, ran.seconds[cell]) for cell in succeeded)),
+            taken=(*self.taken, *(_Taken(cell, traced, ran.seconds[cell]) for cell in succeeded)),
             starts=(*self.starts, *((cell.side, ran.start) for cell in succeeded[:1])),
             tried=self.tried | {(run.round, cell) for cell in ran.outcomes},
             last=run,
@@ -136,7 +136,7 @@ class Schedule:
         if self.plan.seconds is None:
             return self.plan.deadline
         expected = LONGER_THAN_EXPECTED * (self._expected((run.cells, self._is_traced(run.round))) or 0)
-        deadline = min(self.plan.deadline, max(PATIENCE * self.plan.seconds, expected))
+        deadline = min(self.plan.deadline, max(PATIENCE * self.plan.seconds, SHORTEST_DEADLINE, expected))
         return deadline if run.round == 1 else min(deadline, self._latest_end(elapsed))
 
     def _processes(self, turn: int, rounds: int) -> list[Process]:
