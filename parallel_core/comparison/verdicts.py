@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.comparison.factors import factors_of
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, compare_times, with_bounds
 from parallel_core.system.formatting import listed
@@ -13,18 +14,25 @@ __all__ = ["TimeRatio", "overall_answer", "ratio_sentence", "time_ratio"]
 
 @dataclass(frozen=True)
 class TimeRatio:
-    """A cell's time over another's: below 1 it is the faster one."""
+    """A cell's time over another's: below 1 it is the faster one. It is kernels × scheduling, where they are known."""
 
     cell: Cell
     against: Cell
     interval: Interval
     verdict: Verdict
+    kernels: Interval | None = None
+    """The ratio of the bare times: above 1 the cell computes slower."""
+    kernels_verdict: Verdict | None = None
+    scheduling: Interval | None = None
+    """What is left of the ratio: above 1 the cell schedules worse."""
+    scheduling_verdict: Verdict | None = None
 
 
 def time_ratio(results: CellResults, other: CellResults) -> TimeRatio:
     """Compare two believed cells of an experiment by the time of its main case."""
     case = EXPERIMENTS[results.cell.experiment].case
-    return TimeRatio(results.cell, other.cell, *compare_times(results.medians(case), other.medians(case)))
+    compared = compare_times(results.medians(case), other.medians(case))
+    return TimeRatio(results.cell, other.cell, *compared, *factors_of(results, other, case))
 
 
 def ratio_sentence(ratio: TimeRatio) -> str:
