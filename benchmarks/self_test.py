@@ -28,7 +28,8 @@ import numpy as np
 
 from parallel_core.comparison.cells import Cell, CellResults, FailedRun
 from parallel_core.comparison.factors import factors_of
-from parallel_core.comparison.runner import Plan, run_once
+from parallel_core.comparison.plan import Plan
+from parallel_core.comparison.processes import run_once
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import compare_times
 from parallel_core.measurement.result import Case, Result
