@@ -9,17 +9,19 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
 import click
 
 from backends.host import core_numbers
+from benchmarks.harness.provenance import libraries_in_words
 from parallel_core.measurement.confidence_intervals import Interval, median_interval, ratio_interval
 from parallel_core.system.subprocesses import Outcome, supervise
 
 __all__ = [
+    "PRODUCT_RATE",
     "Measured",
     "Variant",
     "difference_by_round",
@@ -35,6 +37,8 @@ __all__ = [
     "worker",
 ]
 
+PRODUCT_RATE = "product_gflop_per_s"
+"""The figure that parallel-core's results hold beside their metrics."""
 DEADLINE = 180.0
 """Seconds that a process may take."""
 
@@ -50,12 +54,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process gave: seconds by case, figures, the versions of what it ran, and why it is invalid if it is."""
+    """What one process gave: seconds by case, figures, versions and kernels of what it ran, and why it is invalid."""
 
     seconds: Mapping[str, tuple[float, ...]]
     figures: Mapping[str, float]
     versions: Mapping[str, str]
     problems: tuple[str, ...] = ()
+    kernels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By framework, in words."""
 
     def median(self, case: str) -> float:
         """Return the median seconds of the one case whose name begins so; raises KeyError for none or several."""
@@ -120,8 +126,9 @@ def read_answer(outcome: Outcome, name: str) -> Measured:
     backend = answer.get("backend")
     return Measured(
         {case["name"]: tuple(case["seconds"]) for case in answer["cases"]},
-        answer["metrics"],
+        answer["metrics"] | ({PRODUCT_RATE: backend["product"]["gflop_per_s"]} if backend else {}),
         {backend["name"]: backend["version"]} if backend else answer["versions"],
+        kernels={backend["name"]: libraries_in_words(backend)} if backend else answer.get("kernels", {}),
     )
 
 

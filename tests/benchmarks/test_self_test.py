@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.self_test import REQUIRED, Rates, synthetic, table
+from benchmarks.self_test import REQUIRED, Rates, page, synthetic
 from parallel_core.system.machine import describe_machine
 
 TRIALS = 60
@@ -26,6 +26,7 @@ def test_few_verdicts_are_wrong(rates: Rates) -> None:
 
 def test_a_slow_down_that_was_not_planted_has_no_share(rates: Rates) -> None:
     real = Rates("real, torch async", 5, 40, 2, 38, 36, 30)
-    *_, first, second, _ = table((rates, real), {}, describe_machine()).splitlines()
+    document = {"machine": describe_machine(), "rates": [vars(rates), vars(real)], "trials": {}}
+    *_, first, second, _ = page(document).splitlines()
     assert first.count("|") == second.count("|") == 9
     assert second.endswith("| 90.0% (76.9%–96.0%) | 75.0% (59.8%–85.8%) | – |")

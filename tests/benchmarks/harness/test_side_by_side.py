@@ -41,10 +41,16 @@ ANSWER = {"cases": [{"name": "a", "seconds": [1.0]}], "metrics": {"m": 2.0}, "ve
 
 
 def test_answers_of_workers_and_of_the_command_line_are_read() -> None:
-    backend = {"name": "mxnet", "version": "1.9.1"}
+    library = {"library": "OpenBLAS", "version": "0.3.13", "instruction_set": "Haswell", "threads": 1}
+    product = {"size": 512, "gflop_per_s": 48.7}
+    backend = {"name": "mxnet", "version": "1.9.1", "kernels": [library], "product": product}
     assert side_by_side.read_answer(outcome(**ANSWER), "x") == Measured({"a": (1.0,)}, {"m": 2.0}, {"torch": "2"})
     ours = outcome(**{**ANSWER, "backend": backend})
-    assert side_by_side.read_answer(ours, "x").versions == {"mxnet": "1.9.1"}
+    read = side_by_side.read_answer(ours, "x")
+    assert (read.versions, read.figures) == ({"mxnet": "1.9.1"}, {"m": 2.0, "product_gflop_per_s": 48.7})
+    assert read.kernels == {"mxnet": ["OpenBLAS 0.3.13, Haswell kernels"]}
+    named = outcome(**{**ANSWER, "kernels": {"torch": ["MKL 2024.2"]}})
+    assert side_by_side.read_answer(named, "x").kernels == {"torch": ["MKL 2024.2"]}
 
 
 @pytest.mark.parametrize(
