@@ -14,7 +14,7 @@ from parallel_core.system.formatting import library_in_words
 
 __all__ = ["Change", "Difference", "compare_with_old"]
 
-REPETITIONS = ("rounds", "epochs")
+REPETITIONS = ("rounds", "epochs", "budget")
 """Parameters that say how often something is timed, not what."""
 
 
