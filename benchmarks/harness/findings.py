@@ -44,8 +44,12 @@ class Report:
 
     @property
     def kernels(self) -> dict[str, list[str]]:
-        """By framework, in words, the libraries that computed for it."""
-        return {name: list(kernels) for one in self._measured for name, kernels in one.kernels.items()}
+        """By framework, in words, all libraries that computed for it in any process."""
+        found: dict[str, dict[str, None]] = {}
+        for one in self._measured:
+            for name, kernels in one.kernels.items():
+                found.setdefault(name, {}).update(dict.fromkeys(kernels))
+        return {name: list(kernels) for name, kernels in found.items()}
 
     @property
     def _measured(self) -> list[Measured]:

@@ -39,6 +39,7 @@ __all__ = [
 
 PRODUCT_RATE = "product_gflop_per_s"
 """The figure that parallel-core's results hold beside their metrics."""
+ATTEMPTS = 3
 DEADLINE = 180.0
 """Seconds that a process may take."""
 
@@ -97,7 +98,8 @@ def launched(*arguments: object) -> tuple[str, ...]:
 def take_turns(variants: Sequence[Variant], rounds: int) -> dict[str, list[Measured]]:
     """Run every variant once a round and return what its processes gave, round by round.
 
-    Raises click.ClickException if a process fails or gives a wrong result, or if there is a single core.
+    A process that fails or gives a wrong result is replaced by another one, for the machine may have been disturbed;
+    raises click.ClickException if that happens ATTEMPTS times in a row, and if there is a single core.
     """
     cores = core_numbers()[:2]
     if len(cores) < 2:
@@ -107,9 +109,18 @@ def take_turns(variants: Sequence[Variant], rounds: int) -> dict[str, list[Measu
         for variant in variants:
             click.echo(f"round {turn + 1} of {rounds}: {variant.name}", err=True)
             chosen = {cores[turn % 2]} if variant.cores == "one" else set(cores)
-            answer = read_answer(asyncio.run(supervise(variant.command, DEADLINE, chosen)), variant.name)
-            measured[variant.name].append(answer)
+            measured[variant.name].append(_run(variant, chosen))
     return measured
+
+
+def _run(variant: Variant, cores: set[int], attempts: int = ATTEMPTS) -> Measured:
+    try:
+        return read_answer(asyncio.run(supervise(variant.command, DEADLINE, cores)), variant.name)
+    except click.ClickException as error:
+        if attempts == 1:
+            raise
+        click.echo(f"{error.message}: another attempt", err=True)
+        return _run(variant, cores, attempts - 1)
 
 
 def read_answer(outcome: Outcome, name: str) -> Measured:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.harness import findings
+from benchmarks.harness.side_by_side import Measured
 from benchmarks.harness.targets import Finding
 from parallel_core.measurement.confidence_intervals import Interval
 from tests.benchmarks.synthetic import REPORT
@@ -44,3 +45,12 @@ def test_a_missed_target_is_written_and_no_failure(tmp_path: Path) -> None:
     assert {"commit", "processor", "cores"} <= set(written["machine"])
     assert written["kernels"] == {"torch": ["MKL 2024.2"]}
     assert (tmp_path / "new" / "made-up.md").read_text() in done.output
+
+
+def test_kernels_of_all_processes_are_named_once() -> None:
+    processes = {
+        side: [Measured({}, {}, {}, kernels={"mxnet": [f"OpenBLAS, {core_type} kernels", "oneDNN"]})]
+        for side, core_type in {"A": "Haswell", "B": "Prescott", "C": "Haswell"}.items()
+    }
+    kernels = replace(REPORT, processes=processes).kernels
+    assert kernels == {"mxnet": ["OpenBLAS, Haswell kernels", "oneDNN", "OpenBLAS, Prescott kernels"]}

@@ -79,3 +79,19 @@ def test_rounds_are_interleaved_and_one_core_changes_with_the_round(monkeypatch:
     found = side_by_side.take_turns([Variant("A", ("a",)), Variant("B", ("b",), "one")], 2)
     assert ran == [("a", {3, 5}), ("b", {3}), ("a", {3, 5}), ("b", {5})]
     assert [len(of) for of in found.values()] == [2, 2]
+
+
+@pytest.mark.parametrize(("disturbed", "right"), [(2, True), (3, False)])
+def test_a_disturbed_process_is_replaced_twice(monkeypatch: pytest.MonkeyPatch, disturbed: int, right: bool) -> None:
+    given = iter([outcome(1, **{**ANSWER, "problems": ["it was too fast"]})] * disturbed + [outcome(**ANSWER)])
+
+    async def supervise(command: tuple[str, ...], _: float, cores: set[int]) -> Outcome:  # noqa: ARG001
+        return next(given)
+
+    monkeypatch.setattr(side_by_side, "supervise", supervise)
+    monkeypatch.setattr(side_by_side, "core_numbers", lambda: [0, 1])
+    if right:
+        assert len(side_by_side.take_turns([Variant("A", ("a",))], 1)["A"]) == 1
+    else:
+        with pytest.raises(click.ClickException, match="it was too fast"):
+            side_by_side.take_turns([Variant("A", ("a",))], 1)
