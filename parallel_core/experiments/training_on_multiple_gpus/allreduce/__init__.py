@@ -15,7 +15,8 @@ beside it one TCP stream that carries a vector once, one way.
 Look at: The GB/s of each algorithm over the size, and its share of the plain copies' or the stream's speed.
 
 Read: Left of the knee latency decides: the algorithm with the fewest steps wins. Right of it bandwidth does. Devices on
-a CPU share one memory, so a sum in place can exceed the plain copies.
+a CPU share one memory, so a sum in place can exceed the plain copies. Arrays of tens of MiB are given back to the
+system when they are freed: an algorithm that makes new ones waits for fresh pages then, which one in place does not.
 """
 
 from collections.abc import Mapping, Sequence

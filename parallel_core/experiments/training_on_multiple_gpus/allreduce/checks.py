@@ -10,6 +10,7 @@ from backends.arrays import row_ranges
 from parallel_core.errors import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.progress import tell
 from parallel_core.system.formatting import write_size
 from parallel_core.system.machine import describe_machine
 
@@ -41,6 +42,7 @@ def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> f
     expected = reduce(partial(np.add, dtype=np.float64), terms)
     errors = []
     for name in algorithms:
+        tell(f"check of {name}, {write_size(ITEM * length)}", 0.0)
         loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
         errors += [error_of_sum(backend.to_numpy(total), expected) for total in ALGORITHMS[name](backend, loaded)]
     return largest_of(errors)

@@ -68,7 +68,18 @@ def test_bare_times_are_of_all_steps_of_a_timing(backend: Backend, monkeypatch: 
     monkeypatch.setattr(
         "parallel_core.experiments.training_on_multiple_gpus.batch_scaling.take_in_turn", times_of_a_step
     )
-    assert {case.bare_seconds for case in batch_scaling(backend).cases} == {(0.5,)}
+    result = batch_scaling(backend)
+    assert {case.bare_seconds for case in result.cases} == {(0.5,)}
+    assert result.problems == ()
+
+
+def test_devices_with_a_batch_each_are_not_faster_than_one(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(*_: object, units: Units, **__: object) -> dict[str, Case]:
+        return {name: case(0.5 if name == "all devices, scaled batch" else 1.0) for name in units.of}
+
+    monkeypatch.setattr("parallel_core.experiments.training_on_multiple_gpus.batch_scaling.take_in_turn", times)
+    (problem,) = batch_scaling(backend).problems
+    assert problem.startswith("scaled_batch_scaling_efficiency is 2 of at most 1: ")
 
 
 def test_gradients_that_are_not_summed_make_the_result_invalid(
