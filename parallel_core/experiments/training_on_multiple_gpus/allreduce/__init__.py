@@ -33,6 +33,7 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_proce
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ALL_SIZES,
     ITEM,
+    default_sizes,
     error_of_sums,
     refuse_more_than_memory,
     whole_elements,
@@ -53,7 +54,7 @@ ALGORITHM_NAMES = Parameter(
 )
 VECTOR_SIZES = Parameter(
     f"Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB. Default: {ALL_SIZES}, as "
-    "far as the budget lasts.",
+    "far as memory and budget last.",
     metavar="SIZES",
     parse=parse_sizes,
 )
@@ -76,7 +77,7 @@ def run(
     """
     refuse_single_device(backend, "allreduce", "sums over devices")
     names = _known(tuple(ALGORITHMS) if algorithms is None else algorithms)
-    whole = whole_elements(parse_sizes(ALL_SIZES) if sizes is None else sizes)
+    whole = whole_elements(default_sizes(len(backend.devices)) if sizes is None else sizes)
     refuse_more_than_memory(whole[-1], len(backend.devices))
     end = perf_counter() + TIMED_SHARE * budget
 
