@@ -18,7 +18,14 @@ from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.plan import Plan, options_of
 from parallel_core.comparison.runner import run_comparison
-from parallel_core.comparison.storage import RESULT, new_folder, new_traces, read_comparison, write_comparison
+from parallel_core.comparison.storage import (
+    RESULT,
+    new_folder,
+    new_traces,
+    read_comparison,
+    saved_timelines,
+    write_comparison,
+)
 from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
@@ -146,7 +153,7 @@ def compare(
         new_traces(folder)
         plan = replace(plan, traces_in=folder)
     comparison = _run_plan(plan, folder, Console(stderr=True, highlight=False))
-    analysis = analyse(comparison)
+    analysis = analyse(comparison, saved_timelines(folder))
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
     page = write_report(analysis, folder)
     if json_path is not None:

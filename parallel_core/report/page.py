@@ -1,15 +1,13 @@
 """Put an analysis, its charts and the backends' code into one self-contained page."""
 
 import re
-from functools import partial
+from datetime import datetime
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
-from humanize import metric, naturalsize, precisedelta
+from humanize import naturalsize, precisedelta
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.io import to_html
-from plotly.offline import get_plotlyjs
 from pygments.formatters import HtmlFormatter
 
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
@@ -19,24 +17,27 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.plots import can_draw, draw
-from parallel_core.report.charts import (
+from parallel_core.plots.style import COLOURS, LOOKS
+from parallel_core.report.bars_chart import (
     case_times_chart,
     cost_model_chart,
     dispatch_chart,
-    learning_chart,
     metric_chart,
-    trained,
+    write_times,
 )
-from parallel_core.report.curves_chart import curves_chart
+from parallel_core.report.curves_chart import curves_chart, learning_chart, trained
+from parallel_core.report.factors_chart import factors_chart
 from parallel_core.report.timelines_chart import panels, timelines_chart
 from parallel_core.report.verbs import verbs
 
-__all__ = ["as_markup", "render"]
+__all__ = ["render"]
 
 FIRST_BATCHES = 20
-MAX_WARNINGS = 6
-"""How many unstable cases of a cell are named; `pyperf check` names all."""
-CHART_OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
+
+
+class _Graph(NamedTuple):
+    side: str
+    picture: Markup
 
 
 def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
@@ -48,60 +49,67 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["seconds"] = partial(metric, unit="s")
     environment.filters["bounds"] = with_bounds
+    environment.filters["times"] = write_times
+    environment.filters["place"] = _write_place
     environment.filters["prose"] = _prose
     comparison = analysis.comparison
-    results = [result for _, result in trained(analysis)]
     return environment.get_template("page.html.jinja").render(
         comparison=comparison,
         took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
+        date=f"{datetime.fromisoformat(comparison.utc):%-d %B %Y, %H:%M} UTC",
         memory=naturalsize(comparison.machine["memory_bytes"]),
         answer=analysis.answer,
         cells=analysis.cells,
         experiments=[_section(analysis, experiment, timeline_of) for experiment in analysis.experiments],
-        dispatch=as_markup(dispatch_chart(analysis), "dispatch"),
-        cost_model=as_markup(cost_model_chart(analysis), "cost-model"),
-        learning=as_markup(learning_chart(analysis), "learning"),
-        data="; ".join(sorted({result.data for result in results if result.data})),
+        dispatch=dispatch_chart(analysis),
         environments=_environments(comparison),
-        agreement_at_first=_max_loss_difference(results, FIRST_BATCHES),
-        agreement=_max_loss_difference(results),
         first_batches=FIRST_BATCHES,
         backends=analysis.backends,
         verbs=verbs(result.backend for cell in comparison.cells for result in cell.results),
         catalogue=EXPERIMENTS,
-        light_code=Markup(HtmlFormatter(style="friendly").get_style_defs(".code")),
+        light_code=Markup(HtmlFormatter(style="xcode").get_style_defs(".code")),
         dark_code=Markup(HtmlFormatter(style="github-dark").get_style_defs(".code")),
-        plotly=Markup(get_plotlyjs()),
+        colours=COLOURS,
+        looks=LOOKS,
     )
 
 
 def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
     described, believed = experiment.experiment, experiment.believed
-    name = described.name
     curves = curves_chart(experiment)
     without_times = curves is not None and described.curves is not None and described.curves.in_place_of_times
-    profiled, unprofiled = panels(experiment, timeline_of) if timeline_of else ([], {})
+    count = len(analysis.experiments)
+    profiled, unprofiled = panels(experiment, timeline_of, count) if timeline_of else ([], {})
+    lesson, ratios = _lesson(experiment)
+    results = [result for _, result in trained(experiment)]
     return {
         "described": described,
-        "sentences": experiment.sentences,
+        "lesson": lesson,
+        "ratios": ratios,
         "explanations": [(cell.cell.side, _median_explanation(cell)) for cell in believed],
-        "objections": [(cell.cell.side, sentence) for cell in experiment.cells for sentence in _objections(cell)],
-        "figure": as_markup(metric_chart(analysis, experiment), f"figure-{name}"),
-        "times": None if without_times else as_markup(case_times_chart(analysis, experiment), f"times-{name}"),
-        "timelines": as_markup(timelines_chart(profiled), f"timelines-{name}"),
+        "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
+        "unstable": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
+        "figure": metric_chart(analysis, experiment),
+        "times": None if without_times else case_times_chart(analysis, experiment),
+        "timelines": timelines_chart(profiled),
         "unprofiled": unprofiled,
-        "curves": as_markup(curves, f"curves-{name}"),
+        "factors": factors_chart(experiment),
+        "curves": curves,
+        "cost_model": cost_model_chart(analysis, experiment),
+        "learning": learning_chart(analysis, experiment),
+        "data": "; ".join(sorted({result.data for result in results if result.data})),
+        "agreement_at_first": _max_loss_difference(results, FIRST_BATCHES),
+        "agreement": _max_loss_difference(results),
         "graphs": _graph_pictures(experiment),
         "parameters": dict(believed[0].results.valid[0].parameters) if believed else {},
     }
 
 
-def _objections(cell: CellAnalysis) -> list[str]:
-    more = len(cell.warnings) - MAX_WARNINGS
-    sentences = [cell.reason, *cell.warnings[:MAX_WARNINGS], f"and {more} more unstable cases" if more > 0 else ""]
-    return [sentence for sentence in sentences if sentence]
+def _lesson(experiment: ExperimentAnalysis) -> tuple[str, tuple[str, ...]]:
+    """Return the sentence that answers an experiment's question, and those of its ratios, which fold away."""
+    has_metric = any(cell.metric for cell in experiment.believed)
+    return (experiment.sentences[0], experiment.sentences[1:]) if has_metric else ("", experiment.sentences)
 
 
 def _max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
@@ -146,7 +154,7 @@ def _median_explanation(cell: CellAnalysis) -> str:
     return ordered[len(ordered) // 2].explanation
 
 
-def _graph_pictures(experiment: ExperimentAnalysis) -> list[Markup]:
+def _graph_pictures(experiment: ExperimentAnalysis) -> list[_Graph]:
     if not can_draw():
         return []
     first_results: dict[str, Result] = {}
@@ -158,23 +166,13 @@ def _graph_pictures(experiment: ExperimentAnalysis) -> list[Markup]:
         stream = BytesIO()
         draw(result, stream, "svg")
         # A page holds the picture without the declarations of a file.
-        pictures.append(Markup("<svg" + stream.getvalue().decode().partition("<svg")[2]))
+        picture = Markup("<svg" + stream.getvalue().decode().partition("<svg")[2])
+        pictures.append(_Graph(result.backend["name"], picture))
     return pictures
 
 
-def as_markup(drawn: Any, name: str) -> Markup | None:
-    """Return a chart as HTML; None if there is no chart."""
-    if drawn is None:
-        return None
-    html = to_html(
-        drawn,
-        config=CHART_OPTIONS,
-        include_plotlyjs=False,
-        full_html=False,
-        div_id=f"chart-{name}",
-        default_height=f"{drawn.layout.height}px",
-    )
-    return Markup(html)
+def _write_place(percent: float) -> str:
+    return f"{percent:.2f}%"
 
 
 def _prose(docstring: str) -> Markup:
