@@ -13,6 +13,7 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.time_budget import (
     LEAST,
+    MOST_ROUNDS,
     USUAL_ROUNDS,
     Fit,
     Sounding,
@@ -108,18 +109,13 @@ def test_a_cell_without_a_sounding_is_expected_to_take_as_long_as_its_experiment
     assert fitted({}, left=MINUTE).rounds >= 1
 
 
-@given(
-    st.integers(0, 10), st.floats(-100, 1000), st.floats(0, 100), st.floats(0.1, 1000), st.none() | st.integers(1, 9)
-)
-def test_rounds_that_are_added_end_in_time(
-    done: int, left: float, late: float, seconds: float, wanted: int | None
-) -> None:
-    rounds = rounds_that_fit(done, left, late, seconds, wanted)
+@given(st.integers(0, 10), st.floats(-100, 1000), st.floats(0.1, 1000), st.none() | st.integers(1, 9))
+def test_rounds_that_are_added_end_in_time(done: int, left: float, seconds: float, wanted: int | None) -> None:
+    rounds = rounds_that_fit(done, left, seconds, wanted)
     if rounds > max(done, 1):
-        in_time = rounds <= (wanted or USUAL_ROUNDS)
-        assert (rounds - done) * seconds <= left + (late if in_time else 0) + 1e-6 * seconds
-    assert rounds >= 1
-    assert wanted is None or rounds <= max(wanted, 1)
+        assert (rounds - done) * seconds <= left + 1e-6 * seconds
+        assert rounds <= (wanted or MOST_ROUNDS)
+    assert rounds >= max(done, 1)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
