@@ -21,7 +21,7 @@ __all__ = ["SOUNDING_SHARE", "Fit", "Sounding", "Work", "fit", "rounds_that_fit"
 
 GROWTH: Mapping[str, int] = MappingProxyType({"size": 3, "steps": 1, "limit": 1})
 """The parameters that are made smaller where time is short, and the power of each with which the time grows."""
-LEAST: Mapping[str, int] = MappingProxyType({"size": 128, "steps": 200, "limit": 4})
+LEAST: Mapping[str, int] = MappingProxyType({"size": 192, "steps": 200, "limit": 4})
 """Their smallest values: below, overheads are all that is measured."""
 MULTIPLE: Mapping[str, int] = MappingProxyType({"size": 8, "steps": 100})
 """They are multiples of these, unless they are as usual."""

@@ -27,7 +27,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Case
 from tests.parallel_core.comparison.made_up import PLAN, result
 
-QUICK = replace(PLAN, mode="quick", seconds=240.0, rounds=None, traces_in=Path("nowhere"))
+QUICK = replace(PLAN, shared=True, mode="quick", seconds=240.0, rounds=None, traces_in=Path("nowhere"))
 CELLS = QUICK.cells
 WORKS = {experiment.name: work_of(experiment, "quick") for experiment in QUICK.experiments}
 SECONDS = st.floats(0.001, 100)
@@ -97,7 +97,7 @@ def test_wanted_rounds_may_end_a_little_late() -> None:
 
 def test_processes_that_are_shared_start_once() -> None:
     soundings = every(Sounding(start=2.0, fixed=1.0, repetition=0.0))
-    alone = replace(QUICK, mode="full")
+    alone = replace(QUICK, shared=False)
     assert fitted(soundings, MINUTE).round_seconds(traced=False) == 2 * 2.0 + 4 * 1.0
     assert fitted(soundings, MINUTE, plan=alone).round_seconds(traced=False) == 4 * 2.0 + 4 * 1.0
 
