@@ -23,7 +23,8 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.report import write_report
 from parallel_core.system import files
 from parallel_core.system.signals import until_stopped
-from parallel_core.terminal.comparison import comparison_progress, show_comparison
+from parallel_core.terminal.comparison import show_comparison
+from parallel_core.terminal.comparison_progress import comparison_progress
 
 __all__ = ["compare", "known_experiments"]
 

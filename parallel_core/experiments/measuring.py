@@ -118,7 +118,7 @@ def result_of(
     wrong = () if error < limit else (f"{compared} differ from NumPy's by {error:.1e} of {of}",)
     return Result(
         experiment=experiment,
-        backend=describe_backend(backend),
+        backend=describe_backend(backend, parameters.get("size")),
         parameters=parameters,
         cases=tuple(cases),
         metrics=metrics,

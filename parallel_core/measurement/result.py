@@ -4,10 +4,11 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self, TypeAlias
 
 from backends import Backend
+from backends.installation.kernels import kernels_of, product_of
 from parallel_core.measurement.task_graph import Task
 from parallel_core.system.machine import describe_machine
 
@@ -161,8 +162,8 @@ class Result:
             raise ValueError(f"not a result: {error}") from error
 
 
-def describe_backend(backend: Backend) -> dict[str, Any]:
-    """Return the object that stands under a result's `backend`."""
+def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any]:
+    """Return the object that stands under a result's `backend`; it measures a product of matrices of this size."""
     return {
         "name": backend.name,
         "version": backend.version,
@@ -174,6 +175,8 @@ def describe_backend(backend: Backend) -> dict[str, Any]:
         "scheduler": backend.scheduler,
         "settings": dict(backend.settings),
         "variants": list(backend.variants),
+        "kernels": [asdict(kernels) for kernels in kernels_of(backend)],
+        "product": asdict(product_of(backend, size)),
     }
 
 

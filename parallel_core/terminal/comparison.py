@@ -1,57 +1,19 @@
-"""A comparison in the terminal: its progress while it runs, and then a compact table for each experiment."""
+"""A comparison in the terminal: a compact table for each experiment."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
-from humanize import metric, naturaldelta
+from humanize import metric
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
-from parallel_core.comparison.runner import CALIBRATION, NextRun
 from parallel_core.measurement.confidence_intervals import Verdict, with_bounds
 
-__all__ = ["VERDICT_COLOURS", "comparison_progress", "in_colour", "show_comparison"]
+__all__ = ["VERDICT_COLOURS", "in_colour", "show_comparison"]
 
 VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": "green", "slower": "red"}
-
-
-@contextmanager
-def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[NextRun], None]]:
-    """Show the progress of a comparison, and about how long the rest will take.
-
-    The display changes only between processes, because redrawing it ten times a second would disturb the measurement.
-    """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
-    with Progress(
-        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("starting", total=None, left="")
-        done = 0
-        announced: int | None = None
-
-        def on_run(run: NextRun) -> None:
-            nonlocal done, announced
-            left = "" if run.seconds_left is None else f"about {naturaldelta(run.seconds_left)} left"
-            stage, total = _stage(run, rounds), done + run.left
-            if console.is_terminal:
-                progress.update(task, description=f"{stage}: {run.cell}", completed=done, total=total, left=left)
-                progress.refresh()
-            elif run.round != announced:
-                console.print(", ".join(filter(None, (f"{stage}: {done} of {total} runs done", left))))
-            announced = run.round
-            done += 1
-
-        yield on_run
-
-
-def _stage(run: NextRun, rounds: int) -> str:
-    if run.round == CALIBRATION:
-        return "choosing sizes"
-    return f"round {run.round} of {rounds}" if run.round <= rounds else "making up for failed runs"
 
 
 def show_comparison(analysis: Analysis, console: Console) -> None:

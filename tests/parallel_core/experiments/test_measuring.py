@@ -37,6 +37,25 @@ def result(*cases: Case, error: float = 0.0) -> Result:
     )
 
 
+def test_a_result_says_what_computed_and_how_fast_at_its_size() -> None:
+    taken = result_of(
+        "any",
+        backends.load("numpy", 1),
+        parameters={"size": 320},
+        cases=(),
+        metrics={},
+        explanation="It was pretended.",
+        error=0.0,
+        compared="products",
+    )
+    read = Result.from_json(taken.as_json()).backend
+    assert read["product"]["size"] == 320
+    assert read["product"]["gflop_per_s"] > 0
+    (library,) = read["kernels"]
+    assert (library["library"], library["threads"]) == ("OpenBLAS", read["threads_per_device"])
+    assert set(library) == {"library", "version", "instruction_set", "threads"}
+
+
 def test_a_result_is_invalid_if_a_check_fails_or_a_whole_is_faster_than_its_part() -> None:
     part, slow, fast = (Case(name, (taken,), (taken,)) for name, taken in (("part", 2.0), ("slow", 3.0), ("fast", 1.0)))
     assert result(part, with_parts(slow, [part])).problems == ()

@@ -1,0 +1,31 @@
+"""How often verdicts are wrong, counted with the noise that the full count takes."""
+
+import pytest
+
+from benchmarks.self_test import REQUIRED, Rates, synthetic, table
+from parallel_core.system.machine import describe_machine
+
+TRIALS = 60
+
+
+@pytest.fixture(scope="module")
+def rates() -> Rates:
+    """Return what the full count begins with, at the number of rounds that a comparison takes."""
+    return synthetic("usual", 5, TRIALS)
+
+
+def test_slow_kernels_and_slow_queues_show_up_in_their_own_factor(rates: Rates) -> None:
+    assert rates.queue_only is not None
+    assert min(rates.neither, rates.kernels_only, rates.queue_only) >= REQUIRED * TRIALS
+
+
+def test_few_verdicts_are_wrong(rates: Rates) -> None:
+    assert rates.found >= REQUIRED * TRIALS
+    assert rates.false <= (1 - REQUIRED) * TRIALS
+
+
+def test_a_slow_down_that_was_not_planted_has_no_share(rates: Rates) -> None:
+    real = Rates("real, torch async", 5, 40, 2, 38, 36, 30)
+    *_, first, second, _ = table((rates, real), {}, describe_machine()).splitlines()
+    assert first.count("|") == second.count("|") == 9
+    assert second.endswith("| 90.0% (76.9%–96.0%) | 75.0% (59.8%–85.8%) | – |")
