@@ -17,7 +17,14 @@ from parallel_core.command_line import options
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.runner import Plan, run_comparison
-from parallel_core.comparison.storage import RESULT, new_folder, new_traces, read_comparison, write_comparison
+from parallel_core.comparison.storage import (
+    RESULT,
+    new_folder,
+    new_traces,
+    read_comparison,
+    saved_timelines,
+    write_comparison,
+)
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.report import write_report
@@ -127,7 +134,7 @@ def compare(
         new_traces(folder)
         plan = replace(plan, traces_in=folder)
     comparison = _run_plan(plan, folder, Console(stderr=True, highlight=False))
-    analysis = analyse(comparison)
+    analysis = analyse(comparison, saved_timelines(folder))
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
     page = write_report(analysis, folder)
     if json_path is not None:

@@ -4,12 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
+from parallel_core.comparison.factors import divide_by_trace
+from parallel_core.comparison.storage import TimelineOf
 from parallel_core.comparison.validity import CellState, assess, unstable_cases
 from parallel_core.comparison.verdicts import TimeRatio, overall_answer, ratio_sentence, time_ratio
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 from parallel_core.measurement.sweep import labelled
 from parallel_core.system.formatting import figure, listed
+from parallel_core.trace_analysis.division import Division
 
 __all__ = ["Analysis", "CellAnalysis", "ExperimentAnalysis", "analyse"]
 
@@ -29,6 +32,12 @@ class CellAnalysis:
     """By label, an interval for each point of the experiment's sweep."""
     ratio: TimeRatio | None = None
     """Against the first believed cell of the experiment; None for that cell itself."""
+    bare: Interval | None = None
+    """What the operations of the main case take by themselves, in seconds; None if that was not measured."""
+    division: Division | None = None
+    """What the main case's time beyond its bare time went to, by the trace."""
+    undivided: str = ""
+    """Why there is no division, if there are traces and bare times."""
     warnings: tuple[str, ...] = ()
     """The unstable cases, each with its reasons."""
 
@@ -97,15 +106,22 @@ class Analysis:
         return tuple(dict.fromkeys(results.cell.backend for results in self.comparison.cells))
 
 
-def analyse(comparison: Comparison) -> Analysis:
-    """Draw every interval, ratio and verdict of a comparison, and the sentences that follow."""
-    experiments = tuple(_analyse_experiment(EXPERIMENTS[name], comparison.of(name)) for name in comparison.experiments)
+def analyse(comparison: Comparison, timeline_of: TimelineOf | None = None) -> Analysis:
+    """Draw every interval, ratio and verdict of a comparison, and the sentences that follow.
+
+    Where a cell's timeline can be read, the time of its main case is divided by it.
+    """
+    experiments = tuple(
+        _analyse_experiment(EXPERIMENTS[name], comparison.of(name), timeline_of) for name in comparison.experiments
+    )
     ratios = [ratio for one in experiments for ratio in one.between_frameworks]
     believed = [cell.cell for one in experiments for cell in one.believed]
     return Analysis(comparison, experiments, overall_answer(ratios, believed))
 
 
-def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResults]) -> ExperimentAnalysis:
+def _analyse_experiment(
+    experiment: Experiment, all_results: Sequence[CellResults], timeline_of: TimelineOf | None
+) -> ExperimentAnalysis:
     assessments = {results.cell: assess(results) for results in all_results}
     believed = {results.cell: results for results in all_results if assessments[results.cell][0] == "measured"}
     against_first = [(cell, next(iter(believed))) for cell in list(believed)[1:]]
@@ -117,7 +133,7 @@ def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResult
     }
     ratio_to_first = {cell: ratios[cell, first] for cell, first in against_first}
     cells = tuple(
-        _analyse_cell(experiment, results, *assessments[results.cell], ratio_to_first.get(results.cell))
+        _analyse_cell(experiment, results, *assessments[results.cell], ratio_to_first.get(results.cell), timeline_of)
         for results in all_results
     )
     between_frameworks = tuple(ratios[pair] for pair in by_engine)
@@ -136,11 +152,18 @@ def _against_first_of_group(cells: Sequence[Cell], group: Callable[[Cell], str])
 
 
 def _analyse_cell(
-    experiment: Experiment, results: CellResults, state: CellState, reason: str, ratio: TimeRatio | None
+    experiment: Experiment,
+    results: CellResults,
+    state: CellState,
+    reason: str,
+    ratio: TimeRatio | None,
+    timeline_of: TimelineOf | None,
 ) -> CellAnalysis:
     if state != "measured":
         return CellAnalysis(results, state, reason)
     metrics = {name: results.metric(name) for result in results.valid for name in result.metrics}
+    bare = results.bare_medians(experiment.case)
+    divided = divide_by_trace(results, experiment.case, timeline_of) if bare and timeline_of else None
     return CellAnalysis(
         results,
         state,
@@ -149,6 +172,9 @@ def _analyse_cell(
         metrics={name: median_interval(values) for name, values in metrics.items() if values},
         curves=_curves(experiment, results),
         ratio=ratio,
+        bare=median_interval(bare) if bare else None,
+        division=divided if isinstance(divided, Division) else None,
+        undivided=divided if isinstance(divided, str) else "",
         warnings=unstable_cases(results),
     )
 

@@ -10,9 +10,13 @@ one is what is left of the ratio: dispatch, waiting, exchange, interference. So 
 from typing import NamedTuple
 
 from parallel_core.comparison.cells import CellResults
+from parallel_core.comparison.storage import TimelineOf
+from parallel_core.errors import RequestError
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, factor_intervals, verdict_on
+from parallel_core.trace_analysis.case_spans import cases_of
+from parallel_core.trace_analysis.division import Division, divide
 
-__all__ = ["Factors", "factors_of"]
+__all__ = ["Factors", "divide_by_trace", "factors_of"]
 
 
 class Factors(NamedTuple):
@@ -35,3 +39,15 @@ def factors_of(results: CellResults, other: CellResults, case: str) -> Factors:
     kernels, scheduling = factor_intervals(results.medians(case), bare, other.medians(case), other_bare)
     processes = min(len(bare), len(other_bare))
     return Factors(kernels, verdict_on(kernels, processes), scheduling, verdict_on(scheduling, processes))
+
+
+def divide_by_trace(results: CellResults, case: str, timeline_of: TimelineOf) -> Division | str:
+    """Divide a case's time beyond its bare time by the trace of the cell's last process, or say why not."""
+    try:
+        timeline = timeline_of(results.cell)
+    except RequestError as error:
+        return str(error)
+    for spans in cases_of(timeline):
+        if spans.name == case:
+            return divide(spans, results.cases(case)[-1], results.valid[-1].backend["devices"])
+    return "this case was not repeated under the profiler"
