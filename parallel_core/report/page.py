@@ -26,9 +26,11 @@ from parallel_core.report.bars_chart import (
     write_times,
 )
 from parallel_core.report.curves_chart import curves_chart, learning_chart, trained
+from parallel_core.report.division_chart import division_chart
 from parallel_core.report.factors_chart import factors_chart
 from parallel_core.report.timelines_chart import panels, timelines_chart
 from parallel_core.report.verbs import verbs
+from parallel_core.system.formatting import kernels_in_words
 
 __all__ = ["render"]
 
@@ -95,6 +97,8 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
         "timelines": timelines_chart(profiled),
         "unprofiled": unprofiled,
         "factors": factors_chart(experiment),
+        "kernels": _kernels(experiment),
+        "division": division_chart(experiment),
         "curves": curves,
         "cost_model": cost_model_chart(analysis, experiment),
         "learning": learning_chart(analysis, experiment),
@@ -110,6 +114,15 @@ def _lesson(experiment: ExperimentAnalysis) -> tuple[str, tuple[str, ...]]:
     """Return the sentence that answers an experiment's question, and those of its ratios, which fold away."""
     has_metric = any(cell.metric for cell in experiment.believed)
     return (experiment.sentences[0], experiment.sentences[1:]) if has_metric else ("", experiment.sentences)
+
+
+def _kernels(experiment: ExperimentAnalysis) -> dict[str, str]:
+    """Return what computes for each framework, in words, by its first process; nothing for old results."""
+    first_results: dict[str, Result] = {}
+    for cell in experiment.believed:
+        first_results.setdefault(cell.cell.backend, cell.results.valid[0])
+    described = {name: kernels_in_words(result.backend) for name, result in first_results.items()}
+    return {name: words for name, words in described.items() if words}
 
 
 def _max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:

@@ -43,6 +43,7 @@ def elements() -> list[tuple[str, dict[str, str | None]]]:
 def test_the_lesson_comes_first_then_timelines_factors_figures_and_folded_tables() -> None:
     assert page().index('id="answer"') < page().index('id="parallel"')
     order = ["<h2", 'class="lesson"', "chart-timelines-", "chart-factors-", "chart-figure-", "<details", "chart-times-"]
+    assert section("parallel").index("chart-factors-") < section("parallel").index("chart-division-")
     for name in EXPERIMENTS[:3]:
         places = [section(name).index(part) for part in order]
         assert places == sorted(places), name
