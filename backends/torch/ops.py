@@ -25,12 +25,16 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 @gives_new_memory
 def add(a: Tensor, b: Tensor | float) -> Tensor:
-    return a + _operand(a, b)
+    if type(b) is Tensor:
+        _check_dtypes(a, b)
+    return a + b
 
 
 @gives_new_memory
 def multiply(a: Tensor, b: Tensor | float) -> Tensor:
-    return a * _operand(a, b)
+    if type(b) is Tensor:
+        _check_dtypes(a, b)
+    return a * b
 
 
 @gives_new_memory
@@ -116,11 +120,10 @@ def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tup
     return Announcing(value_and_gradients)
 
 
-def _operand(a: Tensor, b: Tensor | float) -> Tensor | float:
+def _check_dtypes(a: Tensor, b: Tensor) -> None:
     # Torch would compute in the wider dtype of the two.
-    if type(b) is Tensor and b.dtype != a.dtype:
+    if b.dtype != a.dtype:
         raise ValueError(f"operands need one dtype, not {a.dtype} and {b.dtype}")
-    return b
 
 
 def _own_gradient(leaf: Tensor, shared: Callable[[Tensor], bool]) -> Tensor:

@@ -13,7 +13,7 @@ from parallel_core.measurement.result import Result
 
 __all__ = ["Change", "Difference", "compare_with_old"]
 
-REPETITIONS = ("rounds", "epochs")
+REPETITIONS = ("rounds", "epochs", "budget")
 """Parameters that say how often something is timed, not what."""
 
 

@@ -11,16 +11,29 @@ import numpy as np
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
+from parallel_core.measurement.checks import Limit, about_excess, largest_of, relative_error, why_impossible
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["Units", "largest_error", "refuse_single_device", "result_of", "run_elsewhere", "time_in_turn", "with_parts"]
+__all__ = [
+    "FEWEST_TIMINGS",
+    "Units",
+    "largest_error",
+    "refuse_single_device",
+    "result_of",
+    "run_elsewhere",
+    "take_in_turn",
+    "time_in_turn",
+    "with_parts",
+]
 
+FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
+"""How often everything is timed at the least for a verdict: a warm-up, and the fewest rounds."""
 NONE: Mapping[str, float] = MappingProxyType({})
 ONCE: Mapping[str, int] = MappingProxyType({})
+NO_LIMITS: Mapping[str, Limit] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -56,15 +69,27 @@ def time_in_turn(
         return dispatched / times, done / times
 
     takes = {name: partial(take, fn, repeats.get(name, 1)) for name, fn in work.items()}
+    return take_in_turn(backend, takes, rounds, repeats, units, budget)
+
+
+def take_in_turn(
+    backend: Backend,
+    takes: Mapping[str, Callable[[], Timing]],
+    rounds: int,
+    repeats: Mapping[str, int] = ONCE,
+    units: Units = NO_UNITS,
+    budget: float = math.inf,
+) -> dict[str, Case]:
+    """Do as `time_in_turn` with work that times itself, and returns the seconds of doing it once."""
     # Units stand among the cases, so that a drift of the machine affects all alike.
-    alone = {f"{name}, as one unit": partial(take, fn, 1) for name, fn in units.launches.items()}
+    alone = {f"{name}, as one unit": partial(measure, backend, fn) for name, fn in units.launches.items()}
     taken = {case.name: case for case in interleave({**takes, **alone}, rounds, budget=budget)}
 
     def bare(name: str) -> tuple[float, ...]:
         parts = [taken[f"{unit}, as one unit"].seconds for unit in units.of.get(name, ())]
         return tuple(max(at_once) / repeats.get(name, 1) for at_once in zip(*parts, strict=True))
 
-    return {name: replace(taken[name], repeats=repeats.get(name, 1), bare_seconds=bare(name)) for name in work}
+    return {name: replace(taken[name], repeats=repeats.get(name, 1), bare_seconds=bare(name)) for name in takes}
 
 
 def with_parts(together: Case, parts: Iterable[Case]) -> Case:
@@ -73,7 +98,7 @@ def with_parts(together: Case, parts: Iterable[Case]) -> Case:
 
 
 def run_elsewhere(
-    experiment: str, backend: Backend, threads: int, options: Mapping[str, str | int | Sequence[str]]
+    experiment: str, backend: Backend, threads: int, options: Mapping[str, str | float | Sequence[str]]
 ) -> Result:
     """Run an experiment on one CPU device of so many threads in a fresh process; see `measure_elsewhere`."""
     same = {"backend": backend.name, "engine": backend.engine, "variant": backend.variants}
@@ -104,17 +129,22 @@ def result_of(
     of: str = "the largest element",
     limit: float = 1e-4,
     checks: Mapping[str, float] = NONE,
+    limits: Mapping[str, Limit] = NO_LIMITS,
     problems: Sequence[str] = (),
     **described: Any,
 ) -> Result:
     """Return an experiment's result: invalid if a case is faster than its parts, or values are not NumPy's.
 
-    `error` is the largest difference of what is `compared` from NumPy's, as a share `of` something; `problems` are
-    further ones, and `described` are further fields of the result.
+    `error` is the largest difference of what is `compared` from NumPy's, as a share `of` something; `limits` are those
+    of metrics: beyond one by more than the noise, the result is invalid. `problems` are further ones, and `described`
+    are further fields of the result. If the budget allowed too few rounds, the explanation says so.
     """
     by_name = {case.name: case for case in cases}
     disturbed = (why_impossible(case, [by_name[part] for part in case.parts]) for case in cases if case.parts)
-    notes = (*described.pop("notes", ()), *_rounds_missing(cases, parameters))
+    excesses = {name: about_excess(name, metrics[name], limit) for name, limit in limits.items()}
+    believed = [excess for name, excess in excesses.items() if excess and limits[name].is_believed]
+    beyond = [excess for name, excess in excesses.items() if excess and not limits[name].is_believed]
+    missing = _rounds_missing(cases, parameters)
     wrong = () if error < limit else (f"{compared} differ from NumPy's by {error:.1e} of {of}",)
     return Result(
         experiment=experiment,
@@ -123,9 +153,9 @@ def result_of(
         cases=tuple(cases),
         metrics=metrics,
         checks={"max_relative_error": error, **checks},
-        explanation=explanation,
-        notes=notes,
-        problems=(*filter(None, disturbed), *wrong, *problems),
+        explanation=f"Too few rounds for a verdict, but they suggest: {explanation}" if missing else explanation,
+        notes=(*described.pop("notes", ()), *believed, *missing),
+        problems=(*filter(None, disturbed), *beyond, *wrong, *problems),
         **described,
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["listening", "tell"]
+__all__ = ["listening", "part", "tell"]
 
 Listener = Callable[[str, float], object]
 """A function of what is done next, and of the share of its part of the measurement that is behind it."""
@@ -20,6 +20,17 @@ def listening(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _listener.reset(before)
+
+
+@contextmanager
+def part(begin: float, end: float) -> Iterator[None]:
+    """Within a `with` block, shares that are told are of a part: from 0 to 1 they lead from `begin` to `end`."""
+    listener = _listener.get()
+    if listener is None:
+        yield
+        return
+    with listening(lambda what, share: listener(what, begin + share * (end - begin))):
+        yield
 
 
 def tell(what: str, share: float) -> None:

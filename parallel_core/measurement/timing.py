@@ -15,6 +15,7 @@ from parallel_core.measurement.result import Case, Timing
 __all__ = [
     "Timing",
     "completion_times",
+    "countdown",
     "if_repeatable",
     "interleave",
     "measure",
@@ -53,6 +54,12 @@ def repeatable() -> Iterator[None]:
 def if_repeatable(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
     """Return what repeats a case within `repeatable`; else None, so that its arrays can be freed."""
     return take if _repeatable.get() else None
+
+
+def countdown(budget: float) -> Callable[[float], float]:
+    """Begin a budget of seconds; return a function: how many seconds are left until a share of the budget is spent."""
+    started = perf_counter()
+    return lambda share: share * budget - (perf_counter() - started)
 
 
 def measure(backend: Backend, fn: Callable[[], object]) -> Timing:

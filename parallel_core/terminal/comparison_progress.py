@@ -7,13 +7,13 @@ from humanize import naturaldelta
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from parallel_core.comparison.runner import CALIBRATION, NextRun
+from parallel_core.comparison.schedule import CALIBRATION, NextRun
 
 __all__ = ["comparison_progress"]
 
 
 @contextmanager
-def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[NextRun], None]]:
+def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]:
     """Show the progress of a comparison, and about how long the rest will take.
 
     The display changes only between processes, because redrawing it ten times a second would disturb the measurement.
@@ -29,9 +29,9 @@ def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Nex
         def on_run(run: NextRun) -> None:
             nonlocal done, announced
             left = "" if run.seconds_left is None else f"about {naturaldelta(run.seconds_left)} left"
-            stage, total = _stage(run, rounds), done + run.left
+            stage, total = _stage(run), done + run.left
             if console.is_terminal:
-                progress.update(task, description=f"{stage}: {run.cell}", completed=done, total=total, left=left)
+                progress.update(task, description=f"{stage}: {run.what}", completed=done, total=total, left=left)
                 progress.refresh()
             elif run.round != announced:
                 console.print(", ".join(filter(None, (f"{stage}: {done} of {total} runs done", left))))
@@ -41,7 +41,7 @@ def comparison_progress(console: Console, rounds: int) -> Iterator[Callable[[Nex
         yield on_run
 
 
-def _stage(run: NextRun, rounds: int) -> str:
+def _stage(run: NextRun) -> str:
     if run.round == CALIBRATION:
         return "choosing sizes"
-    return f"round {run.round} of {rounds}" if run.round <= rounds else "making up for failed runs"
+    return f"round {run.round} of {run.rounds}" if run.round <= run.rounds else "making up for failed runs"

@@ -24,6 +24,11 @@ def test_few_verdicts_are_wrong(rates: Rates) -> None:
     assert rates.false <= (1 - REQUIRED) * TRIALS
 
 
+def test_old_counts_are_shown_without_factors() -> None:
+    *_, row, _ = table((Rates("synthetic, usual noise", 5, 200, 0, 198),), {}, describe_machine()).splitlines()
+    assert row == "| synthetic, usual noise | 5 | 200 | 0.0% (0.0%–1.9%) | 99.0% (96.4%–99.7%) |"
+
+
 def test_a_slow_down_that_was_not_planted_has_no_share(rates: Rates) -> None:
     real = Rates("real, torch async", 5, 40, 2, 38, 36, 30)
     *_, first, second, _ = table((rates, real), {}, describe_machine()).splitlines()

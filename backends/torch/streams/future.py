@@ -21,6 +21,7 @@ __all__ = [
     "Failure",
     "Future",
     "ItemPath",
+    "Reader",
     "completed_future",
     "device_of",
     "futures_in",
@@ -29,9 +30,11 @@ __all__ = [
 
 ItemPath: TypeAlias = tuple[int, ...]
 """The place of an item in a value: `(1, 0)` is that of `value[1][0]`."""
+Reader: TypeAlias = "tuple[int, ItemPath, Done, object]"
+"""A task that reads a value: its number, the item that it reads, its end, and its queue if that is in order."""
 
 _items = threading.Lock()
-_forgetting = threading.Lock()
+_reading = threading.Lock()
 NO_VALUE = object()
 NO_ARRAY = "launch and copy_to need an array of this backend among their arguments: it says the device"
 FORGET_EVERY = 64
@@ -65,14 +68,21 @@ class Future:
         "_awaited",
         "_error",
         "_pending",
+        "_readers",
+        "args",
         "device",
         "end",
-        "readers",
+        "fn",
         "sharing",
         "value",
+        "wait_for_turn",
     )
     __iter__ = None
     path: ItemPath = ()
+    # The task that computes this, until it has: one object less for each task, and thousands of them are queued.
+    fn: Callable[..., Any] | None
+    args: tuple[Any, ...]
+    wait_for_turn: Callable[[], object] | None
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -84,9 +94,8 @@ class Future:
         self.value: Any = NO_VALUE
         """The value when it is computed, for those who know that it is."""
         self._error: BaseException | None = None
-        self.readers: list[tuple[int, ItemPath, Done]] = []
-        """The tasks that read this: the number of each, the item that it reads, and its end."""
         # Made when they are needed: most futures are of one array, and thousands of them are queued.
+        self._readers: list[Reader] | None = None
         self.sharing: WeakSet[Future] | None = None
         """The futures whose values share memory with this one's, this one included."""
         self._announced: dict[ItemPath, Any] | None = None
@@ -96,6 +105,14 @@ class Future:
     def root(self) -> "Future":
         """The future of which this is an item, or itself."""
         return self
+
+    @property
+    def readers(self) -> "list[Reader]":
+        """The tasks that read this or an item of it; of one first-in, first-out queue perhaps the last alone."""
+        with _reading:
+            if self._readers is None:
+                self._readers = []
+            return self._readers
 
     def on(self, device: Device) -> Self:
         """Return this future as one of another device, whose queue takes what is launched with it."""
@@ -161,15 +178,22 @@ class Future:
         announced = self._announced is not None and path in self._announced
         return not announced and self.value is NO_VALUE and self._error is None
 
-    def add_reader(self, number: int, end: Done) -> None:
-        """Count a task among the readers."""
-        readers = self.readers
-        readers.append((number, self.path, end))
-        if len(readers) % FORGET_EVERY == 0:
-            # At the front alone, and in one step: others append, or copy the list.
-            with _forgetting:
-                places = range(len(readers))
-                del readers[: next((place for place in places if readers[place][2].locked()), len(places))]
+    def add_reader(self, number: int, end: Done, queue: object = None) -> None:
+        """Count a task among the readers. Tasks of one `queue`, which is not None, end in the order of their calls."""
+        reader = number, self.path, end, queue
+        with _reading:
+            readers = self._readers
+            if readers is None:
+                self._readers = [reader]
+            elif queue is not None and readers and readers[-1][3] is queue and readers[-1][1] == self.path:
+                # Whoever waits for the later one waits for the earlier one too.
+                readers[-1] = reader
+            else:
+                readers.append(reader)
+                if len(readers) % FORGET_EVERY == 0:
+                    # At the front alone, and in one step: others copy the list.
+                    places = range(len(readers))
+                    del readers[: next((place for place in places if readers[place][2].locked()), len(places))]
 
     def _wake(self) -> None:
         with _items:
@@ -189,7 +213,7 @@ class _Item(Future):
     __slots__ = ("_parent", "path")
 
     def __init__(self, parent: Future, path: ItemPath) -> None:
-        self.device, self.readers = parent.device, parent.readers
+        self.device, self._readers = parent.device, parent.readers
         self._parent, self.path = parent, path
 
     @property

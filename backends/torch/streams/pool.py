@@ -25,6 +25,7 @@ class PooledStream(WorkerStream):
     def _make_take(self) -> Callable[[], Any]:
         # Not of the stream's own: a stream that referred to itself would outlive its last user.
         self._taken = _Taken(self._tasks)
+        self._in_order = None
         return self._taken.take
 
     def barrier(self) -> Callable[[], object]:
@@ -45,7 +46,7 @@ class _Taken:
         with self._taking:
             task = self._tasks.get()
             if task is not None:
-                self._last[threading.get_ident()] = next(self._places), task[0].end
+                self._last[threading.get_ident()] = next(self._places), task.end
         return task
 
     def wait_for_earlier(self) -> None:

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias, final
 
 from backends.devices import Device
 from backends.host import on_cores
-from backends.torch.streams.future import Announcing, Done, Failure, Future, ItemPath, futures_in, resolve
+from backends.torch.streams.future import NO_VALUE, Announcing, Done, Failure, Future, ItemPath, futures_in, resolve
 from backends.torch.streams.sharing import link, share_memory, wait_for_readers
 
 __all__ = ["WorkerStream", "first_error", "submit_collective"]
@@ -37,6 +37,8 @@ Change: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 PART_DONE: ItemPath = (sys.maxsize,)
 """What each part of a collective announces: no item of its value, but that its own places are written."""
+
+NESTED = Future, tuple, list
 
 _numbers = count()
 
@@ -55,6 +57,8 @@ class WorkerStream:
         self.name = name
         self.failure: Failure | None = None
         self._tasks: SimpleQueue[Any] = SimpleQueue()
+        self._in_order: object = self._tasks
+        """What stands for this queue if its tasks end in the order of their submission; else None."""
         self._new_future: Callable[[Device], Future] = Future
         self._change: Change | None = None
         take = self._make_take()
@@ -69,19 +73,31 @@ class WorkerStream:
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future:
         """Enqueue `fn(*args)`, with futures among the arguments replaced by their results; never blocks."""
-        future, number = self._new_future(self.device), next(_numbers)
-        self._tasks.put((future, fn if self._change is None else self._change(fn), args, None))
-        for read in futures_in(*args):
-            read.add_reader(number, future.end)
+        return self.enqueue(fn, args)
+
+    def enqueue(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Future:
+        """Do what `submit` does, for arguments that are a tuple already."""
+        future, number, queue = self._new_future(self.device), next(_numbers), self._in_order
+        future.fn = fn if self._change is None else self._change(fn)
+        future.args, future.wait_for_turn = args, None
+        self._tasks.put(future)
+        for arg in args:
+            if isinstance(arg, Future):
+                arg.add_reader(number, future.end, queue)
+            elif isinstance(arg, NESTED):
+                for read in futures_in(arg):
+                    read.add_reader(number, future.end, queue)
         return future
 
     def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Future:
         """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never blocks."""
         future, number = self._new_future(self.device), next(_numbers)
-        wait = partial(wait_for_readers, futures_in(consumed), number)
-        self._tasks.put((future, fn if self._change is None else self._change(fn), (consumed, *args), wait))
+        future.fn = fn if self._change is None else self._change(fn)
+        future.args = consumed, *args
+        future.wait_for_turn = partial(wait_for_readers, futures_in(consumed), number)
+        self._tasks.put(future)
         for read in futures_in(consumed, *args):
-            read.add_reader(number, future.end)
+            read.add_reader(number, future.end, self._in_order)
         return future
 
     def barrier(self) -> Callable[[], object]:
@@ -129,11 +145,10 @@ def submit_collective(
     """
     results, number = tuple([Future(stream.device) for stream in streams]), next(_numbers)
     take_part = _Collective(fn, values, number, results).take_part
-    queues, tasks = [], []
     for part, (stream, result) in enumerate(zip(streams, results, strict=True)):
-        queues.append(stream._tasks)
-        tasks.append((result, take_part if stream._change is None else stream._change(take_part), (part,), None))
-    deque(map(SimpleQueue.put, queues, tasks), maxlen=0)
+        result.fn = take_part if stream._change is None else stream._change(take_part)
+        result.args, result.wait_for_turn = (part,), None
+    deque(map(SimpleQueue.put, [stream._tasks for stream in streams], results), maxlen=0)
     for read in futures_in(values):
         # Each part ends when all have written.
         read.add_reader(number, results[0].end)
@@ -169,15 +184,25 @@ def _serve(
         prepare()
     except BaseException as error:
         unprepared = Failure(error, device)
-    while (task := take()) is not None:
-        future, fn, args, wait_for_turn = task
-        values = result = None
+    while (future := take()) is not None:
+        fn, args, wait_for_turn = future.fn, future.args, future.wait_for_turn
+        # What is kept of a task when it is done is its result alone.
+        future.fn, future.args, future.wait_for_turn = None, (), None
+        arg = values = result = None
         try:
             if _closing.is_set():
                 raise InterruptedError("the program ended before this was computed")
             if unprepared is not None:
                 raise unprepared.with_traceback(None)
-            values = [resolve(arg) for arg in args]
+            values = []
+            for arg in args:
+                # Asked for here, for a call costs as much as all else that is done for an argument.
+                if arg.__class__ is Future and arg.value is not NO_VALUE:
+                    values.append(arg.value)
+                elif isinstance(arg, NESTED):
+                    values.append(resolve(arg))
+                else:
+                    values.append(arg)
             if wait_for_turn is not None:
                 wait_for_turn()
             if fn.__class__ is Announcing:
@@ -197,7 +222,7 @@ def _serve(
             future.set_exception(failure)
             del owner, failure
         # The loop would otherwise keep the last result while it waits for the next task.
-        del task, future, fn, args, wait_for_turn, values, result
+        del future, fn, args, arg, wait_for_turn, values, result
 
 
 @atexit.register

@@ -29,7 +29,9 @@ from parallel_core.experiments.measuring import (
     with_parts,
 )
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit, size_for_run
+from parallel_core.measurement.checks import Limit, noise_of
 from parallel_core.measurement.result import Result
+from parallel_core.measurement.timing import countdown
 
 __all__ = ["EXPERIMENT", "run", "verdict"]
 
@@ -44,6 +46,7 @@ def run(
 ) -> Result:
     """Time 50 products on each device alone and on all together; raises RequestError for a single device."""
     refuse_single_device(backend, "parallel", "compares devices")
+    left = countdown(budget)
     size = size or size_for_run(backend)
     matrices = [normal_matrix(backend, size, device) for device in backend.devices]
     names = [f"on {device} alone" for device in backend.devices]
@@ -56,7 +59,7 @@ def run(
         {name: products_as_unit(backend, x) for name, x in zip(names, matrices, strict=True)},
         {**{name: (name,) for name in names}, TOGETHER: names},
     )
-    cases = time_in_turn(backend, {**work, TOGETHER: run_all}, rounds, units=units, budget=0.7 * budget)
+    cases = time_in_turn(backend, {**work, TOGETHER: run_all}, rounds, units=units, budget=left(0.9))
     *parts, together = cases.values()
 
     source = backend.to_numpy(matrices[0])
@@ -67,6 +70,7 @@ def run(
         parameters={"size": size, "products": PRODUCTS, "rounds": rounds, "budget": budget},
         cases=(*parts, with_parts(together, parts)),
         metrics={"parallel_speedup": speedup},
+        limits={"parallel_speedup": Limit(len(parts), speedup / len(parts) - 1, noise_of(*parts, together))},
         explanation=verdict(speedup, len(parts)),
         error=largest_error([backend.to_numpy(made[-1]) for made in run_all()], [source @ source] * len(matrices)),
         compared="products",

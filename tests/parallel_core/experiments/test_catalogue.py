@@ -9,7 +9,7 @@ import parallel_core
 from parallel_core.command_line.compare import known_experiments
 from parallel_core.command_line.run import run
 from parallel_core.experiments import EXPERIMENTS, Experiment
-from tests.parallel_core.comparison.test_runner import PLAN
+from tests.parallel_core.comparison.made_up import PLAN
 
 ALL = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 
