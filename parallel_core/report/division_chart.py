@@ -39,8 +39,7 @@ class DivisionRow(NamedTuple):
     name: str
     parts: tuple[Part, ...]
     seconds: str
-    words: tuple[tuple[Kind, str], ...]
-    sentences: tuple[str, ...]
+    words: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,9 @@ def _row(name: str, division: Division, scale: Scale) -> DivisionRow:
             start = scale.place(reached)
             reached += taken
             parts.append(Part(kind, start, scale.place(reached) - start))
-    words = tuple(
-        (kind, f"{metric(taken, 's')} {WORDS[kind]}")
-        for kind, taken in seconds.items()
-        if taken > LEAST_SHARE * division.seconds
-    )
-    return DivisionRow(name, tuple(parts), metric(division.seconds, "s"), words, division.sentences)
+    named = {kind: taken for kind, taken in seconds.items() if taken > LEAST_SHARE * division.seconds}
+    words = tuple(f"{metric(taken, 's')} {WORDS[kind]}" for kind, taken in named.items())
+    return DivisionRow(name, tuple(parts), metric(division.seconds, "s"), words)
 
 
 def _seconds(division: Division) -> dict[Kind, float]:

@@ -13,6 +13,7 @@ from pygments.formatters import HtmlFormatter
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.storage import TimelineOf
+from parallel_core.comparison.validity import doubtful_units
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.measurement.result import Result
@@ -83,15 +84,15 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
     without_times = curves is not None and described.curves is not None and described.curves.in_place_of_times
     count = len(analysis.experiments)
     profiled, unprofiled = panels(experiment, timeline_of, count) if timeline_of else ([], {})
-    lesson, ratios = _lesson(experiment)
     results = [result for _, result in trained(experiment)]
     return {
         "described": described,
-        "lesson": lesson,
-        "ratios": ratios,
+        "lesson": experiment.answer,
+        "ratios": [sentence for sentence in experiment.sentences if sentence != experiment.answer],
         "explanations": [(cell.cell.side, _median_explanation(cell)) for cell in believed],
         "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
-        "unstable": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
+        "doubtful": [(cell.cell.side, doubt) for cell in believed for doubt in doubtful_units(cell.results)],
+        "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
         "figure": metric_chart(analysis, experiment),
         "times": None if without_times else case_times_chart(analysis, experiment),
         "timelines": timelines_chart(profiled),
@@ -108,12 +109,6 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
         "graphs": _graph_pictures(experiment),
         "parameters": dict(believed[0].results.valid[0].parameters) if believed else {},
     }
-
-
-def _lesson(experiment: ExperimentAnalysis) -> tuple[str, tuple[str, ...]]:
-    """Return the sentence that answers an experiment's question, and those of its ratios, which fold away."""
-    has_metric = any(cell.metric for cell in experiment.believed)
-    return (experiment.sentences[0], experiment.sentences[1:]) if has_metric else ("", experiment.sentences)
 
 
 def _kernels(experiment: ExperimentAnalysis) -> dict[str, str]:
@@ -151,14 +146,15 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
             "devices": ", ".join(result.backend["devices"]),
             "threads each": str(result.backend["threads_per_device"]),
             "cores of each": " | ".join(", ".join(map(str, cores)) for cores in result.backend["cores"]),
+            "products": kernels_in_words(result.backend),
             "who schedules": result.backend["scheduler"],
             "settings": ", ".join(f"{name}={value}" for name, value in result.backend["settings"].items() if value),
             "variants": ", ".join(result.backend.get("variants", ())),
         }
         for side, result in first_results.items()
     ]
-    with_variants = any(row["variants"] for row in rows)
-    return [{name: value for name, value in row.items() if name != "variants" or with_variants} for row in rows]
+    said = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    return [{name: row[name] for name in said} for row in rows]
 
 
 def _median_explanation(cell: CellAnalysis) -> str:

@@ -25,9 +25,9 @@ def timeline_of(cell: Cell) -> Timeline:
     return parallel_timeline() if cell.experiment == "parallel" else TIMELINES[cell.side]
 
 
-def with_bare_times(one: CellResults) -> CellResults:
-    """Give all cases of a cell bare times."""
-    share = COMPUTING.get(one.cell.backend, 1.0)
+def with_bare_times(one: CellResults, share: float | None = None) -> CellResults:
+    """Give all cases of a cell bare times: a share of its times."""
+    share = share or COMPUTING.get(one.cell.backend, 1.0)
     results = (
         replace(
             result,
