@@ -1,6 +1,8 @@
 """Put an analysis, its charts and the backends' code into one self-contained page."""
 
+import math
 import re
+from dataclasses import replace
 from datetime import datetime
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -15,7 +17,7 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.comparison.validity import doubtful_units
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import with_bounds
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.plots import can_draw, draw
 from parallel_core.plots.style import COLOURS, LOOKS
@@ -56,7 +58,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     environment.filters["times"] = write_times
     environment.filters["place"] = _write_place
     environment.filters["prose"] = _prose
-    comparison = analysis.comparison
+    comparison, analysis = analysis.comparison, _without_few(analysis)
     return environment.get_template("page.html.jinja").render(
         comparison=comparison,
         took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
@@ -78,6 +80,31 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     )
 
 
+def _without_few(analysis: Analysis) -> Analysis:
+    """Take the bounds from intervals over too few processes: those of two reach from nothing to millions."""
+    experiments = (replace(one, cells=tuple(map(_unbounded_if_few, one.cells))) for one in analysis.experiments)
+    return replace(analysis, experiments=tuple(experiments))
+
+
+def _unbounded_if_few(cell: CellAnalysis) -> CellAnalysis:
+    if (ratio := cell.ratio) and ratio.verdict == "too few runs":
+        kernels, scheduling = (factor and _unbounded(factor) for factor in (ratio.kernels, ratio.scheduling))
+        few = replace(ratio, interval=_unbounded(ratio.interval), kernels=kernels, scheduling=scheduling)
+        cell = replace(cell, ratio=few)
+    if len(cell.results.valid) >= FEWEST_FOR_A_VERDICT:
+        return cell
+    return replace(
+        cell,
+        times={name: _unbounded(interval) for name, interval in cell.times.items()},
+        metrics={name: _unbounded(interval) for name, interval in cell.metrics.items()},
+        curves={label: tuple(map(_unbounded, intervals)) for label, intervals in cell.curves.items()},
+    )
+
+
+def _unbounded(interval: Interval) -> Interval:
+    return Interval(interval.estimate, -math.inf, math.inf)
+
+
 def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
     described, believed = experiment.experiment, experiment.believed
     curves = curves_chart(experiment)
@@ -91,7 +118,7 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
         "ratios": [sentence for sentence in experiment.sentences if sentence != experiment.answer],
         "explanations": [(cell.cell.side, _median_explanation(cell)) for cell in believed],
         "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
-        "doubtful": [(cell.cell.side, doubt) for cell in believed for doubt in doubtful_units(cell.results)],
+        "doubtful": [(cell.cell.side, doubt) for cell in believed for doubt in _doubts(cell)],
         "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
         "figure": metric_chart(analysis, experiment),
         "times": None if without_times else case_times_chart(analysis, experiment),
@@ -109,6 +136,12 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
         "graphs": _graph_pictures(experiment),
         "parameters": dict(believed[0].results.valid[0].parameters) if believed else {},
     }
+
+
+def _doubts(cell: CellAnalysis) -> list[str]:
+    """Return what speaks against the bare times of the main case, which is the one that factors are of."""
+    case = EXPERIMENTS[cell.cell.experiment].case
+    return [doubt for doubt in doubtful_units(cell.results) if doubt.startswith(f"{case}: ")]
 
 
 def _kernels(experiment: ExperimentAnalysis) -> dict[str, str]:

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 from parallel_core.comparison.cells import Cell, CellResults
-from tests.parallel_core.comparison.made_up import NASTY, comparison, every_chart, failed
+from tests.parallel_core.comparison.made_up import NASTY, comparison, every_chart, failed, measured
 from tests.parallel_core.report.pages import full_page, page_of, with_bare_times
 
 EXPERIMENTS = ("parallel", "data-parallel", "async", "allreduce")
@@ -182,3 +182,12 @@ def test_variants_are_a_column_where_there_are_any() -> None:
     text = page_of(replace(plain, cells=(replace(first, results=results), *plain.cells[1:])))
     assert text.count("<th>variants</th>") == 1
     assert text.count("<td>bulk-on</td>") == 1
+
+
+def test_too_few_processes_have_values_and_no_bounds() -> None:
+    cells = [with_bare_times(measured(Cell("parallel", name, "async"), (1.0, 1.2))) for name in ("mxnet", "torch")]
+    text = page_of(comparison(*cells)).partition("<main>")[2].partition('id="backends"')[0]
+    assert "kernels 0.5 ×: too few runs" in text
+    assert 'class="whisker"' not in text
+    assert "1.10 s</span>" in text
+    assert "–" not in text.partition("<h3>")[2].partition("<details>")[0]
