@@ -59,12 +59,14 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     environment.filters["place"] = _write_place
     environment.filters["prose"] = _prose
     comparison, analysis = analysis.comparison, _without_few(analysis)
+    lessons, answer = _lessons(analysis)
     return environment.get_template("page.html.jinja").render(
         comparison=comparison,
         took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
         date=f"{datetime.fromisoformat(comparison.utc):%-d %B %Y, %H:%M} UTC",
         memory=naturalsize(comparison.machine["memory_bytes"]),
-        answer=analysis.answer,
+        lessons=lessons,
+        answer=answer,
         cells=analysis.cells,
         experiments=[_section(analysis, experiment, timeline_of) for experiment in analysis.experiments],
         dispatch=dispatch_chart(analysis),
@@ -78,6 +80,17 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         colours=COLOURS,
         looks=LOOKS,
     )
+
+
+def _lessons(analysis: Analysis) -> tuple[dict[str, str], str]:
+    """Divide the answer: the sentences that are an experiment's own, by its name, and what is left."""
+    lessons: dict[str, str] = {}
+    rest = analysis.answer
+    for one in analysis.experiments:
+        if one.answer and rest.startswith(one.answer):
+            lessons[one.experiment.name] = one.answer
+            rest = rest.removeprefix(one.answer).strip()
+    return lessons, rest
 
 
 def _without_few(analysis: Analysis) -> Analysis:

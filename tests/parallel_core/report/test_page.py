@@ -7,6 +7,7 @@ from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
 
+from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults
 from tests.parallel_core.comparison.made_up import NASTY, comparison, every_chart, failed, measured
 from tests.parallel_core.report.pages import full_page, page_of, with_bare_times
@@ -51,6 +52,17 @@ def test_the_lesson_comes_first_then_timelines_factors_figures_and_folded_tables
     assert section("allreduce").index("chart-figure-") < section("allreduce").index("chart-curves-")
     assert "chart-times-" not in section("allreduce")
     assert page().index('id="allreduce"') < page().index('id="summary"') < page().index('id="backends"')
+
+
+def test_the_answer_is_whole_and_links_to_the_experiments_that_it_is_of() -> None:
+    compared = every_chart()
+    analysis = analyse(compared)
+    top = page_of(compared).partition('id="answer"')[2].partition("<nav")[0]
+    linked = dict(re.findall(r'<li><a href="#([^"]+)">[^<]+</a>: ([^<]+)</li>', top))
+    assert linked == {one.experiment.name: one.answer for one in analysis.experiments if one.answer in analysis.answer}
+    assert list(linked) == ["parallel", "async"]
+    rest = top.partition("<p>")[2].partition("</p>")[0]
+    assert " ".join([*linked.values(), rest]) == analysis.answer
 
 
 def test_repeated_ratios_unstable_cases_and_tables_are_folded() -> None:
