@@ -18,6 +18,7 @@ from backends.errors import BackendError
 
 __all__ = [
     "available_cores",
+    "blas_libraries",
     "check_workers",
     "core_numbers",
     "core_shares",
@@ -26,6 +27,8 @@ __all__ = [
     "limit_blas_threads",
     "limit_openmp_threads",
     "on_cores",
+    "one_blas_thread",
+    "processor_flags",
     "threads_for",
 ]
 
@@ -38,26 +41,51 @@ LARGEST_HEAP = 2**26
 
 def limit_blas_threads(framework: str, threads: int) -> None:
     """Set the number of threads of the BLAS in a framework's package, or of every BLAS if it has none of its own."""
-    libraries = [library for library in _libraries() if library.user_api == "blas"]
+    for library in blas_libraries(framework) or _libraries("blas"):
+        library.set_num_threads(threads)
+
+
+@contextmanager
+def one_blas_thread(framework: str) -> Iterator[None]:
+    """Within a `with` block, let the BLAS in a framework's package compute with one thread, whoever calls it."""
+    before = [(library, library.get_num_threads()) for library in blas_libraries(framework)]
+    for library, _ in before:
+        library.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for library, threads in before:
+            library.set_num_threads(threads)
+
+
+def blas_libraries(framework: str) -> list[Any]:
+    """List threadpoolctl's controllers of every BLAS in a framework's package that is loaded."""
     # In the package's folder, or in the one beside it that wheels install: numpy.libs.
     folders = {framework, f"{framework}.libs"}
-    for library in [one for one in libraries if folders & set(Path(one.filepath).parts)] or libraries:
-        library.set_num_threads(threads)
+    return [library for library in _libraries("blas") if folders & set(Path(library.filepath).parts)]
 
 
 def limit_openmp_threads(threads: int) -> None:
     """Set the number of threads that OpenMP uses for what the calling thread computes."""
-    for library in _libraries():
-        if library.user_api == "openmp":
-            library.set_num_threads(threads)
+    for library in _libraries("openmp"):
+        library.set_num_threads(threads)
 
 
-def _libraries() -> list[Any]:
+def _libraries(interface: str) -> list[Any]:
     if find_spec("threadpoolctl") is None:
         return []
     from threadpoolctl import ThreadpoolController
 
-    return list(ThreadpoolController().lib_controllers)
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == interface]
+
+
+def processor_flags() -> frozenset[str]:
+    """Return what the processor can do, as Linux names it (`avx2`); empty if the system does not say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), []))
 
 
 def core_numbers() -> list[int]:

@@ -130,6 +130,19 @@ class Ops(Hashable, Protocol):
         they become ready; those of the last parameters come first.
         """
 
+    def as_unit(self, fn: Callable[..., Array]) -> Callable[..., Array]:
+        """Make the function that computes what `fn` does as one unit, with nothing queued between its operations.
+
+        `fn` takes arrays and tuples of arrays, all on one device, and computes with ops alone, of its arguments and of
+        numbers that do not change. A launch of what is returned gives the same values, and takes what the operations
+        take by themselves: a measure of kernels, without their scheduling. The first launch for arguments of some
+        shapes, dtypes and device may take longer, and may call `fn` more than once; later ones need not call it.
+
+        What is no plain composition is launched as `fn` itself would be, and may be queued operation by operation: a
+        function that differentiates or updates (a training step), copies to the host, concatenates, or uses arrays
+        that are not its arguments, as a `cross_entropy` may.
+        """
+
     def sgd(self, parameters: Array, gradients: Array, rate: float) -> Array:
         """Return parameters - rate · gradients, for tuples of arrays. The parameters are consumed.
 

@@ -1,9 +1,13 @@
 """How often a comparison is wrong: cells compared with themselves, and with a planted slow-down of a tenth.
 
+A slow-down is planted in the kernels, where the bare time grows with the whole, and in the queue, where it does not:
+each has to show up in its own factor (`parallel_core.comparison.factors`) and not in the other one.
+
     python benchmarks/self_test.py --real 3 --out benchmarks/results/NAME
 
 Synthetic cells have the noise of real ones: every process is off by a hundredth, one in fifty is disturbed by up to a
 quarter, single repetitions are off by a hundredth and sometimes by a half, and the machine drifts from round to round.
+Half of the variance between processes is common to a time and its bare time, as are disturbances and drift.
 With --real N real cells follow, N trials on each framework and engine: 50 products on each device and on both, run in
 rounds A B C. A and B are the same, and C multiplies matrices of 496 instead of 480, which is 10 % more work. Intervals
 and verdicts come from the code of `parallel-core compare`. The three cases of a real trial come from the same
@@ -13,8 +17,9 @@ processes: the intervals of the rates treat them as independent, which they are 
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +27,33 @@ import click
 import numpy as np
 
 from parallel_core.comparison.cells import Cell, CellResults, FailedRun
-from parallel_core.comparison.runner import Plan, run_once
+from parallel_core.comparison.factors import factors_of
+from parallel_core.comparison.plan import Plan
+from parallel_core.comparison.processes import run_once
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import compare_times
 from parallel_core.measurement.result import Case, Result
+from parallel_core.system.formatting import library_in_words
 from parallel_core.system.machine import describe_machine
 
 PLANTED = 1.10
+BARE = 0.8
+"""The share of a synthetic time that is bare."""
+SHARED = 0.5
+"""The share of the variance between processes that a time and its bare time have in common."""
 REPETITIONS = 5
+REQUIRED = 0.95
+SAME = "no difference shown"
+COLUMNS = (
+    "cells",
+    "rounds",
+    "comparisons",
+    "called different from itself",
+    "planted 10 % found",
+    "equal: neither factor",
+    "slow kernels: the first alone",
+    "slow queue: the second alone",
+)
 CASE = EXPERIMENTS["parallel"].case
 CELL = Cell("parallel", "synthetic", "async")
 
@@ -50,18 +74,27 @@ NOISES = {"quiet": Noise(0.005, 0.01), "usual": Noise(0.01, 0.02), "loud": Noise
 
 @dataclass(frozen=True)
 class Rates:
-    """How many comparisons called a difference that does not exist, and how many found the planted one."""
+    """How many comparisons called a difference that does not exist, and how many found the planted one.
+
+    Then of the factors: how many equal cells showed neither, how many slow kernels the first one alone, and how many
+    slow queues the second one alone; None for what was not counted.
+    """
 
     name: str
     rounds: int
     compared: int
     false: int
     found: int
+    neither: int | None = None
+    kernels_only: int | None = None
+    queue_only: int | None = None
 
-    def row(self) -> str:
-        """Write a row of the table."""
+    def row(self, columns: int) -> str:
+        """Write a row of the table, with the first of its columns."""
+        counts = (self.false, self.found, self.neither, self.kernels_only, self.queue_only)[: columns - 3]
         shares = " | ".join(
-            f"{count / self.compared:.1%} ({bounds(count, self.compared)})" for count in (self.false, self.found)
+            "–" if count is None else f"{count / self.compared:.1%} ({bounds(count, self.compared)})"
+            for count in counts
         )
         return f"| {self.name} | {self.rounds} | {self.compared} | {shares} |"
 
@@ -75,18 +108,32 @@ def bounds(count: int, of: int) -> str:
     return f"{max(0, centre - half):.1%}–{min(1, centre + half):.1%}"
 
 
-def processes(generator: np.random.Generator, noise: Noise, drift: np.ndarray, factor: float) -> CellResults:
-    """Return the synthetic results of a cell: one for each step of the drift."""
+def processes(
+    generator: np.random.Generator, noise: Noise, drift: np.ndarray, whole: float = 1.0, bare: float = BARE
+) -> CellResults:
+    """Return the synthetic results of a cell, with its usual seconds: one for each step of the drift."""
     results = []
     for step in drift:
-        off = generator.normal(0, noise.process)
+        off = step + generator.normal(0, noise.process * SHARED**0.5)
         if generator.random() < noise.disturbed:
             off += generator.uniform(0.03, 0.25)
-        repetitions = generator.normal(0, noise.repetition, REPETITIONS)
-        repetitions += (generator.random(REPETITIONS) < noise.spikes) * generator.uniform(0.05, 0.5, REPETITIONS)
-        seconds = tuple(float(one) for one in factor * np.exp(step + off + repetitions))
-        results.append(Result("parallel", {}, {}, (Case(CASE, seconds, seconds),), {}, {}, "", environment={}))
+        seconds, alone = (repetitions(generator, noise, usual * np.exp(off)) for usual in (whole, bare))
+        case = Case(CASE, seconds, seconds, bare_seconds=alone)
+        results.append(Result("parallel", {}, {}, (case,), {}, {}, "", environment={}))
     return CellResults(CELL, tuple(results))
+
+
+def repetitions(generator: np.random.Generator, noise: Noise, usual: float) -> tuple[float, ...]:
+    """Return the seconds of what usually takes so many in other processes of this kind."""
+    off = generator.normal(0, noise.process * (1 - SHARED) ** 0.5) + generator.normal(0, noise.repetition, REPETITIONS)
+    off += (generator.random(REPETITIONS) < noise.spikes) * generator.uniform(0.05, 0.5, REPETITIONS)
+    return tuple(float(one) for one in usual * np.exp(off))
+
+
+def factor_verdicts(results: CellResults, others: CellResults, case: str) -> tuple[str | None, str | None]:
+    """Return the verdicts on the factors of a case in two cells: on its kernels, and on its scheduling."""
+    found = factors_of(results, others, case)
+    return found.kernels_verdict, found.scheduling_verdict
 
 
 def case_verdict(results: CellResults, others: CellResults, case: str) -> str:
@@ -97,24 +144,31 @@ def case_verdict(results: CellResults, others: CellResults, case: str) -> str:
 def synthetic(name: str, rounds: int, trials: int) -> Rates:
     """Compare synthetic cells with themselves and with slower ones."""
     generator = np.random.default_rng((rounds, list(NOISES).index(name)))
-    false = detected = 0
+    false = detected = neither = kernels_only = queue_only = 0
     for _ in range(trials):
         drift = np.cumsum(generator.normal(0, NOISES[name].drift, rounds))
-        one, same, slower = (processes(generator, NOISES[name], drift, factor) for factor in (1, 1, PLANTED))
-        false += case_verdict(same, one, CASE) != "no difference shown"
-        detected += case_verdict(slower, one, CASE) == "slower"
-    return Rates(f"synthetic, {name} noise", rounds, trials, false, detected)
+        make = partial(processes, generator, NOISES[name], drift)
+        one, same, slow_kernels, slow_queue = make(), make(), make(PLANTED, PLANTED * BARE), make(PLANTED)
+        false += case_verdict(same, one, CASE) != SAME
+        detected += case_verdict(slow_kernels, one, CASE) == "slower"
+        neither += factor_verdicts(same, one, CASE) == (SAME, SAME)
+        kernels_only += factor_verdicts(slow_kernels, one, CASE) == ("slower", SAME)
+        queue_only += factor_verdicts(slow_queue, one, CASE) == (SAME, "slower")
+    return Rates(f"synthetic, {name} noise", rounds, trials, false, detected, neither, kernels_only, queue_only)
 
 
 Trials = list[dict[str, list[list[float]]]]
 """For each trial and case the medians of the processes on the sides A, B and C, in seconds."""
 
 
-def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Trials]:
-    """Compare a real cell with itself and with one that does a tenth more; return the rates and the measured times."""
+def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Trials, Mapping[str, Any]]:
+    """Compare a real cell with itself and with one that does a tenth more.
+
+    Return the rates, the measured times, and what the results say of the backend.
+    """
     plan = Plan((EXPERIMENTS["parallel"],), (backend,), (engine,), {backend: sys.executable}, rounds, "quick")
     cell = plan.cells[0]
-    verdicts: list[tuple[str, str]] = []
+    verdicts: list[tuple[str, str, tuple[str | None, ...], tuple[str | None, ...]]] = []
     measured: Trials = []
     for trial in range(trials):
         sides: list[list[Result]] = [[], [], []]
@@ -126,13 +180,24 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
                     raise click.ClickException(f"{cell}: {outcome.reason}")
                 results.append(outcome)
         one, same, slower = (CellResults(cell, tuple(results)) for results in sides)
-        verdicts += [(case_verdict(same, one, case), case_verdict(slower, one, case)) for case in one.case_names]
+        verdicts += [
+            (
+                case_verdict(same, one, case),
+                case_verdict(slower, one, case),
+                factor_verdicts(same, one, case),
+                factor_verdicts(slower, one, case),
+            )
+            for case in one.case_names
+        ]
         measured.append({case: [list(side.medians(case)) for side in (one, same, slower)] for case in one.case_names})
     # Invalid processes may leave too few on one side for a verdict.
-    verdicts = [both for both in verdicts if "too few runs" not in both]
-    false = sum(called != "no difference shown" for called, _ in verdicts)
-    detected = sum(called == "slower" for _, called in verdicts)
-    return Rates(f"real, {cell.side}", rounds, len(verdicts), false, detected), measured
+    verdicts = [all_four for all_four in verdicts if "too few runs" not in all_four]
+    false = sum(called != SAME for called, *_ in verdicts)
+    detected = sum(called == "slower" for _, called, *_ in verdicts)
+    neither = sum(called == (SAME, SAME) for _, _, called, _ in verdicts)
+    kernels_only = sum(called == ("slower", SAME) for *_, called in verdicts)
+    rates = Rates(f"real, {cell.side}", rounds, len(verdicts), false, detected, neither, kernels_only)
+    return rates, measured, outcome.backend
 
 
 def noise_of(trials: Trials) -> str:
@@ -146,26 +211,38 @@ def noise_of(trials: Trials) -> str:
     )
 
 
-def table(rates: Sequence[Rates], trials: dict[str, Trials], machine: dict[str, Any]) -> str:
-    """Write the rates as Markdown."""
+def page(document: Mapping[str, Any]) -> str:
+    """Write what the JSON holds as Markdown."""
+    rates, machine = [Rates(**one) for one in document["rates"]], document["machine"]
+    versions = [f"{name} {version}" for name, version in document.get("versions", {}).items()]
+    versions += [f"commit {machine['commit']}"] if "commit" in machine else []
+    # Files from before there were factors have no such columns.
+    columns = COLUMNS if any(one.neither is not None for one in rates) else COLUMNS[:5]
     lines = [
-        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['utc']}",
+        ", ".join([machine["processor"], f"{machine['cores']} cores", machine["system"], *versions, machine["utc"]]),
         "",
-        "| cells | rounds | comparisons | called different from itself | planted 10 % found |",
-        "| --- | --- | --- | --- | --- |",
-        *(one.row() for one in rates if one.compared),
+        f"| {' | '.join(columns)} |",
+        f"| {' | '.join('---' for _ in columns)} |",
+        *(one.row(len(columns)) for one in rates if one.compared),
         "",
-        *(f"- {name}: {noise_of(of_cell)}" for name, of_cell in trials.items()),
+        *(f"- {name}: {noise_of(of_cell)}" for name, of_cell in document["trials"].items()),
     ]
     return "\n".join(lines) + "\n"
 
 
-def write(out: Path, rates: Sequence[Rates], trials: dict[str, Trials]) -> None:
-    """Write the results so far, as JSON and as Markdown."""
-    machine = describe_machine()
-    everything = {"machine": machine, "rates": [vars(one) for one in rates], "trials": trials}
-    out.with_suffix(".json").write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
-    out.with_suffix(".md").write_text(table(rates, trials, machine))
+def write(
+    out: Path, rates: Sequence[Rates], trials: dict[str, Trials], backends: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Write the results so far, as JSON and as Markdown; `backends` are what results say of each of them."""
+    document = {
+        "machine": describe_machine(),
+        "versions": {name: backend["version"] for name, backend in backends.items()},
+        "kernels": {name: [library_in_words(one) for one in backend["kernels"]] for name, backend in backends.items()},
+        "rates": [vars(one) for one in rates],
+        "trials": trials,
+    }
+    out.with_suffix(".json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    out.with_suffix(".md").write_text(page(document))
 
 
 @click.command()
@@ -180,15 +257,18 @@ def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     rates = [synthetic(name, count, trials) for name in NOISES for count in (3, 5, 10)]
     measured: dict[str, Trials] = {}
-    write(out, rates, measured)
+    backends: dict[str, Mapping[str, Any]] = {}
+    write(out, rates, measured, backends)
     for backend, engine in [(b, e) for b in ("mxnet", "torch") for e in ("async", "sync")] if real_trials else []:
-        rate, times = real(backend, engine, rounds, real_trials)
+        rate, times, backends[backend] = real(backend, engine, rounds, real_trials)
         rates.append(rate)
         measured[rate.name] = times
-        write(out, rates, measured)
+        write(out, rates, measured, backends)
     click.echo(out.with_suffix(".md").read_text())
     default = next(one for one in rates if one.name == "synthetic, usual noise" and one.rounds == 5)
-    if default.false > 0.05 * default.compared or default.found < 0.95 * default.compared:
+    of_factors = (default.neither, default.kernels_only, default.queue_only)
+    right = (default.compared - default.false, default.found, *filter(None, of_factors))
+    if not all(of_factors) or min(right) < REQUIRED * default.compared:
         raise click.ClickException("too many wrong verdicts at the default rounds")
 
 

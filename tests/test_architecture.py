@@ -20,7 +20,7 @@ from tests.conftest import RunPython
 FRAMEWORKS = {"mxnet", "torch"}
 # Their public names are the backends' functions.
 OPS = {"backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
-IMPORTING_A_FRAMEWORK = OPS | {"backends.mxnet.sharded_sum"}
+IMPORTING_A_FRAMEWORK = OPS | {"backends.mxnet.sharded_sum", "backends.mxnet.units"}
 MODULES = sorted(
     module.name
     for package in (backends, parallel_core)

@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import ModuleType
 
 from backends.errors import BackendError
@@ -20,13 +20,19 @@ _imported_with: dict[str, FrameworkSettings] = {}
 
 
 def import_framework(
-    name: str, settings: FrameworkSettings, *, requirement: str, prepare: Callable[[], None] = lambda: None
+    name: str,
+    settings: FrameworkSettings,
+    *,
+    requirement: str,
+    prepare: Callable[[], None] = lambda: None,
+    read_once: Collection[str] = (),
 ) -> ModuleType:
     """Import a framework under the environment it needs.
 
     `settings` are the variables that it reads at import. `requirement` names what it needs, for the error message.
-    `prepare` is called just before, under these settings. Raises BackendError if the framework is absent, broken, or
-    already imported with other settings; InstallationError if it is known what to do.
+    `prepare` is called just before, under these settings; those that are `read_once` are as before afterwards. Raises
+    BackendError if the framework is absent, broken, or already imported with other settings; InstallationError if it is
+    known what to do.
     """
     if sys.modules.get(name) is not None:
         current = _imported_with.get(name, os.environ)
@@ -50,6 +56,7 @@ def import_framework(
     except Exception as error:
         _apply(before)
         raise _failure(name, error, requirement) from error
+    _apply({variable: before[variable] for variable in read_once})
     _imported_with[name] = dict(settings)
     return module
 

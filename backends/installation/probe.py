@@ -13,6 +13,7 @@ import numpy as np
 
 from backends.errors import BackendError
 from backends.installation.gpus import Gpus, InstallationFailure, failure_of, list_gpus
+from backends.installation.kernels import Kernels, Product, kernels_of, product_of
 from backends.registry import load
 
 __all__ = ["DEFAULT_ENGINE", "Probe", "main", "probe"]
@@ -25,7 +26,8 @@ DEFAULT_ENGINE = "default"
 class Probe:
     """The outcome of loading a framework with one engine and of one small product; `failure` is None if it works.
 
-    `imported` is whether the framework's import, which is the same for every engine, succeeded.
+    `imported` is whether the framework's import, which is the same for every engine, succeeded; `kernels` are the
+    libraries that compute for it on a CPU, and `product` is how fast they do on one core.
     """
 
     framework: str
@@ -34,10 +36,12 @@ class Probe:
     gpus: Gpus = field(default_factory=Gpus)
     failure: InstallationFailure | None = None
     imported: bool = True
+    kernels: tuple[Kernels, ...] = ()
+    product: Product | None = None
 
 
 def probe(framework: str, engine: str) -> Probe:
-    """Load a backend on one CPU device, multiply two small matrices on it, and list the GPUs that it finds.
+    """Load a backend on one CPU device, multiply matrices on it, and list the GPUs that it finds.
 
     Imports the framework into this process. `engine` is `async`, `sync` or DEFAULT_ENGINE. Never raises.
     """
@@ -48,7 +52,14 @@ def probe(framework: str, engine: str) -> Probe:
         product = backend.to_numpy(backend.launch(backend.ops.matmul, loaded, loaded))
         if not np.array_equal(product, x @ x):
             raise BackendError(f"the product of two small matrices is wrong: {product.tolist()}")
-        return Probe(framework, backend.engine, str(backend.version), list_gpus(framework))
+        return Probe(
+            framework,
+            backend.engine,
+            str(backend.version),
+            list_gpus(framework),
+            kernels=kernels_of(backend),
+            product=product_of(backend),
+        )
     except Exception as error:
         return Probe(framework, engine, failure=failure_of(framework, error), imported=framework in sys.modules)
 

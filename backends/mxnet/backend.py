@@ -20,9 +20,18 @@ from backends.host import check_workers, cores_of, limit_openmp_threads, threads
 from backends.installation.cuda_libraries import load_cuda_libraries
 from backends.installation.gpu_probe import reason_against
 from backends.installation.importing import import_framework
+from backends.installation.kernels import CORE_TYPE
+from backends.mxnet.kernels import core_type_to_set
 from backends.mxnet.workers import start_workers
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray
-from backends.variants import BULK_ON, COPY_ON_COMPUTE_QUEUE, TEMPORARY_SPACE_LOW, check_device_kinds, choose_variants
+from backends.variants import (
+    BLAS_AS_SHIPPED,
+    BULK_ON,
+    COPY_ON_COMPUTE_QUEUE,
+    TEMPORARY_SPACE_LOW,
+    check_device_kinds,
+    choose_variants,
+)
 
 __all__ = ["MXNetBackend"]
 
@@ -68,12 +77,21 @@ class MXNetBackend(BaseBackend):
             "MXNET_CPU_TEMP_COPY": "4" if TEMPORARY_SPACE_LOW.name in self.variants else "256",
             # In bulk, all of a backward pass is one operator: no gradient would be ready before the last one is.
             "MXNET_EXEC_BULK_EXEC_TRAIN": "1" if BULK_ON.name in self.variants else "0",
+            # A unit (`ops.as_unit`) does all of its operations: equal ones each, and on GPUs none fused with another.
+            "MXNET_ELIMINATE_COMMON_EXPR": "0",
+            "MXNET_USE_FUSION": "0",
             "OMP_NUM_THREADS": str(self.threads_per_device),
+            CORE_TYPE: core_type_to_set(as_shipped=BLAS_AS_SHIPPED.name in self.variants),
         }
         if (streams := _streams_on_one_gpu(devices)) > OWN_GPU_WORKERS:
             self.settings = {**self.settings, "MXNET_GPU_WORKER_NTHREADS": str(streams)}
         mx = import_framework(
-            "mxnet", self.settings, requirement="Python < 3.12 and numpy < 1.24", prepare=load_cuda_libraries
+            "mxnet",
+            self.settings,
+            requirement="Python < 3.12 and numpy < 1.24",
+            prepare=load_cuda_libraries,
+            # NumPy has an OpenBLAS of its own, which would read it in processes that this one starts.
+            read_once=(CORE_TYPE,),
         )
         from backends.mxnet import ops, sharded_sum
 

@@ -13,6 +13,7 @@ from mxnet import autograd, npx
 from mxnet import np as mnp
 
 from backends.arrays import tree_leaves, tree_map
+from backends.mxnet.units import unit_of
 
 Array: TypeAlias = mnp.ndarray
 
@@ -121,7 +122,12 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
     return value_and_gradients
 
 
+def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return unit_of(fn)
+
+
 def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
+    _refuse_recording()
     # One operator for all of them: issuing eight would take Python as long as one of them computes.
     for old, new in _groups(parameters, gradients):
         count = len(old)
@@ -133,6 +139,7 @@ def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float
 def sgd_while_finite(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float, guard: Array
 ) -> tuple[tuple[Array, ...], Array]:
+    _refuse_recording()
     for parameter in parameters:
         if parameter.grad is None:
             parameter.attach_grad()
@@ -155,6 +162,12 @@ def _operand(x: Array, other: Array | float) -> Array | float:
     if other.dtype != x.dtype:
         raise ValueError(f"operands need one dtype, not {x.dtype} and {other.dtype}")
     return other
+
+
+def _refuse_recording() -> None:
+    # MXNet would record nothing of an update: what is computed of the new parameters would count as of the old ones.
+    if autograd.is_recording():
+        raise ValueError("an update of parameters cannot be differentiated")
 
 
 @cache

@@ -152,6 +152,11 @@ def _sharing_test() -> Callable[[Tensor], bool]:
     return lambda gradient: holders(gradient) > alone[0]
 
 
+def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
+    # What is launched is one task of a worker, and eager PyTorch has no queue.
+    return fn
+
+
 @gives_new_memory
 def sgd(parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float) -> tuple[Tensor, ...]:
     for pair in zip(parameters, gradients, strict=True):

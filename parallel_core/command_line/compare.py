@@ -16,16 +16,30 @@ import backends
 from parallel_core.command_line import options
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.runner import Plan, run_comparison
-from parallel_core.comparison.storage import RESULT, new_folder, new_traces, read_comparison, write_comparison
+from parallel_core.comparison.plan import Plan, options_of
+from parallel_core.comparison.runner import run_comparison
+from parallel_core.comparison.storage import (
+    RESULT,
+    new_folder,
+    new_traces,
+    read_comparison,
+    saved_timelines,
+    write_comparison,
+)
+from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.report import write_report
 from parallel_core.system import files
 from parallel_core.system.signals import until_stopped
-from parallel_core.terminal.comparison import comparison_progress, show_comparison
+from parallel_core.terminal.comparison import show_comparison
+from parallel_core.terminal.comparison_progress import comparison_progress
 
 __all__ = ["compare", "known_experiments"]
+
+MINUTES_FOR_A_CELL = 0.25
+"""How long --quick may take unless the user says; so it is 4 minutes for the chapters' demonstrations."""
+SHORTEST_MINUTES = 1.0
 
 
 def _interpreter(text: str) -> tuple[str, str]:
@@ -53,9 +67,15 @@ def _interpreter(text: str) -> tuple[str, str]:
     default="async,sync",
     show_default=True,
 )
-@click.option("--rounds", type=options.POSITIVE, help="Processes for each cell. Default: 5, with --quick 3.")
+@click.option("--rounds", type=options.POSITIVE, help="Processes for each cell. Default: 5, or what time allows.")
 @click.option("--all", "with_exercises", is_flag=True, help="The chapters' exercises too, if no experiment is named.")
 @click.option("--quick", is_flag=True, help="Shorter runs: a first look in some minutes.")
+@click.option(
+    "--minutes",
+    type=options.NUMBER,
+    help="How long it may take: sizes are made smaller, then rounds fewer. "
+    "Default: no limit; with --quick and without --like, 4 for 16 cells, and so on.",
+)
 @click.option("--out", type=options.PATH, metavar="DIR", help="A new folder. Default: named by the time.")
 @click.option(
     "--python",
@@ -77,7 +97,7 @@ def _interpreter(text: str) -> tuple[str, str]:
     "--traces/--no-traces",
     "with_traces",
     default=True,
-    help="Profile each cell in its last process, after the timed part, and show timelines. Default: with traces.",
+    help="Profile each cell in its first process, after the timed part, and show timelines. Default: with traces.",
 )
 @options.devices()
 @options.device_kind
@@ -90,6 +110,7 @@ def compare(
     rounds: int | None,
     with_exercises: bool,
     quick: bool,
+    minutes: float | None,
     out: Path | None,
     interpreters: tuple[tuple[str, str], ...],
     like: Path | None,
@@ -102,17 +123,19 @@ def compare(
 ) -> None:
     """Compare backends and engines: the chapters' demonstrations, or the experiments that are named.
 
-    Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds. The folder gets
-    report.html, comparison.json, pyperf/ with the raw times for pyperf's own tools, and traces/ with the
-    recordings of the frameworks' profilers.
+    Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds; with --quick all
+    experiments on a backend and engine share one in each round. The folder gets report.html, comparison.json,
+    pyperf/ with the raw times for pyperf's own tools, and traces/ with the recordings of the frameworks'
+    profilers.
     """
     plan = Plan(
         experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
         backends=backend_names,
         engines=engines,
         interpreters=_choose_interpreters(backend_names, interpreters),
-        rounds=rounds or (3 if quick else 5),
+        rounds=rounds,
         mode="quick" if quick else "full",
+        shared=quick,
         devices=devices,
         device_kind=_known_device_kind(device_kind),
         threads=threads,
@@ -120,13 +143,19 @@ def compare(
     )
     if like is not None:
         plan = _with_sizes_of(plan, read_comparison(like), like)
+    elif quick and minutes is None:
+        minutes = max(SHORTEST_MINUTES, MINUTES_FOR_A_CELL * len(plan.cells))
+    if minutes is None:
+        plan = replace(plan, rounds=rounds or (USUAL_ROUNDS if quick else 5))
+    else:
+        plan = replace(plan, seconds=60 * minutes)
     files.check_writable(json_path)
     folder = new_folder(out)
     if with_traces:
         new_traces(folder)
         plan = replace(plan, traces_in=folder)
     comparison = _run_plan(plan, folder, Console(stderr=True, highlight=False))
-    analysis = analyse(comparison)
+    analysis = analyse(comparison, saved_timelines(folder))
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
     page = write_report(analysis, folder)
     if json_path is not None:
@@ -186,21 +215,25 @@ def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
         if asked[name] != value:
             option = "--quick" if name == "mode" else f"--{name.replace('_', '-')}"
             raise RequestError(f"--like {path} was made with {name} {value}, not {asked[name]}: see {option}")
-    sizes = {
-        results.cell.experiment: {name: result.parameters[name] for name in EXPERIMENTS[experiment].calibrated}
-        for results in old.cells
-        for result in results.results
-        if (experiment := results.cell.experiment) in EXPERIMENTS
-        and all(name in result.parameters for name in EXPERIMENTS[experiment].calibrated)
-    }
-    return replace(plan, sizes=sizes)
+    sizes = {}
+    for results in old.cells:
+        names = _sizes_of(EXPERIMENTS[results.cell.experiment])
+        for result in results.results:
+            if all(name in result.parameters for name in names):
+                sizes[results.cell.experiment] = {name: result.parameters[name] for name in names}
+    return replace(plan, sizes=sizes, shared=bool(old.options.get("shared")))
+
+
+def _sizes_of(experiment: Experiment) -> tuple[str, ...]:
+    """Name the parameters that a comparison chooses to suit the machine and the time."""
+    return tuple(dict.fromkeys((*experiment.calibrated, *(name for name in GROWTH if name in options_of(experiment)))))
 
 
 def _run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
     """Run the plan and save the results after every process; exit at once on SIGINT, SIGTERM and SIGHUP."""
     path = folder / RESULT
     command = shlex.join(["parallel-core", *sys.argv[1:]])
-    with comparison_progress(console, plan.rounds) as on_run:
+    with comparison_progress(console) as on_run:
         comparison = asyncio.run(
             until_stopped(run_comparison(plan, command, on_run, lambda so_far: write_comparison(so_far, path)))
         )

@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 
 from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.storage import read_comparison
+from parallel_core.comparison.storage import read_comparison, saved_timelines
 from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
 
@@ -20,8 +20,9 @@ def report(saved: Path) -> None:
 
     Use it to see the results of a comparison that was interrupted.
     """
-    analysis = analyse(read_comparison(saved))
-    page = write_report(analysis, saved if saved.is_dir() else saved.parent)
+    folder = saved if saved.is_dir() else saved.parent
+    analysis = analyse(read_comparison(saved), saved_timelines(folder))
+    page = write_report(analysis, folder)
     console = Console(highlight=False)
     show_comparison(analysis, console)
     console.print(f"Report: {page}", soft_wrap=True)

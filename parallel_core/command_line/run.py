@@ -25,6 +25,7 @@ from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
 from parallel_core.terminal.explanation import show_explanation, show_variants
+from parallel_core.terminal.measurement_progress import measurement_progress
 from parallel_core.terminal.result import show
 
 __all__ = ["run"]
@@ -100,7 +101,10 @@ def _command_of(experiment: Experiment) -> click.Command:
         if trace_path is not None or timeline_path is not None:
             check_profiler(loaded)
         profiled = trace_path or trace_if_possible or timeline_path
-        with repeatable() if profiled else nullcontext():
+        progress = measurement_progress(Console(stderr=True, highlight=False), experiment.name)
+        # A training shows a bar of its own.
+        shown = progress if experiment.extent is None else nullcontext()
+        with repeatable() if profiled else nullcontext(), shown:
             result = run_with_resources(experiment, loaded, own)
         _write(result, console, json_path, plot_path)
         if trace_path is not None or timeline_path is not None:

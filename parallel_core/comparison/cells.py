@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from statistics import median
 from typing import Any, Self
 
 from parallel_core.measurement.result import MACHINE_KEYS, Case, Result
@@ -63,6 +64,11 @@ class CellResults:
     def medians(self, case: str) -> tuple[float, ...]:
         """Return the median time of a case in every valid process, in seconds."""
         return tuple(one.median for one in self.cases(case))
+
+    def bare_medians(self, case: str) -> tuple[float, ...]:
+        """Return the median bare time of a case in every valid process; nothing if one of them has none."""
+        bare = tuple(one.bare_seconds for one in self.cases(case))
+        return tuple(map(median, bare)) if all(bare) else ()
 
     def metric(self, name: str) -> tuple[float, ...]:
         """Return a metric of every valid process that has it as a number."""

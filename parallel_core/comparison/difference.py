@@ -6,24 +6,30 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
+from parallel_core.comparison.factors import factors_of
 from parallel_core.comparison.validity import CellState, assess
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, compare_times
 from parallel_core.measurement.result import Result
+from parallel_core.system.formatting import library_in_words
 
 __all__ = ["Change", "Difference", "compare_with_old"]
 
-REPETITIONS = ("rounds", "epochs")
+REPETITIONS = ("rounds", "epochs", "budget")
 """Parameters that say how often something is timed, not what."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A case's new time over its old one: below 1 it became faster."""
+    """A case's new time over its old one: below 1 it became faster. It has factors as a `TimeRatio` does."""
 
     cell: Cell
     case: str
     ratio: Interval
     verdict: Verdict
+    kernels: Interval | None = None
+    kernels_verdict: Verdict | None = None
+    scheduling: Interval | None = None
+    scheduling_verdict: Verdict | None = None
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,10 @@ class Difference:
                     **asdict(change.cell),
                     "case": change.case,
                     "ratio": change.ratio.estimate,
-                    "low": change.ratio.low,
-                    "high": change.ratio.high if math.isfinite(change.ratio.high) else None,
+                    **_bounds(change.ratio),
                     "verdict": change.verdict,
+                    "kernels": _factor(change.kernels, change.kernels_verdict),
+                    "scheduling": _factor(change.scheduling, change.scheduling_verdict),
                 }
                 for change in self.changes
             ],
@@ -59,6 +66,14 @@ class Difference:
             "broken": list(self.broken),
             "surroundings": list(self.environment_changes),
         }
+
+
+def _factor(factor: Interval | None, verdict: Verdict | None) -> dict[str, Any] | None:
+    return None if factor is None else {"ratio": factor.estimate, **_bounds(factor), "verdict": verdict}
+
+
+def _bounds(interval: Interval) -> dict[str, float | None]:
+    return {"low": interval.low, "high": interval.high if math.isfinite(interval.high) else None}
 
 
 def compare_with_old(old: Comparison, new: Comparison) -> Difference:
@@ -76,7 +91,12 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
         if not reason:
             old_results, new_results = before[cell][0], now[0]
             changes += [
-                Change(cell, case, *compare_times(new_results.medians(case), medians))
+                Change(
+                    cell,
+                    case,
+                    *compare_times(new_results.medians(case), medians),
+                    *factors_of(new_results, old_results, case),
+                )
                 for case in new_results.case_names
                 if (medians := old_results.medians(case))
             ]
@@ -136,6 +156,8 @@ def _versions(comparison: Comparison) -> dict[str, str]:
         backend = results.cell.backend
         for result in results.valid:
             by_name[backend] = result.backend["version"]
+            if "kernels" in result.backend:
+                by_name[f"{backend}'s kernels"] = "; ".join(map(library_in_words, result.backend["kernels"]))
             for name in ("python", "numpy", "parallel_core"):
                 by_name[f"{backend}'s {name}"] = result.environment[name]
     return by_name

@@ -26,12 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import backends
+from backends.host import processor_flags
 from parallel_core.doctor.comparison import examine_comparing
 from parallel_core.doctor.data_and_caches import examine_caches, examine_data
 from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section
 from parallel_core.doctor.frameworks import examine_frameworks, try_backend
 from parallel_core.doctor.gpus import ask_driver, examine_gpus, examine_transfers
 from parallel_core.doctor.host import examine_cores, examine_memory
+from parallel_core.doctor.kernels import examine_kernels
 from parallel_core.doctor.ports import examine_ports
 from parallel_core.doctor.python import examine_packages, examine_python, for_this_python
 from parallel_core.doctor.settings import examine_settings
@@ -106,6 +108,7 @@ def _sections(deadline: float) -> Iterator[Section]:
     yield examine_packages()
     attempts = [try_backend(name, deadline) for name in backends.names()]
     yield examine_frameworks(attempts)
+    yield examine_kernels(attempts, os.environ, processor_flags())
     gpus = examine_gpus(ask_driver(), attempts, os.environ)
     yield Section("Devices", (examine_cores(), examine_memory(), *gpus))
     yield examine_settings(os.environ, attempts)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from backends.host import available_cores
+from backends.installation.kernels import CORE_TYPE
 from backends.installation.known_failures import diagnose_environment
 from parallel_core.doctor.finding import Diagnosis, Finding, Section, harmful_variable
 from parallel_core.doctor.frameworks import Attempt
@@ -14,6 +15,8 @@ SET_BY_US = {
     "MXNET_CPU_WORKER_NTHREADS": "how many workers serve a device's queue",
     "MXNET_CPU_TEMP_COPY": "how many pieces of scratch memory all devices share",
     "MXNET_EXEC_BULK_EXEC_TRAIN": "whether a backward pass is one operator",
+    "MXNET_ELIMINATE_COMMON_EXPR": "whether a unit computes equal operations once",
+    "MXNET_USE_FUSION": "whether a unit's operations on a GPU are made one",
 }
 """parallel-core sets these itself before it imports MXNet: a value in the environment changes other programs only."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -25,6 +28,9 @@ BLOCKING = "CUDA_LAUNCH_BLOCKING"
 def examine_settings(environment: Mapping[str, str], attempts: Sequence[Attempt]) -> Section:
     """Report what every variable that is set does, and how to unset those that do harm."""
     findings = [*_threads(environment), *_mxnet(environment, attempts), *_job(environment)]
+    if CORE_TYPE in environment:
+        text = f"{environment[CORE_TYPE]}: the kernels of every OpenBLAS, NumPy's too; parallel-core leaves it as it is"
+        findings.append(Finding(CORE_TYPE, "fine", text, None, {"value": environment[CORE_TYPE]}))
     if environment.get(BLOCKING, "0") != "0":
         cause = f"with {BLOCKING} every kernel is waited for: programs on a GPU lose all asynchrony"
         findings.append(harmful_variable(BLOCKING, environment[BLOCKING], cause))

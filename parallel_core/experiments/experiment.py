@@ -11,7 +11,9 @@ from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 
 __all__ = [
+    "BUDGET",
     "CHAPTERS",
+    "Budget",
     "ChosenSize",
     "Experiment",
     "Mode",
@@ -57,7 +59,10 @@ class Parameter:
     default: Any = None
 
 
-Rounds = Annotated[int, Parameter("How often everything is timed.")]
+Rounds = Annotated[int, Parameter("How often everything is timed, at most.")]
+Budget = Annotated[float, Parameter("Seconds that it may take, about: fewer rounds if they are too few.")]
+BUDGET = 15.0
+"""Seconds that an experiment which trains nothing may take, after the framework's import."""
 Seed = Annotated[int, Parameter(minimum=0)]
 ChosenSize = Annotated[int | None, Parameter("Side of the matrices. Default: chosen.")]
 

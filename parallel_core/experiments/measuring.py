@@ -1,7 +1,8 @@
 """What every experiment does: time work in turn, hold values against NumPy's, and put all of it in a result."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -10,31 +11,85 @@ import numpy as np
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
+from parallel_core.measurement.checks import Limit, about_excess, largest_of, relative_error, why_impossible
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
 
-__all__ = ["largest_error", "refuse_single_device", "result_of", "run_elsewhere", "time_in_turn", "with_parts"]
+__all__ = [
+    "FEWEST_TIMINGS",
+    "Units",
+    "largest_error",
+    "refuse_single_device",
+    "result_of",
+    "run_elsewhere",
+    "take_in_turn",
+    "time_in_turn",
+    "with_parts",
+]
 
+FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
+"""How often everything is timed at the least for a verdict: a warm-up, and the fewest rounds."""
 NONE: Mapping[str, float] = MappingProxyType({})
 ONCE: Mapping[str, int] = MappingProxyType({})
+NO_LIMITS: Mapping[str, Limit] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Units:
+    """What the operations of cases take by themselves, and which of it each case is made of."""
+
+    launches: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+    """By name, calls that hand over a device's whole share of a case as one unit, for example `ops.as_unit` of a
+    function in one `launch`."""
+    of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By case, the units that could run at the same time: the longest of them is the case's bare time."""
+
+
+NO_UNITS = Units()
 
 
 def time_in_turn(
-    backend: Backend, work: Mapping[str, Callable[[], object]], rounds: int, repeats: Mapping[str, int] = ONCE
+    backend: Backend,
+    work: Mapping[str, Callable[[], object]],
+    rounds: int,
+    repeats: Mapping[str, int] = ONCE,
+    units: Units = NO_UNITS,
+    budget: float = math.inf,
 ) -> dict[str, Case]:
     """Time each piece of work on idle devices, all of them in turn in every round; return the cases by name.
 
-    `repeats` is how often a piece does what its case is named after, if that is more than once: a case is of once.
+    `repeats` is how often a piece does what its case is named after, if that is more than once: a case is of once, and
+    its units are of all. There are fewer rounds if they would take more than the budget of seconds.
     """
 
-    def take(name: str) -> Timing:
-        dispatched, done = measure(backend, work[name])
-        return dispatched / repeats.get(name, 1), done / repeats.get(name, 1)
+    def take(fn: Callable[[], object], times: int) -> Timing:
+        dispatched, done = measure(backend, fn)
+        return dispatched / times, done / times
 
-    cases = interleave({name: partial(take, name) for name in work}, rounds)
-    return {case.name: replace(case, repeats=repeats.get(case.name, 1)) for case in cases}
+    takes = {name: partial(take, fn, repeats.get(name, 1)) for name, fn in work.items()}
+    return take_in_turn(backend, takes, rounds, repeats, units, budget)
+
+
+def take_in_turn(
+    backend: Backend,
+    takes: Mapping[str, Callable[[], Timing]],
+    rounds: int,
+    repeats: Mapping[str, int] = ONCE,
+    units: Units = NO_UNITS,
+    budget: float = math.inf,
+) -> dict[str, Case]:
+    """Do as `time_in_turn` with work that times itself, and returns the seconds of doing it once."""
+    # Units stand among the cases, so that a drift of the machine affects all alike.
+    alone = {f"{name}, as one unit": partial(measure, backend, fn) for name, fn in units.launches.items()}
+    taken = {case.name: case for case in interleave({**takes, **alone}, rounds, budget=budget)}
+
+    def bare(name: str) -> tuple[float, ...]:
+        parts = [taken[f"{unit}, as one unit"].seconds for unit in units.of.get(name, ())]
+        return tuple(max(at_once) / repeats.get(name, 1) for at_once in zip(*parts, strict=True))
+
+    return {name: replace(taken[name], repeats=repeats.get(name, 1), bare_seconds=bare(name)) for name in takes}
 
 
 def with_parts(together: Case, parts: Iterable[Case]) -> Case:
@@ -43,7 +98,7 @@ def with_parts(together: Case, parts: Iterable[Case]) -> Case:
 
 
 def run_elsewhere(
-    experiment: str, backend: Backend, threads: int, options: Mapping[str, str | int | Sequence[str]]
+    experiment: str, backend: Backend, threads: int, options: Mapping[str, str | float | Sequence[str]]
 ) -> Result:
     """Run an experiment on one CPU device of so many threads in a fresh process; see `measure_elsewhere`."""
     same = {"backend": backend.name, "engine": backend.engine, "variant": backend.variants}
@@ -74,25 +129,42 @@ def result_of(
     of: str = "the largest element",
     limit: float = 1e-4,
     checks: Mapping[str, float] = NONE,
+    limits: Mapping[str, Limit] = NO_LIMITS,
     problems: Sequence[str] = (),
     **described: Any,
 ) -> Result:
     """Return an experiment's result: invalid if a case is faster than its parts, or values are not NumPy's.
 
-    `error` is the largest difference of what is `compared` from NumPy's, as a share `of` something; `problems` are
-    further ones, and `described` are further fields of the result.
+    `error` is the largest difference of what is `compared` from NumPy's, as a share `of` something; `limits` are those
+    of metrics: beyond one by more than the noise, the result is invalid. `problems` are further ones, and `described`
+    are further fields of the result. If the budget allowed too few rounds, the explanation says so.
     """
     by_name = {case.name: case for case in cases}
     disturbed = (why_impossible(case, [by_name[part] for part in case.parts]) for case in cases if case.parts)
+    excesses = {name: about_excess(name, metrics[name], limit) for name, limit in limits.items()}
+    believed = [excess for name, excess in excesses.items() if excess and limits[name].is_believed]
+    beyond = [excess for name, excess in excesses.items() if excess and not limits[name].is_believed]
+    missing = _rounds_missing(cases, parameters)
     wrong = () if error < limit else (f"{compared} differ from NumPy's by {error:.1e} of {of}",)
     return Result(
         experiment=experiment,
-        backend=describe_backend(backend),
+        backend=describe_backend(backend, parameters.get("size")),
         parameters=parameters,
         cases=tuple(cases),
         metrics=metrics,
         checks={"max_relative_error": error, **checks},
-        explanation=explanation,
-        problems=(*filter(None, disturbed), *wrong, *problems),
+        explanation=f"Too few rounds for a verdict, but they suggest: {explanation}" if missing else explanation,
+        notes=(*described.pop("notes", ()), *believed, *missing),
+        problems=(*filter(None, disturbed), *beyond, *wrong, *problems),
         **described,
     )
+
+
+def _rounds_missing(cases: Sequence[Case], parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say that the budget was too short for a verdict, if it allowed fewer rounds than that takes."""
+    budget, wanted = parameters.get("budget"), parameters.get("rounds", 0)
+    taken = min((len(case.seconds) for case in cases), default=0)
+    if budget is None or taken >= min(FEWEST_FOR_A_VERDICT, wanted):
+        return ()
+    allowed = f"The budget of {budget:g} s allowed {taken} of {wanted} rounds"
+    return (f"{allowed}: too few to tell a difference from noise (--budget gives more).",)

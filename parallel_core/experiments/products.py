@@ -1,23 +1,49 @@
 """The book's `run`: products of one matrix with itself that do not depend on each other."""
 
+from collections.abc import Callable
 from functools import partial
+from statistics import mean
 
 import numpy as np
 
 from backends import Array, Backend, Device
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.timing import measure
 
-__all__ = ["PRODUCTS", "normal_matrix", "product_seconds", "products", "size_for", "size_for_run"]
+__all__ = [
+    "largest_size",
+    "normal_matrix",
+    "product_seconds",
+    "products",
+    "products_as_unit",
+    "size_for",
+    "size_for_run",
+]
 
 
 PRODUCTS = 50
 RUN_SECONDS = 0.2
 """About how long a chosen size makes a device take for them."""
+MOST_IN_UNIT = 500
+"""Operations in one unit at the most: a framework may take milliseconds for each to make a unit of them."""
+PROBED_SIZE, PROBES = 256, 8
 
 
 def products(backend: Backend, x: Array, count: int = PRODUCTS) -> list[Array]:
     """Launch independent products of one matrix with itself, on the matrix's device."""
     return [backend.launch(backend.ops.matmul, x, x) for _ in range(count)]
+
+
+def products_as_unit(backend: Backend, x: Array, count: int = PRODUCTS) -> Callable[[], object]:
+    """Return what launches the same products as one unit, with nothing queued between them; many as several units."""
+    matmul = backend.ops.matmul
+    lengths = [min(MOST_IN_UNIT, count - first) for first in range(0, count, MOST_IN_UNIT)]
+    units = {length: backend.ops.as_unit(partial(_multiply, matmul, length)) for length in set(lengths)}
+    return lambda: [backend.launch(units[length], x) for length in lengths]
+
+
+def _multiply(matmul: Callable[..., Array], count: int, matrix: Array) -> Array:
+    return tuple(matmul(matrix, matrix) for _ in range(count))
 
 
 def normal_matrix(backend: Backend, size: int, device: Device, seed: int = 0) -> Array:
@@ -41,7 +67,19 @@ def size_for(backend: Backend, seconds: float, count: int, device: Device) -> in
     """Choose the matrix size, a multiple of 8, at which `count` products take about `seconds` on a device."""
     size = 128
     # A product's time grows with the cube of its size, roughly; the second and third estimates correct the first.
-    for _ in range(3):
+    for estimate in range(3):
+        tell("choosing a size", estimate / 3)
         taken = count * product_seconds(backend, size, device)
         size = max(8, round(size * (seconds / taken) ** (1 / 3) / 8) * 8)
     return size
+
+
+def largest_size(backend: Backend, seconds: float, wanted: int) -> int:
+    """Return the size that is wanted, or the largest multiple of 8 below whose product takes no longer than this."""
+    tell("choosing a size", 0.0)
+    x = normal_matrix(backend, PROBED_SIZE, backend.devices[0])
+    # The mean and not the fastest: on a busy machine a budget must last for all. Larger products use a device better
+    # than these, so they take rather less than is foreseen.
+    _, *timings = (measure(backend, partial(products, backend, x, 5)) for _ in range(1 + PROBES))
+    foreseen = mean(done for _, done in timings) / 5 / PROBED_SIZE**3
+    return wanted if foreseen * wanted**3 <= seconds else max(8, int((seconds / foreseen) ** (1 / 3)) // 8 * 8)

@@ -9,10 +9,10 @@ benchmarks/self_test.py counts how often a cell compared with itself is called d
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from statistics import NormalDist
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ __all__ = [
     "Interval",
     "Verdict",
     "compare_times",
+    "factor_intervals",
     "median_interval",
     "ratio_interval",
     "verdict_on",
@@ -63,12 +64,24 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 def ratio_interval(values: Sequence[float], others: Sequence[float]) -> Interval:
     """Return the ratio of two cells' medians, `values` / `others`, with its interval; all values are positive."""
-    first, second = (np.sort(np.log(some)) for some in (values, others))
-    if tuple(first) > tuple(second):
-        # The same resamples in either order, so that no verdict depends on which cell is named first.
-        inverse = _difference(second, first)
-        return _exponential(Interval(-inverse.estimate, -inverse.high, -inverse.low))
-    return _exponential(_difference(first, second))
+    (ratio,) = _ratios((values,), (others,), (lambda logarithms: logarithms[0],))
+    return ratio
+
+
+def factor_intervals(
+    wholes: Sequence[float], parts: Sequence[float], other_wholes: Sequence[float], other_parts: Sequence[float]
+) -> tuple[Interval, Interval]:
+    """Divide the ratio of two cells' medians into that of a part and what is left: intervals of both factors.
+
+    `wholes` and `parts` have a positive value for each process, in the same order: what a process adds to both of its
+    values is in the first factor alone. The product of the estimates is that of `ratio_interval` of the wholes.
+    """
+    part, rest = _ratios(
+        (wholes, parts),
+        (other_wholes, other_parts),
+        (lambda logarithms: logarithms[1], lambda logarithms: logarithms[0] - logarithms[1]),
+    )
+    return part, rest
 
 
 def compare_times(values: Sequence[float], others: Sequence[float]) -> tuple[Interval, Verdict]:
@@ -96,14 +109,40 @@ def _median(values: np.ndarray) -> Interval:
     return _stretched(float(np.median(values)), draws, len(values))
 
 
-def _difference(values: np.ndarray, others: np.ndarray) -> Interval:
+Contrast: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""What is asked of a cell: a combination of the medians of its quantities, which come first."""
+
+
+def _ratios(
+    quantities: Sequence[Sequence[float]], others: Sequence[Sequence[float]], contrasts: Sequence[Contrast]
+) -> list[Interval]:
+    """Return an interval for each contrast between two cells, of which several quantities of the same processes."""
+    first, second = map(_logarithms, (quantities, others))
+    if first.ravel().tolist() > second.ravel().tolist():
+        # The same resamples in either order, so that no verdict depends on which cell is named first.
+        inverses = _differences(second, first, contrasts)
+        return [_exponential(Interval(-one.estimate, -one.high, -one.low)) for one in inverses]
+    return [_exponential(one) for one in _differences(first, second, contrasts)]
+
+
+def _logarithms(quantities: Sequence[Sequence[float]]) -> np.ndarray:
+    """Return the logarithms, a row for each quantity, of processes in the order of their first one."""
+    rows = np.log(quantities)
+    return rows[:, np.lexsort(rows[::-1])]
+
+
+def _differences(values: np.ndarray, others: np.ndarray, contrasts: Sequence[Contrast]) -> list[Interval]:
     generator = np.random.default_rng(0)
-    draws = _resampled_medians(values, generator) - _resampled_medians(others, generator)
-    return _stretched(float(np.median(values) - np.median(others)), draws, min(len(values), len(others)))
+    draws, other_draws = (_resampled_medians(some, generator) for some in (values, others))
+    medians, other_medians = (np.median(some, axis=1) for some in (values, others))
+    count = min(values.shape[1], others.shape[1])
+    return [_stretched(float(of(medians) - of(other_medians)), of(draws) - of(other_draws), count) for of in contrasts]
 
 
 def _resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    return np.median(generator.choice(values, size=(RESAMPLES, len(values))), axis=1)
+    """Return resampled medians of the last axis; a process's quantities are drawn together."""
+    count = values.shape[-1]
+    return np.median(values[..., generator.integers(count, size=(RESAMPLES, count))], axis=-1)
 
 
 def _exponential(interval: Interval) -> Interval:

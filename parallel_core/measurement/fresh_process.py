@@ -17,7 +17,7 @@ REFUSED = 2
 """The exit status of a request that cannot be met."""
 
 
-def measure_elsewhere(experiment: str, options: Mapping[str, str | int | Sequence[str]]) -> Result:
+def measure_elsewhere(experiment: str, options: Mapping[str, str | float | Sequence[str]]) -> Result:
     """Run `parallel-core run EXPERIMENT --OPTION VALUE …` in a fresh process and return its result.
 
     An option with a sequence of values is given once for each of them. Raises RequestError if the process refuses the
@@ -26,7 +26,7 @@ def measure_elsewhere(experiment: str, options: Mapping[str, str | int | Sequenc
     """
     words: list[str] = []
     for name, values in options.items():
-        for value in [values] if isinstance(values, str | int) else values:
+        for value in [values] if isinstance(values, str | int | float) else values:
             words += [f"--{name}", str(value)]
     # -P: the current folder may hold another checkout than the one that is installed.
     command = [sys.executable, "-P", "-m", "parallel_core", "run", experiment, *words, "--json", "-"]

@@ -26,6 +26,8 @@ __all__ = ["Recorded", "Recording", "labelled"]
 
 ItemPath: TypeAlias = tuple[int, ...]
 """Where an item stands in a task's result: `(1, 0)` is that of `result[1][0]`."""
+OnLaunch: TypeAlias = Callable[[Device, Callable[..., Array], tuple[Any, ...]], object]
+"""(device, function, arguments), which are those that the recorded backend is given."""
 
 
 def labelled(name: str, value: Array) -> Array:
@@ -65,16 +67,17 @@ class Recording:
     `ops.sgd_while_finite`) also comes after all that read it. What a launched function consumes inside is not recorded.
 
     An allreduce is one task, on the device of its first value. `wait`, `waitall` and `to_numpy` are not tasks.
+    `on_launch` is called before each launch.
     """
 
-    def __init__(self, backend: Backend, one_by_one: bool = False) -> None:
+    def __init__(self, backend: Backend, one_by_one: bool = False, on_launch: OnLaunch | None = None) -> None:
         self.backend = backend
         self.name, self.version, self.engine = backend.name, backend.version, backend.engine
         self.devices, self.cores = backend.devices, backend.cores
         self.threads_per_device, self.workers_per_device = backend.threads_per_device, backend.workers_per_device
         self.scheduler, self.settings, self.variants = backend.scheduler, backend.settings, backend.variants
         self.ops: Ops = backend.ops
-        self._one_by_one = one_by_one
+        self._one_by_one, self._on_launch = one_by_one, on_launch
         self._tasks: list[Task] = []
         # For each task, the items of its result that are read, and the tasks that read them.
         self._readers: list[list[tuple[ItemPath, int]]] = []
@@ -100,7 +103,10 @@ class Recording:
             raise ValueError("launch needs a value of this recording among its arguments, which determines the device")
         device = read[0].device
         consumed = _recorded(args[: self._consumes(_unwrapped(fn))])
-        launch = partial(self.backend.launch, fn, *map(_plain, args))
+        plain = tuple(map(_plain, args))
+        if self._on_launch is not None:
+            self._on_launch(device, fn, plain)
+        launch = partial(self.backend.launch, fn, *plain)
         task, result = self._do(_name(fn), device, "compute", read, consumed, launch)
         return self._wrapped(result, device, task)
 

@@ -4,10 +4,11 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self, TypeAlias
 
 from backends import Backend
+from backends.installation.kernels import kernels_of, product_of
 from parallel_core.measurement.task_graph import Task
 from parallel_core.system.machine import describe_machine
 
@@ -37,7 +38,9 @@ class Case:
 
     `seconds` are times until all was done, `dispatch_seconds` until control returned to Python. `warmup_seconds` are
     those of the first repetitions, which are not counted. `parts` names the cases whose work is contained in this one:
-    it cannot be faster than the slowest of them. `repeats` is how often it was done within one timing, if doing it
+    it cannot be faster than the slowest of them. `bare_seconds` are what its operations take by themselves: handed over
+    as one unit, with nothing queued between them, all devices at once in thought, so that the slowest part counts;
+    empty if that was not measured. `repeats` is how often it was done within one timing, if doing it
     once is too short to be timed; all seconds are of doing it once. `again`, which is kept within
     `timing.repeatable`, repeats the case in the process that timed it, and returns the timing; if it repeats only a
     `share` of the case, the timing is of that share.
@@ -48,6 +51,7 @@ class Case:
     dispatch_seconds: tuple[float, ...]
     warmup_seconds: tuple[float, ...] = ()
     parts: tuple[str, ...] = ()
+    bare_seconds: tuple[float, ...] = ()
     repeats: int = 1
     again: Callable[[], Timing] | None = field(default=None, compare=False, repr=False)
     share: float = field(default=1.0, compare=False)
@@ -85,10 +89,12 @@ class Case:
             _floats(read["dispatch_seconds"]),
             _floats(read.get("warmup_seconds", ())),
             tuple(str(part) for part in read.get("parts", ())),
+            _floats(read.get("bare_seconds", ())),
             int(read.get("repeats", 1)),
             share=float(read.get("share", 1)),
         )
-        if not case.seconds or not all(0 < seconds < math.inf for seconds in (*case.seconds, *case.dispatch_seconds)):
+        counted = (*case.seconds, *case.dispatch_seconds, *case.bare_seconds)
+        if not case.seconds or not all(0 < seconds < math.inf for seconds in counted):
             raise ValueError(f"case {case.name!r} has no times, or impossible ones")
         if case.repeats < 1 or not 0 < case.share <= 1:
             raise ValueError(f"case {case.name!r} was done {case.repeats} times, and {case.share} of it again")
@@ -156,8 +162,8 @@ class Result:
             raise ValueError(f"not a result: {error}") from error
 
 
-def describe_backend(backend: Backend) -> dict[str, Any]:
-    """Return the object that stands under a result's `backend`."""
+def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any]:
+    """Return the object that stands under a result's `backend`; it measures a product of matrices of this size."""
     return {
         "name": backend.name,
         "version": backend.version,
@@ -169,6 +175,8 @@ def describe_backend(backend: Backend) -> dict[str, Any]:
         "scheduler": backend.scheduler,
         "settings": dict(backend.settings),
         "variants": list(backend.variants),
+        "kernels": [asdict(kernels) for kernels in kernels_of(backend)],
+        "product": asdict(product_of(backend, size)),
     }
 
 

@@ -1,7 +1,7 @@
 """Timing for experiments: dispatch and completion apart, rounds interleaved, the garbage collector switched off."""
 
 import gc
-import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,11 +9,13 @@ from contextvars import ContextVar
 from time import perf_counter
 
 from backends import Array, Backend
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Timing
 
 __all__ = [
     "Timing",
     "completion_times",
+    "countdown",
     "if_repeatable",
     "interleave",
     "measure",
@@ -54,6 +56,12 @@ def if_repeatable(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
     return take if _repeatable.get() else None
 
 
+def countdown(budget: float) -> Callable[[float], float]:
+    """Begin a budget of seconds; return a function: how many seconds are left until a share of the budget is spent."""
+    started = perf_counter()
+    return lambda share: share * budget - (perf_counter() - started)
+
+
 def measure(backend: Backend, fn: Callable[[], object]) -> Timing:
     """Run `fn` once on idle devices and return its timing. The result of `fn` is kept until all is done."""
     backend.waitall()
@@ -77,15 +85,28 @@ def completion_times(backend: Backend, values: Sequence[Array]) -> list[float]:
         return list(waiting.map(completed, values))
 
 
-def interleave(cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: int = 1) -> tuple[Case, ...]:
-    """Take every case's timing in turn (A B C, A B C, …), so that a drift of the machine affects all alike.
+def interleave(
+    cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: int = 1, budget: float = math.inf
+) -> tuple[Case, ...]:
+    """Take every case's timing in turn (A B C, C B A, …), so that a drift of the machine affects all alike.
 
-    The first `warmups` rounds are not counted: their times are the cases' `warmup_seconds`.
+    Every other round goes backwards: the state in which a case leaves caches and memory is not always met by the same
+    other one. The first `warmups` rounds are not counted: their times are the cases' `warmup_seconds`. There are fewer
+    rounds, but one at least, if another one would take more than the budget of seconds, judging by the last one.
     """
+    started = perf_counter()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
+    there = list(cases)
     with without_garbage_collection():
-        for _, (name, take) in itertools.product(range(warmups + rounds), cases.items()):
-            timings[name].append(take())
+        last = 0.0
+        for done in range(warmups + rounds):
+            began = perf_counter()
+            if done > warmups and began - started + last > budget:
+                break
+            for place, name in enumerate(there[::-1] if done % 2 else there):
+                tell(name, (done + place / len(cases)) / (warmups + rounds))
+                timings[name].append(cases[name]())
+            last = perf_counter() - began
     return tuple(
         Case(
             name,

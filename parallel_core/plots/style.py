@@ -1,4 +1,4 @@
-"""Colours, lines and axis labels that all pictures share, whether matplotlib or plotly draws them."""
+"""Colours, lines and axis labels that all pictures share: those that matplotlib draws and those of the report."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -18,7 +18,7 @@ DOTTED: Sequence[Dash] = ("dot", "dash", "dashdot")
 
 
 class CurveStyle(NamedTuple):
-    """A colour, and the kind of line in plotly's words."""
+    """A colour, and the kind of line."""
 
     colour: str
     dash: Dash

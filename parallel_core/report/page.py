@@ -1,42 +1,48 @@
 """Put an analysis, its charts and the backends' code into one self-contained page."""
 
+import math
 import re
-from functools import partial
+from dataclasses import replace
+from datetime import datetime
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
-from humanize import metric, naturalsize, precisedelta
+from humanize import naturalsize, precisedelta
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.io import to_html
-from plotly.offline import get_plotlyjs
 from pygments.formatters import HtmlFormatter
 
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.storage import TimelineOf
+from parallel_core.comparison.validity import doubtful_units
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import with_bounds
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.plots import can_draw, draw
-from parallel_core.report.charts import (
+from parallel_core.plots.style import COLOURS, LOOKS
+from parallel_core.report.bars_chart import (
     case_times_chart,
     cost_model_chart,
     dispatch_chart,
-    learning_chart,
     metric_chart,
-    trained,
+    write_times,
 )
-from parallel_core.report.curves_chart import curves_chart
+from parallel_core.report.curves_chart import curves_chart, learning_chart, trained
+from parallel_core.report.division_chart import division_chart
+from parallel_core.report.factors_chart import factors_chart
 from parallel_core.report.timelines_chart import panels, timelines_chart
 from parallel_core.report.verbs import verbs
+from parallel_core.system.formatting import kernels_in_words
 
-__all__ = ["as_markup", "render"]
+__all__ = ["render"]
 
 FIRST_BATCHES = 20
-MAX_WARNINGS = 6
-"""How many unstable cases of a cell are named; `pyperf check` names all."""
-CHART_OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
+
+
+class _Graph(NamedTuple):
+    side: str
+    picture: Markup
 
 
 def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
@@ -48,60 +54,103 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["seconds"] = partial(metric, unit="s")
     environment.filters["bounds"] = with_bounds
+    environment.filters["times"] = write_times
+    environment.filters["place"] = _write_place
     environment.filters["prose"] = _prose
-    comparison = analysis.comparison
-    results = [result for _, result in trained(analysis)]
+    comparison, analysis = analysis.comparison, _without_few(analysis)
     return environment.get_template("page.html.jinja").render(
         comparison=comparison,
         took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
+        date=f"{datetime.fromisoformat(comparison.utc):%-d %B %Y, %H:%M} UTC",
         memory=naturalsize(comparison.machine["memory_bytes"]),
         answer=analysis.answer,
         cells=analysis.cells,
         experiments=[_section(analysis, experiment, timeline_of) for experiment in analysis.experiments],
-        dispatch=as_markup(dispatch_chart(analysis), "dispatch"),
-        cost_model=as_markup(cost_model_chart(analysis), "cost-model"),
-        learning=as_markup(learning_chart(analysis), "learning"),
-        data="; ".join(sorted({result.data for result in results if result.data})),
+        dispatch=dispatch_chart(analysis),
         environments=_environments(comparison),
-        agreement_at_first=_max_loss_difference(results, FIRST_BATCHES),
-        agreement=_max_loss_difference(results),
         first_batches=FIRST_BATCHES,
         backends=analysis.backends,
         verbs=verbs(result.backend for cell in comparison.cells for result in cell.results),
         catalogue=EXPERIMENTS,
-        light_code=Markup(HtmlFormatter(style="friendly").get_style_defs(".code")),
+        light_code=Markup(HtmlFormatter(style="xcode").get_style_defs(".code")),
         dark_code=Markup(HtmlFormatter(style="github-dark").get_style_defs(".code")),
-        plotly=Markup(get_plotlyjs()),
+        colours=COLOURS,
+        looks=LOOKS,
     )
+
+
+def _without_few(analysis: Analysis) -> Analysis:
+    """Take the bounds from intervals over too few processes: those of two reach from nothing to millions."""
+    experiments = (replace(one, cells=tuple(map(_unbounded_if_few, one.cells))) for one in analysis.experiments)
+    return replace(analysis, experiments=tuple(experiments))
+
+
+def _unbounded_if_few(cell: CellAnalysis) -> CellAnalysis:
+    if (ratio := cell.ratio) and ratio.verdict == "too few runs":
+        kernels, scheduling = (factor and _unbounded(factor) for factor in (ratio.kernels, ratio.scheduling))
+        few = replace(ratio, interval=_unbounded(ratio.interval), kernels=kernels, scheduling=scheduling)
+        cell = replace(cell, ratio=few)
+    if len(cell.results.valid) >= FEWEST_FOR_A_VERDICT:
+        return cell
+    return replace(
+        cell,
+        times={name: _unbounded(interval) for name, interval in cell.times.items()},
+        metrics={name: _unbounded(interval) for name, interval in cell.metrics.items()},
+        curves={label: tuple(map(_unbounded, intervals)) for label, intervals in cell.curves.items()},
+    )
+
+
+def _unbounded(interval: Interval) -> Interval:
+    return Interval(interval.estimate, -math.inf, math.inf)
 
 
 def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
     described, believed = experiment.experiment, experiment.believed
-    name = described.name
     curves = curves_chart(experiment)
     without_times = curves is not None and described.curves is not None and described.curves.in_place_of_times
-    profiled, unprofiled = panels(experiment, timeline_of) if timeline_of else ([], {})
+    count = len(analysis.experiments)
+    profiled, unprofiled = panels(experiment, timeline_of, count) if timeline_of else ([], {})
+    results = [result for _, result in trained(experiment)]
     return {
         "described": described,
-        "sentences": experiment.sentences,
+        "lesson": experiment.answer,
+        "ratios": [sentence for sentence in experiment.sentences if sentence != experiment.answer],
         "explanations": [(cell.cell.side, _median_explanation(cell)) for cell in believed],
-        "objections": [(cell.cell.side, sentence) for cell in experiment.cells for sentence in _objections(cell)],
-        "figure": as_markup(metric_chart(analysis, experiment), f"figure-{name}"),
-        "times": None if without_times else as_markup(case_times_chart(analysis, experiment), f"times-{name}"),
-        "timelines": as_markup(timelines_chart(profiled), f"timelines-{name}"),
+        "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
+        "doubtful": [(cell.cell.side, doubt) for cell in believed for doubt in _doubts(cell)],
+        "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
+        "figure": metric_chart(analysis, experiment),
+        "times": None if without_times else case_times_chart(analysis, experiment),
+        "timelines": timelines_chart(profiled),
         "unprofiled": unprofiled,
-        "curves": as_markup(curves, f"curves-{name}"),
+        "factors": factors_chart(experiment),
+        "kernels": _kernels(experiment),
+        "division": division_chart(experiment),
+        "curves": curves,
+        "cost_model": cost_model_chart(analysis, experiment),
+        "learning": learning_chart(analysis, experiment),
+        "data": "; ".join(sorted({result.data for result in results if result.data})),
+        "agreement_at_first": _max_loss_difference(results, FIRST_BATCHES),
+        "agreement": _max_loss_difference(results),
         "graphs": _graph_pictures(experiment),
         "parameters": dict(believed[0].results.valid[0].parameters) if believed else {},
     }
 
 
-def _objections(cell: CellAnalysis) -> list[str]:
-    more = len(cell.warnings) - MAX_WARNINGS
-    sentences = [cell.reason, *cell.warnings[:MAX_WARNINGS], f"and {more} more unstable cases" if more > 0 else ""]
-    return [sentence for sentence in sentences if sentence]
+def _doubts(cell: CellAnalysis) -> list[str]:
+    """Return what speaks against the bare times of the main case, which is the one that factors are of."""
+    case = EXPERIMENTS[cell.cell.experiment].case
+    return [doubt for doubt in doubtful_units(cell.results) if doubt.startswith(f"{case}: ")]
+
+
+def _kernels(experiment: ExperimentAnalysis) -> dict[str, str]:
+    """Return what computes for each framework, in words, by its first process; nothing for old results."""
+    first_results: dict[str, Result] = {}
+    for cell in experiment.believed:
+        first_results.setdefault(cell.cell.backend, cell.results.valid[0])
+    described = {name: kernels_in_words(result.backend) for name, result in first_results.items()}
+    return {name: words for name, words in described.items() if words}
 
 
 def _max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
@@ -130,14 +179,15 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
             "devices": ", ".join(result.backend["devices"]),
             "threads each": str(result.backend["threads_per_device"]),
             "cores of each": " | ".join(", ".join(map(str, cores)) for cores in result.backend["cores"]),
+            "products": kernels_in_words(result.backend),
             "who schedules": result.backend["scheduler"],
             "settings": ", ".join(f"{name}={value}" for name, value in result.backend["settings"].items() if value),
             "variants": ", ".join(result.backend.get("variants", ())),
         }
         for side, result in first_results.items()
     ]
-    with_variants = any(row["variants"] for row in rows)
-    return [{name: value for name, value in row.items() if name != "variants" or with_variants} for row in rows]
+    said = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    return [{name: row[name] for name in said} for row in rows]
 
 
 def _median_explanation(cell: CellAnalysis) -> str:
@@ -146,7 +196,7 @@ def _median_explanation(cell: CellAnalysis) -> str:
     return ordered[len(ordered) // 2].explanation
 
 
-def _graph_pictures(experiment: ExperimentAnalysis) -> list[Markup]:
+def _graph_pictures(experiment: ExperimentAnalysis) -> list[_Graph]:
     if not can_draw():
         return []
     first_results: dict[str, Result] = {}
@@ -158,23 +208,13 @@ def _graph_pictures(experiment: ExperimentAnalysis) -> list[Markup]:
         stream = BytesIO()
         draw(result, stream, "svg")
         # A page holds the picture without the declarations of a file.
-        pictures.append(Markup("<svg" + stream.getvalue().decode().partition("<svg")[2]))
+        picture = Markup("<svg" + stream.getvalue().decode().partition("<svg")[2])
+        pictures.append(_Graph(result.backend["name"], picture))
     return pictures
 
 
-def as_markup(drawn: Any, name: str) -> Markup | None:
-    """Return a chart as HTML; None if there is no chart."""
-    if drawn is None:
-        return None
-    html = to_html(
-        drawn,
-        config=CHART_OPTIONS,
-        include_plotlyjs=False,
-        full_html=False,
-        div_id=f"chart-{name}",
-        default_height=f"{drawn.layout.height}px",
-    )
-    return Markup(html)
+def _write_place(percent: float) -> str:
+    return f"{percent:.2f}%"
 
 
 def _prose(docstring: str) -> Markup:

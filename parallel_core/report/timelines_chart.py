@@ -1,13 +1,11 @@
 """The report's chart of an experiment's timelines: a panel for each cell, a lane for each queue, one scale of time."""
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
-import plotly.graph_objects as go
 from humanize import metric
-from plotly.subplots import make_subplots
 
 from parallel_core.comparison.analysis import ExperimentAnalysis
 from parallel_core.comparison.cells import Cell
@@ -15,25 +13,19 @@ from parallel_core.comparison.storage import TimelineOf
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.plots.style import LOOKS, opacity
-from parallel_core.report.charts import framed
-from parallel_core.system.formatting import percent
+from parallel_core.report.scales import Scale, Tick, axis
+from parallel_core.system.formatting import figure, percent
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.lanes import Block, CaseLanes, Look, drawn_ends, few_lanes, overlap_phrases
+from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, Look, drawn_ends, few_lanes, overlap_phrases
 from parallel_core.trace_analysis.profiling_run import shown_case
 
-__all__ = ["Panel", "panels", "timelines_chart"]
+__all__ = ["DrawnBlock", "DrawnLane", "DrawnPanel", "Panel", "TimelinesChart", "panels", "timelines_chart"]
 
 MAX_BLOCKS = 1200
-"""In all panels of an experiment: each block takes 100 to 200 bytes of the page."""
-TITLE = 2.2
-"""The height of a panel's title and margin, in rows of a bar chart."""
+"""In all panels of an experiment: each block takes about 150 bytes of the page."""
+MAX_BLOCKS_OF_PAGE = 6000
 MILLISECONDS = 1e3
-DECIMALS = 4
-BAR = 0.8
-"""Of a lane's height."""
-CHARACTER_WIDTH = 6
-"""About the width of a character of a lane's name, in pixels."""
 MIN_BLOCK_SHARE = 1 / 1000
 """Of the panel's width, if there is room: about a pixel."""
 
@@ -48,10 +40,53 @@ class Panel(NamedTuple):
     """Seconds of the same case by the clock, without a profiler: the median of the cell's processes."""
 
 
-def panels(experiment: ExperimentAnalysis, timeline_of: TimelineOf) -> tuple[list[Panel], dict[str, str]]:
-    """Return the panels of an experiment's cells, and for each cell without a timeline the reason."""
+class DrawnBlock(NamedTuple):
+    """A block: its place and length in percent of the panel's width, its look, and what it says when pointed at."""
+
+    place: str
+    length: str
+    look: Look
+    opacity: str
+    """Empty for a block that was always busy."""
+    text: str
+
+
+class DrawnLane(NamedTuple):
+    """A lane: its name, what a reader who cannot see it is told, and its blocks."""
+
+    name: str
+    description: str
+    blocks: tuple[DrawnBlock, ...]
+
+
+class DrawnPanel(NamedTuple):
+    """A cell's lanes under its name and what is seen in them."""
+
+    name: str
+    remarks: str
+    lanes: tuple[DrawnLane, ...]
+
+
+@dataclass(frozen=True)
+class TimelinesChart:
+    """Panels below each other on one scale of time, in milliseconds, and the looks that the legend explains."""
+
+    panels: tuple[DrawnPanel, ...]
+    looks: tuple[Look, ...]
+    milliseconds: float
+    ticks: tuple[Tick, ...]
+
+
+def panels(
+    experiment: ExperimentAnalysis, timeline_of: TimelineOf, experiments: int = 1
+) -> tuple[list[Panel], dict[str, str]]:
+    """Return the panels of an experiment's cells, and for each cell without a timeline the reason.
+
+    `experiments` is the number of those that share the page.
+    """
     drawn: list[Panel] = []
     without: dict[str, str] = {}
+    max_blocks = min(MAX_BLOCKS, MAX_BLOCKS_OF_PAGE // experiments)
     for analysed in experiment.believed:
         cell = analysed.cell
         try:
@@ -65,103 +100,66 @@ def panels(experiment: ExperimentAnalysis, timeline_of: TimelineOf) -> tuple[lis
             continue
         case = filled[shown_case(list(filled), experiment.experiment.case)]
         timed = [same.again_seconds for same in analysed.results.cases(case.name)]
-        lanes = few_lanes(case, MAX_BLOCKS // len(experiment.believed))
+        lanes = few_lanes(case, max_blocks // len(experiment.believed))
         drawn.append(Panel(cell, lanes, overlap_phrases(figures_of(case)), median(timed) if timed else None))
     return drawn, without
 
 
-def timelines_chart(shown: Sequence[Panel]) -> go.Figure | None:
-    """Draw panels below each other; None without panels. A drag along the axis zooms all of them."""
+def timelines_chart(shown: Sequence[Panel]) -> TimelinesChart | None:
+    """Draw panels below each other; None without panels."""
     if not shown:
         return None
-    heights = [len(panel.shown.lanes) for panel in shown]
-    rows = sum(heights) + TITLE * (len(shown) - 1)
-    drawn = make_subplots(
-        rows=len(shown),
-        cols=1,
-        shared_xaxes="all",
-        row_heights=heights,
-        vertical_spacing=TITLE / rows if len(shown) > 1 else 0,
-        subplot_titles=[_title(panel) for panel in shown],
-    )
     longest = max(panel.shown.seconds for panel in shown)
-    framed(drawn, "", rows + TITLE)
-    label = {"align": "left", "bgcolor": "#444444", "bordercolor": "#888888"}
-    drawn.update_layout(barmode="overlay", dragmode="zoom", hoverlabel=label)
-    in_legend: set[Look] = set()
-    for row, panel in enumerate(shown, start=1):
-        for look in LOOKS:
-            bars = _bars_of(panel, look, longest, in_legend=look not in in_legend)
-            if bars is not None:
-                drawn.add_trace(bars, row, 1)
-                in_legend.add(look)
-        names = [escape(lane.name) for lane in panel.shown.lanes]
-        drawn.update_yaxes(
-            tickvals=list(range(len(names))),
-            ticktext=names,
-            range=[len(names) - 0.5, -0.5],
-            autorange=False,
-            # A drag that also zoomed the lanes would hide most of them.
-            fixedrange=True,
-            automargin=True,
-            showgrid=False,
-            zeroline=False,
-            row=row,
-        )
-    drawn.update_xaxes(gridcolor="#8884", title="", range=[0, longest * MILLISECONDS], autorange=False)
-    drawn.update_xaxes(title={"text": "ms since the first launch"}, row=len(shown))
-    # Titles begin at the left edge of the lanes' names: on a narrow screen they need the width.
-    widest = max(len(lane.name) for panel in shown for lane in panel.shown.lanes)
-    drawn.update_annotations(x=0, xanchor="left", xshift=-CHARACTER_WIDTH * widest, align="left", font={"size": 12})
-    return drawn.update_layout(legend={"y": 1 + TITLE / rows})
-
-
-def _title(panel: Panel) -> str:
-    case = panel.shown.case
-    usual = EXPERIMENTS[panel.cell.experiment].case
-    named = "" if case == usual else f" of “{escape(case)}”"
-    timed = "" if panel.timed is None else f" (timed: {metric(panel.timed, 's')})"
-    first = (f"<b>{escape(panel.cell.side)}</b>: {metric(panel.shown.seconds, 's')}{named}{timed}", *panel.remarks[:1])
-    # On a narrow screen the other remarks need lines of their own.
-    return "<br>".join((", ".join(first), *panel.remarks[1:]))
-
-
-def _bars_of(panel: Panel, look: Look, longest: float, *, in_legend: bool) -> go.Bar | None:
-    name, colour, full = LOOKS[look]
-    drawn = [
-        (place, block, end)
-        for place, lane in enumerate(panel.shown.lanes)
-        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, longest * MIN_BLOCK_SHARE), strict=True)
-        if block.look == look
-    ]
-    if not drawn:
-        return None
-    return go.Bar(
-        y=[place for place, _, _ in drawn],
-        base=[round(block.start * MILLISECONDS, DECIMALS) for _, block, _ in drawn],
-        x=[round((end - block.start) * MILLISECONDS, DECIMALS) for _, block, end in drawn],
-        orientation="h",
-        # plotly chooses another width if only some lanes have bars.
-        width=BAR,
-        name=name,
-        legendgroup=look,
-        showlegend=in_legend,
-        marker={
-            # In the colour and not in `opacity`, so that the legend shows it too.
-            "color": f"{colour}{round(255 * full):02x}",
-            "opacity": [round(opacity(block), 2) for _, block, _ in drawn],
-            "line": {"width": 0},
-        },
-        hovertext=[_hover_text(block) for _, block, _ in drawn],
-        hovertemplate="%{hovertext}<br>from %{base} ms<extra></extra>",
+    used = {block.look for panel in shown for lane in panel.shown.lanes for block in lane.blocks}
+    scale = Scale(0, longest * MILLISECONDS)
+    return TimelinesChart(
+        tuple(
+            DrawnPanel(panel.cell.side, _remarks(panel), tuple(_drawn(lane, longest) for lane in panel.shown.lanes))
+            for panel in shown
+        ),
+        tuple(look for look in LOOKS if look in used),
+        scale.high,
+        axis(scale, lambda value: f"{figure(value)} ms"),
     )
 
 
-def _hover_text(block: Block) -> str:
-    lines = [escape(block.label), metric(block.end - block.start, "s")]
+def _remarks(panel: Panel) -> str:
+    case = panel.shown.case
+    named = "" if case == EXPERIMENTS[panel.cell.experiment].case else f" of “{case}”"
+    timed = "" if panel.timed is None else f" (timed: {metric(panel.timed, 's')})"
+    return ", ".join((f"{metric(panel.shown.seconds, 's')}{named}{timed}", *panel.remarks))
+
+
+def _drawn(lane: Lane, longest: float) -> DrawnLane:
+    ends = drawn_ends(lane.blocks, longest * MIN_BLOCK_SHARE)
+    blocks = tuple(_drawn_block(block, end, longest) for block, end in zip(lane.blocks, ends, strict=True))
+    return DrawnLane(lane.name, f"{lane.name}: {_busy(lane.blocks, longest)}", blocks)
+
+
+def _busy(blocks: Iterable[Block], longest: float) -> str:
+    """Say for which share of the whole chart's time a lane showed each look."""
+    seconds: dict[Look, float] = {}
+    for block in blocks:
+        seconds[block.look] = seconds.get(block.look, 0.0) + block.busy
+    return ", ".join(f"{LOOKS[look].name} {percent(busy / longest)} of the width" for look, busy in seconds.items())
+
+
+def _drawn_block(block: Block, end: float, longest: float) -> DrawnBlock:
+    pale = round(opacity(block), 2)
+    place, length = _share(block.start / longest), _share((end - block.start) / longest)
+    return DrawnBlock(place, length, block.look, f"{pale:g}" if pale < 1 else "", _text(block))
+
+
+def _share(part: float) -> str:
+    """Write a share in percent, as briefly as a zoom of a thousand times allows."""
+    return f"{100 * part:.4f}".rstrip("0").rstrip(".")
+
+
+def _text(block: Block) -> str:
+    lines = [block.label, f"{metric(block.end - block.start, 's')} from {block.start * MILLISECONDS:.6g} ms"]
     if block.spans > 1:
         lines[-1] += f", {percent(block.busy_share)} of it busy"
     if block.waited is not None:
         limit = "at most " if block.spans > 1 else ""
         lines.append(f"waited {limit}{metric(block.waited, 's')}")
-    return "<br>".join(lines)
+    return "\n".join(lines)

@@ -5,7 +5,18 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
-__all__ = ["engine_in_words", "figure", "listed", "parse_size", "parse_sizes", "percent", "quantity", "write_size"]
+__all__ = [
+    "engine_in_words",
+    "figure",
+    "kernels_in_words",
+    "library_in_words",
+    "listed",
+    "parse_size",
+    "parse_sizes",
+    "percent",
+    "quantity",
+    "write_size",
+]
 
 BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 DECIMAL = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
@@ -38,6 +49,26 @@ def engine_in_words(backend: Mapping[str, Any]) -> str:
     """
     variants = backend.get("variants", ())
     return f"{backend['engine']} engine" + (f" with {listed(variants)}" if variants else "")
+
+
+def kernels_in_words(backend: Mapping[str, Any]) -> str:
+    """Write what multiplies matrices, and how fast: `OpenBLAS 0.3.13, Haswell kernels: 62 GFLOP/s on one core`.
+
+    `backend` is the object under that key of a result's JSON; for an old one, which does not say, the text is empty.
+    """
+    if "product" not in backend:
+        return ""
+    library = library_in_words(backend["kernels"][0]) if backend["kernels"] else "products of matrices"
+    on_a_core = any(device.startswith("cpu") for device in backend["devices"])
+    where = "one core" if on_a_core else backend["devices"][0]
+    return f"{library}: {figure(backend['product']['gflop_per_s'])} GFLOP/s on {where}"
+
+
+def library_in_words(kernels: Mapping[str, Any]) -> str:
+    """Write one of a result's `kernels`: `oneDNN 2.4.4, AVX-512 kernels`, without what is not known."""
+    written_for = kernels["instruction_set"]
+    name = " ".join(filter(None, (kernels["library"], kernels["version"])))
+    return name + (f", {written_for} kernels" if written_for else "")
 
 
 def quantity(name: str, value: float) -> str:

@@ -22,8 +22,9 @@ def show_explanation(explanation: Explanation, console: Console) -> None:
 
 def show_variants(console: Console) -> None:
     """Print every variant: its name, whether it is the default, who has it, and what it does."""
-    console.print("\n[bold]Variants[/] (--variant NAME, on the async engine)")
+    console.print("\n[bold]Variants[/] (--variant NAME)")
     for variant in VARIANTS:
         default = ", the default" if variant.default else ""
+        default += "" if variant.not_on_sync else "; on both engines"
         console.print(Padding(f"[bold]{variant.name}[/] ({listed(variant.backends)}{default})", (0, 0, 0, 2)))
         console.print(Padding(escape(variant.meaning), (0, 0, 0, 4)))

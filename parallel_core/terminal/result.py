@@ -9,7 +9,7 @@ from rich.table import Column, Table
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
-from parallel_core.system.formatting import engine_in_words, quantity
+from parallel_core.system.formatting import engine_in_words, kernels_in_words, quantity
 from parallel_core.terminal.sweep import bandwidths, curves_table
 
 __all__ = ["show"]
@@ -31,6 +31,8 @@ def show(result: Result, console: Console) -> None:
     console.print(
         ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None), style="dim"
     )
+    if kernels := kernels_in_words(backend):
+        console.print(escape(kernels), style="dim")
     caption = None if result.data is None else f"data: {result.data}"
     for table in _tables(result, caption):
         console.print(table)

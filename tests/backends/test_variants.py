@@ -33,8 +33,8 @@ CPU, GPU = [Device("cpu", 1)], [Device("gpu", 0)]
         ("torch", "async", ["bulk-on"], "torch has no variant 'bulk-on', for PyTorch runs operators one by one .known"),
         ("torch", "async", ["temporary-space-low"], "only MXNet's CPU devices share scratch memory"),
         ("mxnet", "async", ["bulk-off", "bulk-on"], "variants 'bulk-off' and 'bulk-on' exclude each other"),
-        ("mxnet", "sync", ["bulk-off"], "mxnet's sync engine queues nothing, and so has no variants"),
-        ("torch", "sync", [ON_COMPUTE_QUEUE], "torch's sync engine queues nothing, and so has no variants"),
+        ("mxnet", "sync", ["bulk-off"], "mxnet's sync engine queues nothing, and so has no variants of queueing"),
+        ("torch", "sync", [ON_COMPUTE_QUEUE], "torch's sync engine queues nothing, and so has no variants of queueing"),
         ("torch", "sync", ["tf32"], "sync engine is the reference for numbers, and so always computes in float32: use"),
         ("numpy", "sync", ["bulk-on"], "numpy queues nothing, and so has no variants: leave out --variant bulk-on"),
     ],
@@ -78,6 +78,13 @@ def test_what_differs_from_the_defaults_is_kept_in_one_order(names: list[str]) -
     else:
         expected = tuple(variant.name for variant in chosen if not variant.default)
         assert choose_variants("mxnet", "async", names) == expected
+
+
+def test_kernels_can_be_chosen_on_both_engines_and_how_to_queue_on_one() -> None:
+    for engine in ("async", "sync"):
+        assert choose_variants("mxnet", engine, ["blas-as-shipped"]) == ("blas-as-shipped",)
+    with pytest.raises(BackendError, match="mxnet's sync engine queues nothing"):
+        choose_variants("mxnet", "sync", ["blas-as-shipped", "bulk-on"])
 
 
 def test_every_setting_has_a_default_that_comes_first() -> None:

@@ -29,7 +29,6 @@ ABSENT = (
     "msgspec",
     "mxnet",
     "platformdirs",
-    "plotly",
     "pooch",
     "psutil",
     "pygments",

@@ -27,11 +27,21 @@ from typing import Annotated, get_args
 import backends
 from backends import Backend, Engine
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.experiments.asynchronous_computation.ten_products import draw, error_of_products, multiply
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import result_of, time_in_turn
+from parallel_core.experiments.asynchronous_computation.ten_products import (
+    PRODUCTS_CASE,
+    REPEATS,
+    as_unit,
+    draw,
+    error_of_products,
+    multiply,
+)
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import FEWEST_TIMINGS, result_of, time_in_turn
+from parallel_core.experiments.products import largest_size
 from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.timing import countdown
 from parallel_core.system.formatting import listed
 
 __all__ = ["EXPERIMENT", "OTHERS", "about_contrasts", "about_variants", "contrasts", "run", "verdict"]
@@ -40,15 +50,18 @@ AGAINST = Parameter(
     "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none.", metavar="NAMES"
 )
 
-CASE = "10 products"
+SIZE = 1000
+STARTING = 0.6
+"""The share of the time of a process of its own that goes by until it measures, about: starting, and importing."""
 OTHERS, NONE = "others", "none"
 
 
 def run(
     backend: Backend,
-    size: Annotated[int, Parameter("Side of the matrices.")] = 1000,
+    size: Annotated[int | None, Parameter("Side of the matrices. Default: 1000, or what the budget allows.")] = None,
     against: Annotated[str, AGAINST] = OTHERS,
     rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Time ten products until control returns and until they are done, in other processes on other engines too.
 
@@ -57,9 +70,15 @@ def run(
     known, and for the backend itself.
     """
     others = contrasts(against, (backend.name, backend.engine))
+    left = countdown(budget)
+    # In each process the products are timed twice: queued, and as one unit.
+    share = (1 - STARTING if others else 0.9) * budget / (1 + len(others))
+    if size is None:
+        size = largest_size(backend, share / FEWEST_TIMINGS / (2 * REPEATS), SIZE)
     drawn = draw(size)
     loaded = [backend.asarray(a, backend.devices[0]) for a in drawn]
-    mine = time_in_turn(backend, {CASE: lambda: multiply(backend, loaded)}, rounds)[CASE]
+    work = {PRODUCTS_CASE: lambda: multiply(backend, loaded)}
+    mine = time_in_turn(backend, work, rounds, units=as_unit(backend, loaded), budget=share)[PRODUCTS_CASE]
     shared = {
         "devices": len(backend.devices),
         "device-kind": backend.devices[0].kind,
@@ -70,18 +89,25 @@ def run(
     }
     cases: dict[str, Case] = {}
     failures = []
-    for name, engine in others:
+    for place, (name, engine) in enumerate(others):
         side = f"{name} {engine}"
+        tell(f"{side}, in a process of its own", place / len(others))
+        of_this = (1 - STARTING) * left(1.0) / (len(others) - place)
+        if of_this <= 0:
+            failures.append(
+                f"No contrast with {side}: the budget of {budget:g} s was spent before (--budget gives more)"
+            )
+            continue
         try:
-            cases[side] = _case_elsewhere({"backend": name, "engine": engine, **shared})
+            cases[side] = _case_elsewhere({"backend": name, "engine": engine, "budget": of_this, **shared})
         except (RequestError, MeasurementError) as reason:
             failures.append(f"No contrast with {side}: {reason}")
     fractions = {side: _fraction(case) for side, case in cases.items()}
     return result_of(
         "eager-cpu",
         backend,
-        parameters={"size": size, "against": against, "rounds": rounds},
-        cases=(mine, *(replace(case, name=f"{CASE}, {side}") for side, case in cases.items())),
+        parameters={"size": size, "against": against, "rounds": rounds, "budget": budget},
+        cases=(mine, *(replace(case, name=f"{PRODUCTS_CASE}, {side}") for side, case in cases.items())),
         metrics={
             "dispatch_fraction": _fraction(mine),
             **{f"{side.replace(' ', '_')}_dispatch_fraction": share for side, share in fractions.items()},
@@ -115,12 +141,12 @@ def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str],
     return tuple(dict.fromkeys(by_name[name] for name in asked))
 
 
-def _case_elsewhere(options: Mapping[str, str | int]) -> Case:
+def _case_elsewhere(options: Mapping[str, str | float]) -> Case:
     """Measure the same in a fresh process; return its case. Raises MeasurementError if its result is invalid."""
     result = measure_elsewhere("eager-cpu", options)
     if result.problems:
         raise MeasurementError(f"its result is invalid: {result.problems[0]}")
-    return next(case for case in result.cases if case.name == CASE)
+    return next(case for case in result.cases if case.name == PRODUCTS_CASE)
 
 
 def _fraction(case: Case) -> float:
@@ -157,7 +183,8 @@ EXPERIMENT = Experiment(
     position=4,
     exercise="exercise 1 of the PyTorch edition",
     run=run,
-    case="10 products",
+    case=PRODUCTS_CASE,
     metric="dispatch_fraction",
+    calibrated=("size",),
     options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},
 )

@@ -6,20 +6,34 @@ backend is the slower side: 10 000 · t2 > 9 999 · t1. For operations as small 
 so the longer of t1 and t2 is repeated in our prediction, and the book's stands beside it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from statistics import median
 from time import perf_counter
 
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.experiments.measuring import time_in_turn
-from parallel_core.experiments.products import normal_matrix
+from parallel_core.experiments.measuring import Units, time_in_turn
+from parallel_core.experiments.products import MOST_IN_UNIT, largest_size, normal_matrix
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import Timing, measure, without_garbage_collection
+from parallel_core.measurement.timing import Timing, countdown, measure, without_garbage_collection
 
-__all__ = ["CostModel", "fit_cost_model", "increment", "row_of_ones", "time_increments"]
+__all__ = [
+    "CostModel",
+    "fit_cost_model",
+    "increment",
+    "increments_as_unit",
+    "matrix_to_wait_behind",
+    "row_of_ones",
+    "time_increments",
+]
+
+EACH, ONCE, SINGLE = "increments, waiting each time", "increments, waiting once", "increments in one launch"
+BLOCKER_SECONDS, LARGEST_BLOCKER = 0.01, 1000
+"""About how long a product that keeps the device busy takes at the most, and the most rows that it has."""
 
 
 @dataclass(frozen=True)
@@ -73,30 +87,64 @@ def _increment_in_one_launch(backend: Backend, x: Array, steps: int) -> Array:
     return backend.launch(increments, x)
 
 
-def time_increments(backend: Backend, steps: int, rounds: int) -> tuple[tuple[Case, Case, Case], float]:
+def increments_as_unit(backend: Backend, x: Array, steps: int) -> Callable[[], Array]:
+    """Return what launches as many increments with nothing queued between them, many as several units.
+
+    Each increments the one before, so that none has to be kept and none can be left out.
+    """
+    lengths = [min(MOST_IN_UNIT, steps - first) for first in range(0, steps, MOST_IN_UNIT)]
+    units = {length: backend.ops.as_unit(partial(_increment_often, backend.ops.add, length)) for length in set(lengths)}
+
+    def launch() -> Array:
+        for length in lengths:
+            y = backend.launch(units[length], x)
+        return y
+
+    return launch
+
+
+def _increment_often(add: Callable[..., Array], steps: int, y: Array) -> Array:
+    for _ in range(steps):
+        y = add(y, 1.0)
+    return y
+
+
+def time_increments(backend: Backend, steps: int, rounds: int, budget: float) -> tuple[tuple[Case, Case, Case], float]:
     """Time the increments waited for each, once, and made in one launch; return the cases and the largest error."""
     x = row_of_ones(backend)
     each, once, single = time_in_turn(
         backend,
         {
-            "increments, waiting each time": partial(_increment_and_wait, backend, x, steps),
-            "increments, waiting once": partial(increment, backend, x, steps),
-            "increments in one launch": partial(_increment_in_one_launch, backend, x, steps),
+            EACH: partial(_increment_and_wait, backend, x, steps),
+            ONCE: partial(increment, backend, x, steps),
+            SINGLE: partial(_increment_in_one_launch, backend, x, steps),
         },
         rounds,
+        units=Units(
+            {"increments": increments_as_unit(backend, x, steps)},
+            dict.fromkeys((EACH, ONCE, SINGLE), ("increments",)),
+        ),
+        budget=budget,
     ).values()
     error = float(np.max(np.abs(backend.to_numpy(increment(backend, x, 1)) - 2)))
     return (each, once, single), error
 
 
-def fit_cost_model(backend: Backend, x: Array, steps: int = 1000, rounds: int = 5) -> CostModel:
+def matrix_to_wait_behind(backend: Backend) -> Array:
+    """Load a matrix on the first device, large enough for few of its products to take long, and not for too long."""
+    return normal_matrix(backend, largest_size(backend, BLOCKER_SECONDS, LARGEST_BLOCKER), backend.devices[0])
+
+
+def fit_cost_model(
+    backend: Backend, x: Array, matrix: Array, steps: int = 1000, rounds: int = 5, budget: float = inf
+) -> CostModel:
     """Measure t1, t2 and t3 of an increment of `x` apart, without timing the totals that they are to predict.
 
-    `x` is on the first device. That is kept busy with products while `steps` increments are issued: issuing them costs
-    t1 each, and what the device needs for them after its products is t2 each. t3 is what remains of a single
-    increment's round trip.
+    `x` is on the first device. That is kept busy with products of the matrix while `steps` increments are issued:
+    issuing them costs t1 each, and what the device needs for them after its products is t2 each. t3 is what remains of
+    a single increment's round trip. There are fewer rounds if they would take more than the budget of seconds.
     """
-    matrix = normal_matrix(backend, 1000, backend.devices[0])
+    left = countdown(budget)
     issued = measure(backend, partial(increment, backend, x, steps))[0]
     # The fastest of three: too few products would end before all increments are issued.
     product = min(measure(backend, partial(backend.launch, backend.ops.matmul, matrix, matrix))[1] for _ in range(3))
@@ -121,7 +169,11 @@ def fit_cost_model(backend: Backend, x: Array, steps: int = 1000, rounds: int = 
         return perf_counter() - start
 
     with without_garbage_collection():
-        taken = [behind_products() for _ in range(rounds)]
-        trip = median(round_trip() for _ in range(20 * rounds))
+        taken = [behind_products()]
+        while len(taken) < rounds and left(0.9) > 0:
+            taken.append(behind_products())
+        trips = [round_trip()]
+        while len(trips) < 20 * rounds and left(1.0) > 0:
+            trips.append(round_trip())
     t1, t2 = median(sent for sent, _ in taken), median(drained for _, drained in taken)
-    return CostModel(t1, t2, max(0.0, trip - t1 - t2))
+    return CostModel(t1, t2, max(0.0, median(trips) - t1 - t2))

@@ -31,15 +31,18 @@ from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     device_matrices,
     diamond,
     expected,
+    graph_as_units,
     launch_graph,
     random_graph,
 )
 from parallel_core.experiments.automatic_parallelism.scheduling import Program, Scheduled, about_schedule, time_programs
-from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Experiment, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of
 from parallel_core.experiments.products import size_for
 from parallel_core.measurement.checks import largest_of
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
+from parallel_core.measurement.timing import countdown
 
 __all__ = ["EXPERIMENT", "program", "run", "verdict"]
 
@@ -49,18 +52,20 @@ PRODUCT_SECONDS = 0.004
 """About how long a product takes: long beside the call and the waiting that are timed with each."""
 
 
-def run(backend: Backend, size: ChosenSize = None, rounds: Rounds = 5) -> Result:
+def run(backend: Backend, size: ChosenSize = None, rounds: Rounds = 5, budget: Budget = BUDGET) -> Result:
     """Time task graphs one operation after the other and freely scheduled, and compare with what is possible."""
+    left = countdown(budget)
     size = size or size_for(backend, 10 * PRODUCT_SECONDS, 10, backend.devices[0])
     count = len(backend.devices)
     graphs = {DIAMOND: diamond(count), **{f"random {seed}": random_graph(seed, count) for seed in SEEDS}}
     programs = {name: program(nodes, size) for name, nodes in graphs.items()}
-    scheduled = time_programs(backend, programs, rounds)
+    scheduled = time_programs(backend, programs, rounds, left(0.85))
+    tell("checking the graphs' values", 0.0)
     diamonds, drawn = scheduled[DIAMOND], {name: each for name, each in scheduled.items() if name != DIAMOND}
     return result_of(
         "dependencies",
         backend,
-        parameters={"size": size, "rounds": rounds},
+        parameters={"size": size, "rounds": rounds, "budget": budget},
         cases=[case for each in scheduled.values() for case in (each.alone, each.free)],
         metrics={
             "bound_fraction": diamonds.bound_fraction,
@@ -84,7 +89,11 @@ def program(nodes: tuple[Node, ...], size: int) -> Program:
         matrices = device_matrices(size, len(backend.devices))
         return [backend.asarray(matrix, device) for matrix, device in zip(matrices, backend.devices, strict=True)]
 
-    return Program(inputs, lambda backend, matrices: launch_graph(backend, nodes, matrices))
+    return Program(
+        inputs,
+        lambda backend, matrices: launch_graph(backend, nodes, matrices),
+        lambda backend: graph_as_units(backend, nodes, inputs(backend)),
+    )
 
 
 def _error_of(backend: Backend, nodes: tuple[Node, ...], size: int) -> float:

@@ -4,7 +4,7 @@ A node takes the average of the matrices that it depends on, on its own device, 
 matrix as often as it says. Averages and products of matrices with a spectral norm of about 1 do not overflow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from backends import Array, Backend, Ops
 
-__all__ = ["Node", "device_matrices", "diamond", "expected", "launch_graph", "random_graph"]
+__all__ = ["Node", "device_matrices", "diamond", "expected", "graph_as_units", "launch_graph", "random_graph"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,20 @@ def launch_graph(backend: Backend, nodes: Sequence[Node], matrices: Sequence[Arr
         ]
         values.append(backend.launch(partial(_compute, backend.ops, node.products), matrices[node.device], *operands))
     return values
+
+
+def graph_as_units(backend: Backend, nodes: Sequence[Node], matrices: Sequence[Array]) -> list[Callable[[], Array]]:
+    """Return what launches each device's nodes as one unit. Its matrix stands for the values that nodes depend on."""
+
+    def compute_all(own: Sequence[Node], matrix: Array) -> Array:
+        return tuple(_compute(backend.ops, node.products, matrix, *[matrix] * len(node.after)) for node in own)
+
+    shares = [[node for node in nodes if node.device == number] for number in range(len(matrices))]
+    return [
+        partial(backend.launch, backend.ops.as_unit(partial(compute_all, own)), matrix)
+        for own, matrix in zip(shares, matrices, strict=True)
+        if own
+    ]
 
 
 def _compute(ops: Ops, products: int, matrix: Array, *operands: Array) -> Array:

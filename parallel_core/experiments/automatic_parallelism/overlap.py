@@ -9,25 +9,48 @@ took longer with both at once than one after the other, so little is expected of
 Method: 50 products are timed, then the copying of their results to another device, then both together. A product takes
 far longer than copying its result through the memory that CPU devices share. So each result is copied several times, as
 often as makes both parts take about the same time, since overlap can save most then. Copies always go to the same
-buffers, because memory that is touched for the first time costs more than the copy. The book's way is timed beside
+buffers, because memory that is touched for the first time costs more than the copy. Before copies are timed alone their
+sources are read once, since together they are read when they have just been written. The book's way is timed beside
 ours. On GPUs both copy to the host.
 
 Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
 
 Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about
-the same time.
+the same time. More than 1 means that a part was slower alone than together: copies alone have to be launched first, by
+a thread that they share cores with, and together they are launched while products are computed.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 
 from backends import HOST, Array, Backend, Device
-from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
-from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
-from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, time_in_turn, with_parts
-from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
+from parallel_core.experiments.automatic_parallelism.copying import (
+    Copies,
+    calibrate,
+    copy_as_units,
+    copy_each,
+    copy_into,
+)
+from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Experiment, Rounds
+from parallel_core.experiments.measuring import (
+    Units,
+    largest_error,
+    refuse_single_device,
+    result_of,
+    take_in_turn,
+    with_parts,
+)
+from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit
+from parallel_core.measurement.checks import Limit, noise_of
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.timing import Timing, countdown, measure
 
 __all__ = ["EXPERIMENT", "run", "verdict"]
+
+RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
+BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
 
 
 def _run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
@@ -51,14 +74,21 @@ def _copy_the_book_s_way(backend: Backend, results: list[Array], copies: int) ->
             backend.launch(backend.ops.to_host, result)
 
 
-def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds: Rounds = 5) -> Result:
+def run(
+    backend: Backend,
+    size: ChosenSize = None,
+    copies: Copies = None,
+    rounds: Rounds = 5,
+    budget: Budget = BUDGET,
+) -> Result:
     """Time 50 products, the copying of their results to another device, and both together.
 
     Raises RequestError for a backend with a single CPU device.
     """
-    source, destination = _ends(backend)
-    size, copies = calibrate(backend, source, destination, size, copies)
-    x = normal_matrix(backend, size, source)
+    destination = _destination(backend)
+    left = countdown(budget)
+    size, copies = calibrate(backend, destination, size, copies, left(0.2))
+    x = normal_matrix(backend, size, backend.devices[0])
     results = products(backend, x)
     buffers = [backend.copy_to(result, destination) for result in results]
 
@@ -67,20 +97,35 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
         _copy_the_book_s_way(backend, made, copies)
         return made
 
-    run_alone, copy_alone, together, book_copy_alone, book_together = time_in_turn(
+    def take_copies(launch: Callable[[], object]) -> Timing:
+        copy_each(backend, results, destination, buffers, 1)
+        return measure(backend, launch)
+
+    # The book's copies are dropped at once, which those of one unit would not be: they have no bare time.
+    units = Units(
+        {
+            RUN: products_as_unit(backend, x),
+            COPY: lambda: copy_as_units(backend, results, destination, buffers, copies, size),
+        },
+        {RUN: (RUN,), COPY: (COPY,), TOGETHER: (RUN, COPY)},
+    )
+    run_alone, copy_alone, together, book_copy_alone, book_together = take_in_turn(
         backend,
         {
-            "run": lambda: products(backend, x),
-            "copy": lambda: copy_each(backend, results, destination, buffers, copies),
-            "run and copy together": lambda: _run_and_copy(backend, x, destination, buffers, copies),
-            "copy the book's way": lambda: _copy_the_book_s_way(backend, results, copies),
-            "together the book's way": both_the_book_s_way,
+            RUN: lambda: measure(backend, lambda: products(backend, x)),
+            COPY: lambda: take_copies(lambda: copy_each(backend, results, destination, buffers, copies)),
+            TOGETHER: lambda: measure(backend, lambda: _run_and_copy(backend, x, destination, buffers, copies)),
+            BOOK_COPY: lambda: take_copies(lambda: _copy_the_book_s_way(backend, results, copies)),
+            BOOK_TOGETHER: lambda: measure(backend, both_the_book_s_way),
         },
         rounds,
+        units=units,
+        budget=left(0.9),
     ).values()
     together = with_parts(together, (run_alone, copy_alone))
     book_together = with_parts(book_together, (run_alone, book_copy_alone))
 
+    tell("checking the copies", 0.0)
     # The timed buffers held the right values before any timed copy, so the check fills fresh ones.
     checked = [backend.asarray(np.zeros((size, size), dtype=np.float32), destination) for _ in results]
     _run_and_copy(backend, x, destination, checked, copies=1)
@@ -90,9 +135,13 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
     return result_of(
         "overlap",
         backend,
-        parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds},
+        parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds, "budget": budget},
         cases=(run_alone, copy_alone, together, book_copy_alone, book_together),
         metrics={"overlap_efficiency": efficiency, "book_overlap_efficiency": book_efficiency},
+        limits={
+            "overlap_efficiency": _limit(run_alone, copy_alone, together),
+            "book_overlap_efficiency": _limit(run_alone, book_copy_alone, book_together),
+        },
         explanation=verdict(efficiency, run_alone, copy_alone),
         notes=(f"With copies the book's way, {_hidden_part(book_efficiency)}.",),
         error=largest_error(map(backend.to_numpy, checked), [source @ source] * PRODUCTS),
@@ -100,19 +149,24 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
     )
 
 
-def _ends(backend: Backend) -> tuple[Device, Device]:
-    """Return the devices to copy from and to; raises RequestError if there is nowhere to copy to."""
-    source, *others = backend.devices
-    if source.kind == "gpu":
-        return source, HOST
+def _destination(backend: Backend) -> Device:
+    """Return the device to which the first one's results are copied; raises RequestError if there is none."""
+    if backend.devices[0].kind == "gpu":
+        return HOST
     refuse_single_device(backend, "overlap", "copies to another device")
-    return source, others[0]
+    return backend.devices[1]
 
 
 def _overlap_efficiency(run_alone: Case, copy_alone: Case, together: Case) -> float:
     """Return the share of the shorter part that was hidden under the longer one, not clamped."""
     shorter = min(run_alone.median, copy_alone.median)
     return (run_alone.median + copy_alone.median - together.median) / shorter
+
+
+def _limit(run_alone: Case, copy_alone: Case, together: Case) -> Limit:
+    """Return the limit of an efficiency: together takes as long as the longer part, at the least."""
+    longer = max(run_alone.median, copy_alone.median)
+    return Limit(1.0, longer / together.median - 1, noise_of(run_alone, copy_alone, together))
 
 
 def verdict(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
@@ -133,16 +187,16 @@ def _hidden_part(efficiency: float) -> str:
         return "together took longer than one after the other"
     if efficiency < 0.2:
         return "nothing overlapped"
-    return f"{efficiency:.0%} of the shorter part was hidden under the longer one"
+    return f"{min(efficiency, 1.0):.0%} of the shorter part was hidden under the longer one"
 
 
 EXPERIMENT = Experiment(
     name="overlap",
     position=2,
     run=run,
-    case="run and copy together",
+    case=TOGETHER,
     metric="overlap_efficiency",
-    queued_case="run",
+    queued_case=RUN,
     calibrated=("size", "copies"),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 500}},
 )

@@ -19,40 +19,58 @@ from functools import partial
 from typing import Annotated
 
 from backends import Array, Backend
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, time_in_turn, with_parts
-from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, size_for_run
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import (
+    Units,
+    largest_error,
+    refuse_single_device,
+    result_of,
+    time_in_turn,
+    with_parts,
+)
+from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit, size_for_run
+from parallel_core.measurement.checks import Limit, noise_of
 from parallel_core.measurement.result import Result
+from parallel_core.measurement.timing import countdown
 
 __all__ = ["EXPERIMENT", "run", "verdict"]
+
+TOGETHER = "on all together"
 
 
 def run(
     backend: Backend,
     size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for runs of about 0.2 s.")] = None,
     rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Time 50 products on each device alone and on all together; raises RequestError for a single device."""
     refuse_single_device(backend, "parallel", "compares devices")
+    left = countdown(budget)
     size = size or size_for_run(backend)
     matrices = [normal_matrix(backend, size, device) for device in backend.devices]
-    alone = {
-        f"on {device} alone": partial(products, backend, x) for device, x in zip(backend.devices, matrices, strict=True)
-    }
+    names = [f"on {device} alone" for device in backend.devices]
 
     def run_all() -> list[list[Array]]:
         return [products(backend, x) for x in matrices]
 
-    *parts, together = time_in_turn(backend, {**alone, "on all together": run_all}, rounds).values()
+    work = {name: partial(products, backend, x) for name, x in zip(names, matrices, strict=True)}
+    units = Units(
+        {name: products_as_unit(backend, x) for name, x in zip(names, matrices, strict=True)},
+        {**{name: (name,) for name in names}, TOGETHER: names},
+    )
+    cases = time_in_turn(backend, {**work, TOGETHER: run_all}, rounds, units=units, budget=left(0.9))
+    *parts, together = cases.values()
 
     source = backend.to_numpy(matrices[0])
     speedup = sum(part.median for part in parts) / together.median
     return result_of(
         "parallel",
         backend,
-        parameters={"size": size, "products": PRODUCTS, "rounds": rounds},
+        parameters={"size": size, "products": PRODUCTS, "rounds": rounds, "budget": budget},
         cases=(*parts, with_parts(together, parts)),
         metrics={"parallel_speedup": speedup},
+        limits={"parallel_speedup": Limit(len(parts), speedup / len(parts) - 1, noise_of(*parts, together))},
         explanation=verdict(speedup, len(parts)),
         error=largest_error([backend.to_numpy(made[-1]) for made in run_all()], [source @ source] * len(matrices)),
         compared="products",
@@ -75,7 +93,7 @@ EXPERIMENT = Experiment(
     name="parallel",
     position=1,
     run=run,
-    case="on all together",
+    case=TOGETHER,
     metric="parallel_speedup",
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},

@@ -1,7 +1,7 @@
 """How near an engine comes to the fastest schedule that the dependencies allow: what the labs on task graphs share."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -9,11 +9,12 @@ from typing import Any
 
 from backends import Array, Backend
 from backends.host import available_cores
+from parallel_core.experiments.measuring import Units, take_in_turn
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
-from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.measurement.timing import Timing, measure
 from parallel_core.system.formatting import figure
 
 __all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "about_schedule", "case_name", "record", "time_programs"]
@@ -26,10 +27,14 @@ MAX_NOISE = 0.25
 
 @dataclass(frozen=True)
 class Program:
-    """Operations on a backend: `inputs` loads what they need, untimed, and `run` launches them."""
+    """Operations on a backend: `inputs` loads what they need, untimed, and `run` launches them.
+
+    `units` returns what launches each device's computations as one unit, on values such as they are given.
+    """
 
     inputs: Callable[[Backend], Any]
     run: Callable[[Backend, Any], Array]
+    units: Callable[[Backend], Sequence[Callable[[], object]]]
 
 
 @dataclass(frozen=True)
@@ -56,10 +61,13 @@ def record(backend: Backend, program: Program, one_by_one: bool = False) -> tupl
     return tasks
 
 
-def time_programs(backend: Backend, programs: Mapping[str, Program], rounds: int) -> dict[str, Scheduled]:
+def time_programs(
+    backend: Backend, programs: Mapping[str, Program], rounds: int, budget: float = math.inf
+) -> dict[str, Scheduled]:
     """Time programs both ways, interleaved; a task's seconds are the median of its own over the rounds.
 
-    A case's name begins with its program's, if that has one.
+    A case's name begins with its program's, if that has one. Its bare time is that of the device with the most to
+    compute: what passes between devices, and waiting for each other, is a matter of scheduling.
     """
     recorded: dict[str, list[tuple[Task, ...]]] = {name: [] for name in programs}
 
@@ -73,18 +81,32 @@ def time_programs(backend: Backend, programs: Mapping[str, Program], rounds: int
         return measure(backend, partial(programs[name].run, backend, inputs))
 
     takes = {
-        (name, how): partial(take, name)
+        case_name(name, how): partial(take, name)
         for name in programs
         for how, take in ((ONE_BY_ONE, one_by_one), (FREE, freely))
     }
-    timed = dict(zip(takes, interleave({case_name(*key): take for key, take in takes.items()}, rounds), strict=True))
+    units = {
+        name: {f"{name} on {number}": launch for number, launch in enumerate(program.units(backend))}
+        for name, program in programs.items()
+    }
+    timed = take_in_turn(
+        backend,
+        takes,
+        rounds,
+        units=Units(
+            {unit: launch for own in units.values() for unit, launch in own.items()},
+            {case_name(name, how): list(own) for name, own in units.items() for how in (ONE_BY_ONE, FREE)},
+        ),
+        budget=budget,
+    )
     scheduled = {}
     for name in programs:
+        alone, free = timed[case_name(name, ONE_BY_ONE)], timed[case_name(name, FREE)]
         # The first one was the warm-up.
-        tasks = _with_medians(recorded[name][-rounds:])
+        tasks = _with_medians(recorded[name][-len(alone.seconds) :])
         scheduled[name] = Scheduled(
-            timed[name, ONE_BY_ONE],
-            timed[name, FREE],
+            alone,
+            free,
             tasks,
             bounds_of(tasks, _places(backend), backend.workers_per_device),
         )

@@ -30,18 +30,32 @@ import numpy as np
 
 from backends import Array, Backend
 from backends.host import available_cores
-from parallel_core.experiments.automatic_parallelism.copying import Copies, calibrate, copy_each, copy_into
-from parallel_core.experiments.experiment import ChosenSize, Experiment, Rounds
-from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, with_parts
-from parallel_core.experiments.products import PRODUCTS, normal_matrix, products
-from parallel_core.measurement.checks import MIN_NOISE, largest_of
+from parallel_core.experiments.automatic_parallelism.copying import (
+    Copies,
+    calibrate,
+    copy_as_units,
+    copy_each,
+    copy_into,
+)
+from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Experiment, Rounds
+from parallel_core.experiments.measuring import (
+    Units,
+    largest_error,
+    refuse_single_device,
+    result_of,
+    take_in_turn,
+    with_parts,
+)
+from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit
+from parallel_core.measurement.checks import MIN_NOISE, Limit, largest_of, noise_of
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.measurement.timing import Timing, countdown, measure
 from parallel_core.system.formatting import percent
 
 __all__ = ["EXPERIMENT", "about_cores", "all_at_once", "copy_both_ways", "fractions", "noise", "run", "verdict"]
 
-TOGETHER = "all at once"
+COPIES, TOGETHER = "copies both ways", "all at once"
 
 
 def copy_both_ways(backend: Backend, results: list[list[Array]], buffers: list[list[Array]], copies: int) -> None:
@@ -62,23 +76,43 @@ def all_at_once(
     return made
 
 
-def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds: Rounds = 5) -> Result:
+def run(
+    backend: Backend,
+    size: ChosenSize = None,
+    copies: Copies = None,
+    rounds: Rounds = 5,
+    budget: Budget = BUDGET,
+) -> Result:
     """Time 50 products on each of two devices, the copying of earlier results both ways, and all at once.
 
     Raises RequestError for a backend with a single device.
     """
     refuse_single_device(backend, "three-way", "copies between devices")
     first, second = backend.devices[:2]
-    size, copies = calibrate(backend, first, second, size, copies)
+    left = countdown(budget)
+    size, copies = calibrate(backend, second, size, copies, left(0.2))
     matrices = [normal_matrix(backend, size, device, seed) for seed, device in enumerate((first, second))]
     results = [products(backend, x) for x in matrices]
     buffers = [[backend.copy_to(x, to) for x in made] for made, to in zip(results, (second, first), strict=True)]
 
     worked: dict[str, list[float]] = {}
+    computing = [f"products on {device}" for device in (first, second)]
+    there, back = [f"copies to {device}" for device in (second, first)]
+    units = Units(
+        {
+            **{name: products_as_unit(backend, x) for name, x in zip(computing, matrices, strict=True)},
+            there: partial(copy_as_units, backend, results[0], second, buffers[0], copies, size),
+            back: partial(copy_as_units, backend, results[1], first, buffers[1], copies, size),
+        },
+        {
+            **{name: (name,) for name in computing},
+            COPIES: (there, back),
+            TOGETHER: (*computing, there, back),
+        },
+    )
     work: dict[str, Callable[[], object]] = {
-        f"products on {first}": partial(products, backend, matrices[0]),
-        f"products on {second}": partial(products, backend, matrices[1]),
-        "copies both ways": partial(copy_both_ways, backend, results, buffers, copies),
+        **{name: partial(products, backend, x) for name, x in zip(computing, matrices, strict=True)},
+        COPIES: partial(copy_both_ways, backend, results, buffers, copies),
         TOGETHER: partial(all_at_once, backend, matrices, results, buffers, copies),
     }
 
@@ -88,18 +122,21 @@ def run(backend: Backend, size: ChosenSize = None, copies: Copies = None, rounds
         worked.setdefault(name, []).append(process_time() - before)
         return timing
 
-    *parts, together = interleave({name: partial(take, name) for name in work}, rounds)
+    takes = {name: partial(take, name) for name in work}
+    *parts, together = take_in_turn(backend, takes, rounds, units=units, budget=left(0.85)).values()
     # The first repetition was a warm-up.
     core_seconds = sum(median(worked[part.name][1:]) for part in parts)
 
     on_cpu = first.kind == second.kind == "cpu"
+    tell("checking the copies", 0.0)
     metrics = fractions(parts, together, core_seconds / available_cores() if on_cpu else 0.0)
     return result_of(
         "three-way",
         backend,
-        parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds},
+        parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds, "budget": budget},
         cases=(*parts, with_parts(together, parts)),
         metrics=metrics,
+        limits={"saved_fraction": _limit(parts, together, metrics["possible_fraction"])},
         explanation=verdict(metrics, noise(parts, together)),
         notes=(about_cores(metrics, available_cores()),) if on_cpu else (),
         error=_error_of(backend, matrices, results, size),
@@ -115,6 +152,12 @@ def fractions(parts: list[Case], together: Case, core_bound: float) -> dict[str,
         "possible_fraction": 1 - longest / added,
         "possible_on_cores_fraction": 1 - max(longest, core_bound) / added,
     }
+
+
+def _limit(parts: list[Case], together: Case, possible: float) -> Limit:
+    """Return the limit of what is saved: all at once takes as long as the longest part, at the least."""
+    longest = max(part.median for part in parts)
+    return Limit(possible, longest / together.median - 1, noise_of(*parts, together))
 
 
 def noise(parts: list[Case], together: Case) -> float:
@@ -169,7 +212,7 @@ EXPERIMENT = Experiment(
     position=5,
     exercise="exercise 3",
     run=run,
-    case="all at once",
+    case=TOGETHER,
     metric="saved_fraction",
     calibrated=("size", "copies"),
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500}},

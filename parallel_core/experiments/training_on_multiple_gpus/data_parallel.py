@@ -7,7 +7,7 @@ two devices need about half of one's time, and losses are the same on any number
 
 Method: LeNet on Fashion-MNIST from the same start on every backend, by the training loop in
 `parallel_core.training.loop`. The first losses are checked against NumPy on one device, and all devices' parameters
-against each other.
+against each other. After epochs of few batches (`--limit`) there are no more test images than those trained on.
 
 Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`); with `--exchange during`,
 `buckets_reduced_early`.
@@ -27,7 +27,7 @@ from parallel_core.experiments.experiment import Experiment, Parameter
 from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import error_against_numpy
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
-from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import repeated_steps
+from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import bare_epoch_seconds, repeated_steps
 from parallel_core.measurement.result import Case, Result
 from parallel_core.training.batches import Settings, batches
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, checkpoint_of
@@ -83,7 +83,9 @@ def run(
     early = _reduced_early(backend, params, data, settings, buckets) if len(buckets) > 1 else 0
     epochs = start.epochs
     every = checkpoints.every if checkpoints else None
-    for progress in continue_training(backend, params, data, settings, on_batch, start, every):
+    for progress in continue_training(
+        backend, params, _with_fewer_tests(data, settings), settings, on_batch, start, every
+    ):
         if checkpoints and checkpoints.keep:
             checkpoints.keep(checkpoint_of(backend, backend.to_numpy(params[0]), settings, data, progress))
         if len(progress.epochs) > len(epochs):
@@ -114,6 +116,7 @@ def run(
                 "training, an epoch",
                 seconds=tuple(epoch.seconds for epoch in timed),
                 dispatch_seconds=tuple(epoch.dispatch_seconds for epoch in timed),
+                bare_seconds=bare_epoch_seconds(backend, len(params), data, settings, timed[0]),
                 again=again,
                 share=share,
             ),
@@ -153,11 +156,17 @@ def _extent(_: Backend, data: Dataset, settings: Settings, **__: object) -> tupl
     return settings.epochs, min(images, settings.batch_size * (settings.limit or images))
 
 
+def _with_fewer_tests(data: Dataset, settings: Settings) -> Dataset:
+    """Return the data with as many test images as an epoch trains on, if it is limited: a short run ends soon."""
+    images = slice((settings.limit or len(data.train_labels)) * settings.batch_size)
+    return replace(data, test_images=data.test_images[images], test_labels=data.test_labels[images])
+
+
 def _reduced_early(
     backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, buckets: Sequence[Bucket]
 ) -> float:
     """Count the buckets that are reduced before the backward pass has ended: the median over a few untimed steps."""
-    few = replace(settings, limit=STEPS_WATCHED)
+    few = replace(settings, limit=min(STEPS_WATCHED, settings.limit or STEPS_WATCHED))
     return median(
         count_reduced_early(backend, [step[1] for step in launch_gradients(backend, params, *batch)], buckets)
         for batch in batches(data, few, epoch=0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from time import perf_counter
 
 import numpy as np
 
@@ -11,11 +12,13 @@ from parallel_core.measurement.checks import relative_error
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
-from parallel_core.training.loop import ignore, train
+from parallel_core.training.loop import continue_training, ignore, train
 
 __all__ = ["enlarged_start", "error_against_numpy", "first_losses", "numpy_losses", "without_test"]
 
 CHECKED_BATCHES = 3
+NUMPY_SECONDS = 2.0
+"""No further batch is begun after so long: NumPy takes seconds for a large one, or for a wide network."""
 
 Parameters = tuple[np.ndarray, ...]
 
@@ -31,9 +34,9 @@ def error_against_numpy(
 
     `start` are the initial parameters; None takes the book's. `on_batch` is called as in `training.train`.
     """
-    count = min(CHECKED_BATCHES, len(losses))
     start = start or initial_parameters(settings.seed, settings.width)
-    return relative_error(np.array(losses[:count]), np.array(numpy_losses(data, settings, start, count, on_batch)))
+    expected = numpy_losses(data, settings, start, min(CHECKED_BATCHES, len(losses)), on_batch)
+    return relative_error(np.array(losses[: len(expected)]), np.array(expected))
 
 
 def numpy_losses(
@@ -43,9 +46,14 @@ def numpy_losses(
     count: int = CHECKED_BATCHES,
     on_batch: Callable[[int, int], object] = ignore,
 ) -> tuple[float, ...]:
-    """Return the first losses of NumPy on one device."""
+    """Return the first losses of NumPy on one device: so many, or as many as it begins within `NUMPY_SECONDS`."""
     reference = backends.load("numpy", devices=1, threads_per_device=1)
-    return first_losses(reference, 1, data, settings, start, count, on_batch)
+    params = [reference.asarray(start, reference.devices[0])]
+    until = perf_counter() + NUMPY_SECONDS
+    few = replace(settings, epochs=1, limit=count)
+    training = continue_training(reference, params, without_test(data), few, on_batch, every=1)
+    # The last step of an epoch ends it; what ends earlier ends for lack of time.
+    return next(so_far.losses for so_far in training if len(so_far.losses) == count or perf_counter() > until)
 
 
 def first_losses(
@@ -55,12 +63,11 @@ def first_losses(
     settings: Settings,
     start: Parameters,
     count: int = CHECKED_BATCHES,
-    on_batch: Callable[[int, int], object] = ignore,
 ) -> tuple[float, ...]:
     """Train for a few batches on the first devices, from the same start; return the batches' losses per image."""
     params = [backend.asarray(start, device) for device in backend.devices[:devices]]
     few = replace(settings, epochs=1, limit=count)
-    return next(train(backend, params, without_test(data), few, on_batch)).losses
+    return next(train(backend, params, without_test(data), few)).losses
 
 
 def enlarged_start(seed: int, scale: float) -> Parameters:

@@ -1,20 +1,25 @@
-"""A few steps of a training, to be profiled in place of an epoch: its steps are all alike."""
+"""A few steps of a training in place of an epoch, for its steps are all alike: to be profiled, or for their kernels."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from backends import Array, Backend
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import Step, bare_seconds
 from parallel_core.measurement.result import Timing
 from parallel_core.measurement.timing import if_repeatable
-from parallel_core.training.batches import Settings
+from parallel_core.training.batches import Settings, batches
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import train_epoch
 from parallel_core.training.progress import Epoch
+from parallel_core.training.step import get_params, guards, train_batch
 
-__all__ = ["repeated_steps"]
+__all__ = ["bare_epoch_seconds", "one_step", "repeated_steps"]
 
 STEPS = 5
+BARE_ROUNDS = 5
+BARE_BUDGET = 0.5
+"""Seconds."""
 
 
 def repeated_steps(
@@ -27,6 +32,31 @@ def repeated_steps(
     steps = min(STEPS, len(epoch.losses))
     again = partial(_time_steps, backend, place, data, replace(settings, limit=steps))
     return if_repeatable(again), steps / len(epoch.losses)
+
+
+def bare_epoch_seconds(
+    backend: Backend, devices: int, data: Dataset, settings: Settings, epoch: Epoch
+) -> tuple[float, ...]:
+    """Time the gradients and updates of a step on each of the first devices; return what those of the epoch take.
+
+    Neither loading and exchange nor the test set, which the epoch's seconds do not include, are part of it.
+    """
+    # The last batch may be smaller, so it is images that are counted.
+    share = epoch.images / min(settings.batch_size, len(data.train_labels))
+    step = one_step(devices, data, settings)
+    return tuple(share * seconds for seconds in bare_seconds(backend, step, BARE_ROUNDS, BARE_BUDGET))
+
+
+def one_step(devices: int, data: Dataset, settings: Settings) -> Step:
+    """Make the function that takes the first step of a training on the first devices, with parameters of its own."""
+
+    def take(backend: Backend) -> object:
+        params = [get_params(backend, d, settings.seed, settings.width) for d in backend.devices[:devices]]
+        (batch,) = batches(data, settings, epoch=1, steps=slice(1))
+        # At rate 0 the numbers stay as they are however often it is repeated.
+        return train_batch(backend, params, *batch, 0.0, guards(backend, params))
+
+    return take
 
 
 def _time_steps(backend: Backend, place: Callable[[], list[Array]], data: Dataset, settings: Settings) -> Timing:

@@ -34,6 +34,7 @@ def test_a_table_goes_to_standard_output() -> None:
     done = run(*SMALL)
     assert done.returncode == 0
     assert "parallel_speedup" in done.stdout
+    assert "GFLOP/s on one core\n" in done.stdout
     assert done.stderr == ""
 
 
@@ -106,7 +107,7 @@ def test_training_on_synthetic_data_says_so_everywhere(
         ([*SMALL[:3], "torch", "--variant", "bulk-on"], "torch has no variant 'bulk-on', for PyTorch runs operators"),
         (
             [*SMALL[:3], "mxnet", "--engine", "sync", "--variant", "bulk-on"],
-            "mxnet's sync engine queues nothing, and so has no variants: use --engine async",
+            "mxnet's sync engine queues nothing, and so has no variants of queueing: use --engine async",
         ),
         ([*SMALL, "--devices", "0"], "Invalid value for '--devices': 0 is not in the range x>=1"),
         ([*SMALL, "--devices", "1"], "the experiment 'parallel' compares devices: it needs at least 2"),

@@ -1,10 +1,12 @@
 """Synthetic comparisons, for tests of what is concluded from them."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from parallel_core.comparison.cells import Cell, CellResults, Comparison, FailedRun
+from parallel_core.comparison.plan import Plan
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.machine import describe_machine
@@ -13,6 +15,15 @@ MACHINE = describe_machine()
 TOGETHER = EXPERIMENTS["parallel"].case
 TIMES = {"mxnet async": 1.0, "mxnet sync": 2.0, "torch async": 0.9, "torch sync": 1.8}
 NASTY = "<script>alert('</script>')</script> & more"
+
+PLAN = Plan(
+    experiments=(EXPERIMENTS["parallel"], EXPERIMENTS["overlap"]),
+    backends=("mxnet", "torch"),
+    engines=("async",),
+    interpreters={"mxnet": sys.executable, "torch": "/opt/python"},
+    rounds=2,
+    device_kind="cpu",
+)
 
 
 def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:

@@ -78,7 +78,7 @@ def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: py
         pytest.fail("an interval was drawn after the analysis")
 
     # All intervals come from these two, whoever has imported them.
-    monkeypatch.setattr(confidence_intervals, "_difference", drawn_again)
+    monkeypatch.setattr(confidence_intervals, "_differences", drawn_again)
     monkeypatch.setattr(confidence_intervals, "_median", drawn_again)
     with pytest.raises(pytest.fail.Exception, match="drawn after the analysis"):
         analyse(every_chart())

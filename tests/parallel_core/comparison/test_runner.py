@@ -1,80 +1,176 @@
-"""The order of a comparison's processes, and how long they are expected to take."""
+"""A whole comparison on a made-up machine, with a clock of its own: it keeps to its minutes, and loses nothing."""
 
-import sys
-from dataclasses import replace
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from parallel_core.comparison.cells import Cell, CellResults, FailedRun
-from parallel_core.comparison.runner import CALIBRATION, Plan, expected_seconds, is_due, runs_left
+from parallel_core.comparison.cells import Cell, Comparison, FailedRun
+from parallel_core.comparison.plan import Plan
+from parallel_core.comparison.processes import Ran
+from parallel_core.comparison.runner import run_comparison
+from parallel_core.comparison.schedule import CALIBRATION, NextRun
+from parallel_core.comparison.time_budget import GROWTH, LEAST
 from parallel_core.experiments import EXPERIMENTS
-from tests.parallel_core.comparison.made_up import measured
+from parallel_core.measurement.result import Case, Result
+from tests.parallel_core.comparison.made_up import result
 
+SECONDS = 4 * 60.0
 PLAN = Plan(
-    experiments=(EXPERIMENTS["parallel"], EXPERIMENTS["overlap"]),
+    experiments=tuple(EXPERIMENTS[name] for name in ("async", "parallel", "overlap", "data-parallel")),
     backends=("mxnet", "torch"),
-    engines=("async",),
-    interpreters={"mxnet": sys.executable, "torch": "/opt/python"},
-    rounds=2,
-    device_kind="cpu",
+    engines=("async", "sync"),
+    interpreters={"mxnet": "python", "torch": "python"},
+    rounds=None,
+    mode="quick",
+    shared=True,
+    seconds=SECONDS,
+    traces_in=Path("nowhere"),
 )
-A, B, C, D = PLAN.cells
-NONE = {cell: CellResults(cell) for cell in PLAN.cells}
+START, FIXED, REPETITION = 1.5, 1.0, 0.03
+"""Seconds of a process on a machine of usual speed, at the smallest sizes."""
 
 
-def test_an_experiment_s_cells_are_neighbours_in_time() -> None:
-    assert [str(cell) for cell in PLAN.cells] == [
-        "parallel on mxnet async",
-        "parallel on torch async",
-        "overlap on mxnet async",
-        "overlap on torch async",
-    ]
+@dataclass
+class Machine:
+    """A machine with a clock; its processes take `slowness` times as long as usual, and some behave oddly."""
+
+    slowness: float = 1.0
+    slow_kernels: float = 1.0
+    """How many times as long one framework's computations take as the other's."""
+    later: float = 1.0
+    """How many times slower still it is in the last half of the time."""
+    hanging: frozenset[Cell] = frozenset()
+    silent: frozenset[str] = frozenset()
+    """The sides whose soundings give nothing."""
+    now: float = 0.0
+    processes: list[tuple[int, tuple[Cell, ...], float]] = field(default_factory=list)
+    """The round, cells and deadline of each."""
+
+    def _pass(self, seconds: float) -> float:
+        slowness = self.slowness * (self.later if self.now > SECONDS / 2 else 1)
+        self.now += seconds * slowness
+        return seconds * slowness
+
+    async def run(
+        self, plan: Plan, cells: Sequence[Cell], chosen: Mapping[str, Mapping[str, Any]], turn: int, deadline: float
+    ) -> Ran:
+        self.processes.append((turn, tuple(cells), deadline))
+        start = self._pass(START)
+        outcomes: dict[Cell, Result | FailedRun] = {}
+        seconds: dict[Cell, float] = {}
+        for cell in cells:
+            if cell in self.hanging or (turn == CALIBRATION and cell.side in self.silent):
+                seconds[cell] = max(0.0, deadline - start - sum(seconds.values()))
+                self.now += seconds[cell]
+                outcomes[cell] = FailedRun(turn, "hung", refused=False)
+                break
+            own = chosen.get(cell.experiment, {})
+            growth = max(((own[name] / LEAST[name]) ** GROWTH[name] for name in GROWTH if name in own), default=1)
+            repetition = REPETITION * growth * (self.slow_kernels if cell.backend == "mxnet" else 1)
+            repetitions = 1 if cell.experiment == "data-parallel" else 2 if own.get("rounds") == 1 else 4
+            tracing = START / 2 + 3 * repetition if plan.traces_in and turn == 1 else 0
+            seconds[cell] = self._pass(FIXED + repetitions * repetition + tracing)
+            took = repetition * seconds[cell] / (FIXED + repetitions * repetition + tracing)
+            warmups = () if repetitions == 1 else (took,)
+            case = Case(EXPERIMENTS[cell.experiment].case, (took,), (took,), warmups)
+            outcomes[cell] = result(cell, {"run": 1.0}, cases=(case,), parameters={"copies": 7, **own})
+        return Ran(outcomes, seconds, start)
+
+    def compare(self, plan: Plan = PLAN) -> tuple[Comparison, list[tuple[float, NextRun]]]:
+        """Compare here; return the comparison, and the runs, each with the time at which it was announced."""
+        seen: list[tuple[float, NextRun]] = []
+        command = "parallel-core compare"
+        comparison = asyncio.run(
+            run_comparison(
+                plan,
+                command,
+                lambda run: seen.append((self.now, run)),
+                lambda _: None,
+                self.run,
+                lambda: self.now,
+            )
+        )
+        return comparison, seen
 
 
-def test_a_command_fixes_all_that_is_to_be_the_same() -> None:
-    command = PLAN.command(D, {"size": 800, "copies": 7})
-    assert command[:5] == ["/opt/python", "-P", "-m", "parallel_core", "run"]
-    assert " ".join(command[5:]) == (
-        "overlap --backend torch --engine async --devices 2 --device-kind cpu --rounds 5 --size 800 --copies 7 --json -"
-    )
+@given(st.floats(0.1, 1.8), st.floats(1.0, 10.0))
+def test_it_keeps_to_its_minutes_on_quick_and_slow_machines(slowness: float, slow_kernels: float) -> None:
+    machine = Machine(slowness, slow_kernels)
+    comparison, seen = machine.compare()
+    taken = machine.now
+    assert 0.8 * SECONDS <= taken <= 1.2 * SECONDS or comparison.rounds == 10
+    assert taken <= 1.2 * SECONDS
+    assert comparison.rounds >= 3
+    assert all(len(cell.results) == comparison.rounds for cell in comparison.cells)
+    # From the first minute on, in which every cell is timed once, the estimates are right.
+    first = next(at for at, run in seen if run.round == 1)
+    assert first <= 60
+    for at, run in seen:
+        left = taken - at
+        if at >= first and left > 30:
+            assert run.seconds_left == pytest.approx(left, rel=0.3)
 
 
-def test_the_last_round_s_processes_are_asked_for_traces() -> None:
-    assert PLAN.trace(A, PLAN.rounds) is None
-    traced = replace(PLAN, traces_in=Path("out"))
-    wanted = Path("out/traces/parallel-mxnet-async.json.gz")
-    # A profile that kills its process must not kill those that make up for it.
-    assert [traced.trace(A, turn) for turn in range(4)] == [None, None, wanted, None]
-    assert " ".join(traced.command(A, {}, wanted)).endswith(f"--trace-if-possible {wanted} --json -")
+@given(st.floats(2.0, 6.0))
+def test_on_a_machine_that_becomes_slow_there_are_fewer_rounds(later: float) -> None:
+    machine = Machine(slowness=0.5, later=later)
+    comparison, _ = machine.compare()
+    assert machine.now <= 1.2 * SECONDS
+    assert comparison.rounds >= 1
 
 
-def test_one_process_an_experiment_chooses_the_sizes() -> None:
-    assert runs_left(PLAN, NONE, {}, A, CALIBRATION)[:2] == [A, C]
-    assert not is_due(PLAN, NONE[B], {"parallel": {"size": 8}}, CALIBRATION)
-    assert len(runs_left(PLAN, NONE, {}, A, CALIBRATION)) == 2 + 2 * 4
+def test_on_a_machine_that_is_far_too_slow_every_cell_is_run_once() -> None:
+    comparison, _ = Machine(slowness=6.0).compare()
+    assert [len(cell.results) for cell in comparison.cells] == [1] * len(PLAN.cells)
 
 
-def test_what_is_left_counts_this_round_and_the_next_ones() -> None:
-    assert runs_left(PLAN, NONE, {}, C, 1) == [C, D, A, B, C, D]
-    assert runs_left(PLAN, NONE, {}, D, 2) == [D]
+def test_all_cells_of_an_experiment_do_the_same_work() -> None:
+    comparison, _ = Machine(slow_kernels=7.0).compare()
+    for experiment in comparison.experiments:
+        parameters = [result.parameters for cell in comparison.of(experiment) for result in cell.results]
+        assert all(one == parameters[0] for one in parameters)
+    # What calibrates itself was asked to, once, in a process that counts.
+    assert all(result.parameters["copies"] == 7 for cell in comparison.of("overlap") for result in cell.results)
 
 
-def test_refused_cells_are_left_alone_and_failed_ones_tried_once_more() -> None:
-    refused = CellResults(A, failures=(FailedRun(1, "missing", refused=True),))
-    once = CellResults(A, failures=(FailedRun(1, "crash", refused=False),))
-    twice = CellResults(A, failures=(FailedRun(1, "crash", refused=False), FailedRun(2, "crash", refused=False)))
-    assert [is_due(PLAN, cell, {}, 2) for cell in (refused, once, twice)] == [False, True, False]
-    assert runs_left(PLAN, {**NONE, A: refused}, {}, B, 1) == [B, C, D, B, C, D]
+def test_a_cell_that_hangs_is_killed_and_costs_the_others_no_round() -> None:
+    hanging = Cell("overlap", "torch", "async")
+    machine = Machine(slowness=0.5, hanging=frozenset({hanging}))
+    comparison, _ = machine.compare()
+    assert machine.now <= 1.2 * SECONDS
+    for cell in comparison.cells:
+        if cell.cell == hanging:
+            assert cell.failures
+            assert not cell.results
+        else:
+            assert (len(cell.results), len(cell.failures)) == (comparison.rounds, 0)
 
 
-def test_only_cells_that_lack_results_are_run_after_the_rounds() -> None:
-    whole, lacking = measured(A, (1.0, 1.0)), measured(B, (1.0,))
-    assert [is_due(PLAN, cell, {}, PLAN.rounds + 1) for cell in (whole, lacking)] == [False, True]
+@pytest.mark.parametrize("silent", [{"mxnet async"}, {"mxnet async", "mxnet sync", "torch async", "torch sync"}])
+def test_what_a_sounding_does_not_tell_is_found_out_in_the_first_round(silent: set[str]) -> None:
+    machine = Machine(slowness=0.5, silent=frozenset(silent))
+    comparison, seen = machine.compare()
+    assert next(at for at, run in seen if run.round == 1) <= 0.3 * SECONDS
+    assert machine.now <= 1.2 * SECONDS
+    assert all(len(cell.valid) == comparison.rounds >= 3 for cell in comparison.cells)
 
 
-def test_the_time_that_is_left_is_that_of_the_same_cells() -> None:
-    assert expected_seconds([A, B], []) is None
-    assert expected_seconds([A], [(A, 3.0), (A, 5.0)]) == 4
-    # Another cell of the experiment, then any cell, stands in for one that was not run yet.
-    assert expected_seconds([B, C], [(A, 3.0), (Cell("async", "mxnet", "sync"), 9.0)]) == pytest.approx(3 + 6)
+def test_rounds_that_are_asked_for_are_not_exceeded() -> None:
+    machine = Machine(slowness=0.2)
+    comparison, _ = machine.compare(replace(PLAN, rounds=2))
+    assert comparison.rounds == 2
+    assert {turn for turn, _, _ in machine.processes} == {CALIBRATION, 1, 2}
+
+
+def test_without_a_time_there_is_no_sounding_and_first_processes_choose_the_sizes() -> None:
+    machine = Machine()
+    comparison, seen = machine.compare(replace(PLAN, rounds=3, seconds=None))
+    assert [run.what for _, run in seen if run.round == CALIBRATION] == ["overlap on mxnet async"]
+    assert comparison.rounds == 3
+    assert {deadline for _, _, deadline in machine.processes} == {PLAN.deadline}

@@ -27,6 +27,7 @@ from tests.parallel_core.doctor.findings import MXNET, TORCH, command, named, st
             "unset MXNET_CPU_PRIORITY_NTHREADS",
         ),
         ({"OMP_NUM_THREADS": "2"}, "OMP_NUM_THREADS", "fine", None),
+        ({"OPENBLAS_CORETYPE": "Haswell"}, "OPENBLAS_CORETYPE", "fine", None),
         ({"OMP_NUM_THREADS": "4,2"}, "OMP_NUM_THREADS", "fine", None),
         ({"OMP_NUM_THREADS": "many"}, "OMP_NUM_THREADS", "doubtful", "unset OMP_NUM_THREADS"),
         ({"MKL_NUM_THREADS": "0"}, "MKL_NUM_THREADS", "doubtful", "unset MKL_NUM_THREADS"),

@@ -16,8 +16,10 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
 class Visit:
     """A page that was opened, and what went wrong in it."""
 
-    def __init__(self, browser: "Browser", path: Path, width: int, scheme: str = "light") -> None:
-        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True)
+    def __init__(self, browser: "Browser", path: Path, width: int, scheme: str = "light", scripts: bool = True) -> None:
+        context = browser.new_context(
+            viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True, java_script_enabled=scripts
+        )
         self.page: Page = context.new_page()
         self.troubles: list[str] = []
         self.page.on("console", lambda message: self.troubles.append(message.text))
@@ -32,7 +34,6 @@ class Visit:
             ),
         )
         self.page.goto(path.as_uri())
-        self.page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length > 0")
 
     def column(self, number: int) -> list[str]:
         return self.page.locator(f"#summary tbody tr td:nth-child({number})").all_inner_texts()

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.system.formatting import engine_in_words, parse_size, parse_sizes, percent, write_size
+from parallel_core.system.formatting import (
+    engine_in_words,
+    kernels_in_words,
+    parse_size,
+    parse_sizes,
+    percent,
+    write_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +34,27 @@ def test_a_difference_has_a_sign(share: float, written: str) -> None:
 )
 def test_an_engine_is_written_with_its_variants(variants: dict[str, list[str]], written: str) -> None:
     assert engine_in_words({"engine": "async", **variants}) == f"async engine{written}"
+
+
+@pytest.mark.parametrize(
+    ("library", "version", "instructions", "device", "written"),
+    [
+        ("OpenBLAS", "0.3.13", "Haswell", "cpu:1", "OpenBLAS 0.3.13, Haswell kernels: 48.7 GFLOP/s on one core"),
+        ("MKL", "2024.2", None, "cpu:1", "MKL 2024.2: 48.7 GFLOP/s on one core"),
+        (None, None, None, "cpu:1", "products of matrices: 48.7 GFLOP/s on one core"),
+        (None, None, None, "gpu:0", "products of matrices: 48.7 GFLOP/s on gpu:0"),
+    ],
+)
+def test_kernels_are_written_as_far_as_they_are_known(
+    library: str | None, version: str | None, instructions: str | None, device: str, written: str
+) -> None:
+    kernels = [{"library": library, "version": version, "instruction_set": instructions}] if library else []
+    product = {"size": 592, "gflop_per_s": 48.71}
+    assert kernels_in_words({"devices": [device], "kernels": kernels, "product": product}) == written
+
+
+def test_results_from_before_say_nothing_of_kernels() -> None:
+    assert kernels_in_words({"devices": ["cpu:1"]}) == ""
 
 
 @pytest.mark.parametrize(

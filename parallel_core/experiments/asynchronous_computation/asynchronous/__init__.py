@@ -24,29 +24,53 @@ import backends
 from backends import Backend
 from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import measure_queue_memory
-from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, row_of_ones, time_increments
+from parallel_core.experiments.asynchronous_computation.increments import (
+    CostModel,
+    fit_cost_model,
+    matrix_to_wait_behind,
+    row_of_ones,
+    time_increments,
+)
 from parallel_core.experiments.asynchronous_computation.ten_products import compare_with_numpy
 from parallel_core.experiments.asynchronous_computation.waiting import compare_barriers, time_blockers
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import result_of
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import FEWEST_TIMINGS, result_of
+from parallel_core.experiments.products import largest_size
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
+from parallel_core.measurement.timing import countdown
 
-__all__ = ["EXPERIMENT", "run"]
+__all__ = ["EXPERIMENT", "enough_steps", "run"]
+
+SIZE = 1000
+FEWEST_STEPS, STEPS = 100, 10_000
+PRODUCTS_OF_A_ROUND = 65
+"""About how many products all parts time in a round."""
 
 
 def run(
     backend: Backend,
-    size: Annotated[int, Parameter("Side of the matrices.")] = 1000,
-    steps: Annotated[int, Parameter("Number of increments.")] = 10_000,
+    size: Annotated[int | None, Parameter("Side of the matrices. Default: 1000, or what the budget allows.")] = None,
+    steps: Annotated[int | None, Parameter("Number of increments. Default: 10000, or what the budget allows.")] = None,
     rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Measure dispatch against completion, barriers, blockers, the cost model and the memory of a deep queue."""
+    left = countdown(budget)
+    tell("the memory of a deep queue", 0.0)
+    memory = measure_queue_memory(backend)
+    if size is None:
+        size = largest_size(backend, left(0.6) / PRODUCTS_OF_A_ROUND / FEWEST_TIMINGS, SIZE)
     reference = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
-    (in_numpy, in_backend), error = compare_with_numpy(backend, reference, size, rounds)
-    one, everything = compare_barriers(backend, size, rounds)
-    blockers = time_blockers(backend, size, rounds)
-    model = fit_cost_model(backend, row_of_ones(backend))
-    (each, once, single), increment_error = time_increments(backend, steps, rounds)
+    (in_numpy, in_backend), error = compare_with_numpy(backend, reference, size, rounds, 0.5 * left(0.7))
+    one, everything = compare_barriers(backend, size, rounds, 0.8 * left(0.7))
+    blockers = time_blockers(backend, size, rounds, left(0.7))
+    matrix = matrix_to_wait_behind(backend)
+    tell("the cost model", 0.0)
+    model = fit_cost_model(backend, row_of_ones(backend), matrix, budget=0.3 * left(0.95))
+    if steps is None:
+        steps = enough_steps(model, left(0.95) / FEWEST_TIMINGS)
+    (each, once, single), increment_error = time_increments(backend, steps, rounds, left(0.95))
     metrics = {
         "dispatch_fraction": in_backend.dispatch_median / in_backend.median,
         "speed_against_numpy": in_numpy.median / in_backend.median,
@@ -61,12 +85,12 @@ def run(
         "measured_each_seconds": each.median,
         "predicted_each_seconds": model.waiting_each(steps),
         "launch_cost_seconds": (once.median - single.median) / steps,
-        **measure_queue_memory(backend),
+        **memory,
     }
     return result_of(
         "async",
         backend,
-        parameters={"size": size, "steps": steps, "rounds": rounds},
+        parameters={"size": size, "steps": steps, "rounds": rounds, "budget": budget},
         cases=(in_numpy, in_backend, one, everything, *blockers, each, once, single),
         metrics=metrics,
         explanation=verdicts.verdict(metrics["dispatch_fraction"], metrics["async_speedup"]),
@@ -78,6 +102,13 @@ def run(
     )
 
 
+def enough_steps(model: CostModel, seconds: float) -> int:
+    """Return 10 000, or as many steps as all ways of making them take no longer with than about these seconds."""
+    # Once by launches, and twice within some: in one, and in units.
+    of_a_step = model.waiting_each(1) + max(model.t1, model.t2) + 2 * (model.t1 + model.t2)
+    return max(FEWEST_STEPS, min(STEPS, round(seconds / of_a_step / 100) * 100))
+
+
 EXPERIMENT = Experiment(
     name="async",
     position=1,
@@ -85,5 +116,6 @@ EXPERIMENT = Experiment(
     case="increments, waiting once",
     metric="dispatch_fraction",
     queued_case="10 products",
+    calibrated=("size", "steps"),
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500, "steps": 2000}},
 )

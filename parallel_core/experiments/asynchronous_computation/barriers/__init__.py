@@ -33,13 +33,13 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation.barriers import verdicts
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import largest_error, result_of, with_parts
-from parallel_core.experiments.products import normal_matrix, products, size_for
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import Units, largest_error, result_of, take_in_turn, with_parts
+from parallel_core.experiments.products import normal_matrix, products, products_as_unit, size_for
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import interleave
+from parallel_core.measurement.timing import countdown
 
 __all__ = ["EXPERIMENT", "added", "depths", "run"]
 
@@ -59,12 +59,15 @@ def run(
     size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for products of about 2 ms.")] = None,
     deepest: Annotated[int, Parameter("Products behind the first, at the most.")] = 64,
     rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Time both waits with up to `deepest` products queued behind the first, in powers of two, in each place.
 
     `size` is the matrices' side; None chooses one with which a product takes about 2 ms. A single device has no other
-    place than itself.
+    place than itself. The bare time of a wait is that of what it is for, and is measured with the most products behind:
+    the one product, or all of them.
     """
+    left = countdown(budget)
     size = size or size_for(backend, TARGET_SECONDS, AT_ONCE, backend.devices[0])
     queued = depths(deepest)
     x = normal_matrix(backend, size, backend.devices[0])
@@ -78,7 +81,19 @@ def run(
         for place, other in places.items()
         for wait, do_wait in waits.items()
     }
-    cases = {case.name: case for case in interleave(timings, rounds)}
+    units = Units(
+        {
+            WAIT: products_as_unit(backend, x, 1),
+            SAME: products_as_unit(backend, x, 1 + deepest),
+            **({OTHER: products_as_unit(backend, places[OTHER], deepest)} if OTHER in places else {}),
+        },
+        {
+            **{_label(WAIT, deepest, place): (WAIT,) for place in places},
+            _label(WAITALL, deepest, SAME): (SAME,),
+            **({_label(WAITALL, deepest, OTHER): (WAIT, OTHER)} if OTHER in places else {}),
+        },
+    )
+    cases = take_in_turn(backend, timings, rounds, units=units, budget=left(0.9))
     slopes = {place: added(cases, queued, place) for place in places}
 
     one, everything = (cases[_label(wait, deepest, SAME)] for wait in waits)
@@ -90,7 +105,7 @@ def run(
     return result_of(
         "barriers",
         backend,
-        parameters={"size": size, "deepest": deepest, "rounds": rounds},
+        parameters={"size": size, "deepest": deepest, "rounds": rounds, "budget": budget},
         cases=list(cases.values()),
         metrics={
             "added_wait_fraction": slopes[SAME].fraction,

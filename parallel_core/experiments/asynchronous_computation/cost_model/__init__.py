@@ -32,12 +32,20 @@ import numpy as np
 
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation.cost_model import verdicts
-from parallel_core.experiments.asynchronous_computation.increments import fit_cost_model, increment, row_of_ones
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
+from parallel_core.experiments.asynchronous_computation.increments import (
+    CostModel,
+    fit_cost_model,
+    increment,
+    increments_as_unit,
+    matrix_to_wait_behind,
+    row_of_ones,
+)
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import Units, largest_error, result_of, time_in_turn
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import measure
+from parallel_core.measurement.timing import countdown, measure
 
 __all__ = ["EXPERIMENT", "run", "sizes_up_to"]
 
@@ -55,16 +63,30 @@ def run(
     backend: Backend,
     largest: Annotated[int, Parameter("Elements of a vector, at the most.")] = 2**19,
     rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Time increments of vectors of up to `largest` elements, waited for once, and fit the cost model at each size."""
+    left = countdown(budget)
     vectors = {size: row_of_ones(backend, size) for size in sizes_up_to(largest)}
-    steps = {size: _enough_steps(backend, x) for size, x in vectors.items()}
-    models = {size: fit_cost_model(backend, x, steps[size], rounds) for size, x in vectors.items()}
+    matrix = matrix_to_wait_behind(backend)
+    steps: dict[int, int] = {}
+    models: dict[int, CostModel] = {}
+    for place, (size, x) in enumerate(vectors.items()):
+        tell(f"the cost model of {size:,} elements", place / len(vectors))
+        steps[size] = _enough_steps(backend, x)
+        of_this = left(0.6) / (len(vectors) - place)
+        models[size] = fit_cost_model(backend, x, matrix, steps[size], rounds, of_this)
+    names = {_named(size): size for size in vectors}
     cases = time_in_turn(
         backend,
-        {_named(size): partial(increment, backend, x, steps[size]) for size, x in vectors.items()},
+        {name: partial(increment, backend, vectors[size], steps[size]) for name, size in names.items()},
         rounds,
-        repeats={_named(size): count for size, count in steps.items()},
+        repeats={name: steps[size] for name, size in names.items()},
+        units=Units(
+            {name: increments_as_unit(backend, vectors[size], steps[size]) for name, size in names.items()},
+            {name: (name,) for name in names},
+        ),
+        budget=left(0.95),
     )
     points = [verdicts.Point(size, steps[size], models[size], cases[_named(size)]) for size in vectors]
     sizes = {"crossing_elements": verdicts.crossing(points), "floor_left_elements": verdicts.floor_left(points)}
@@ -72,7 +94,7 @@ def run(
     return result_of(
         "cost-model",
         backend,
-        parameters={"largest": largest, "rounds": rounds},
+        parameters={"largest": largest, "rounds": rounds, "budget": budget},
         cases=list(cases.values()),
         metrics={
             "smallest_t2_over_t1": points[0].t2_over_t1,

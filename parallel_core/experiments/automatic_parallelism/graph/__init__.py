@@ -33,11 +33,12 @@ from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.graph.programs import expected_step, mlp, xy
 from parallel_core.experiments.automatic_parallelism.scheduling import Program, about_schedule, record, time_programs
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.task_graph import crossings, work_seconds
+from parallel_core.measurement.timing import countdown
 
 __all__ = ["EXPERIMENT", "Of", "about_parallelism", "run"]
 
@@ -53,6 +54,7 @@ def run(
     of: Annotated[Of, Parameter("A two-layer MLP's training step, or z = x · y + 2.")] = "mlp",
     batch: Annotated[int, Parameter("Images in the MLP's step.")] = 1024,
     rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Record a program's operations, time them one by one and freely scheduled, and return them with the times.
 
@@ -61,14 +63,15 @@ def run(
     """
     if of == "mlp" and len(backend.devices) < MIN_DEVICES:
         raise RequestError("the graph of the MLP is of one device that keeps and two that compute (--devices 3)")
+    left = countdown(budget)
     program = xy(XY_SIZE) if of == "xy" else mlp(batch)
-    (scheduled,) = time_programs(backend, {"": program}, rounds).values()
+    (scheduled,) = time_programs(backend, {"": program}, rounds, left(0.9)).values()
     tasks, bounds = scheduled.tasks, scheduled.bounds
     parallelism = work_seconds(tasks) / bounds.critical_path
     return result_of(
         "graph",
         backend,
-        parameters={"of": TITLES[of], "batch": batch, "rounds": rounds},
+        parameters={"of": TITLES[of], "batch": batch, "rounds": rounds, "budget": budget},
         cases=(scheduled.alone, scheduled.free),
         metrics={
             "bound_fraction": scheduled.bound_fraction,

@@ -4,7 +4,7 @@ The MLP's first device keeps the parameters, adds up gradients and updates; the 
 batch. Each layer's gradients are summed, and its new parameters sent out, while the layer before it still goes back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -34,7 +34,12 @@ def xy(size: int) -> Program:
         product = labelled("x · y", backend.launch(backend.ops.multiply, *values))
         return labelled("z = … + 2", backend.launch(backend.ops.add, product, 2.0))
 
-    return Program(inputs, run)
+    def units(backend: Backend) -> list[Callable[[], Array]]:
+        ops = backend.ops
+        both = ops.as_unit(lambda x, y: ops.add(ops.multiply(x, y), 2.0))
+        return [partial(backend.launch, both, *inputs(backend))]
+
+    return Program(inputs, run, units)
 
 
 def mlp(batch: int) -> Program:
@@ -48,7 +53,15 @@ def mlp(batch: int) -> Program:
         shards = [backend.split_and_load(rows, [keeper] * len(workers)) for rows in (images, labels)]
         return layers, list(zip(*shards, strict=True)), batch
 
-    return Program(inputs, _train_step)
+    def units(backend: Backend) -> list[Callable[[], Array]]:
+        (_, *replicas), shards, _ = inputs(backend)
+        both_ways = backend.ops.as_unit(partial(_both_passes, backend.ops))
+        return [
+            partial(backend.launch, both_ways, tuple(layers), backend.copy_to(shard, device))
+            for layers, shard, device in zip(replicas, shards, backend.devices[1:], strict=True)
+        ]
+
+    return Program(inputs, _train_step, units)
 
 
 def _train_step(backend: Backend, inputs: Any) -> Array:
@@ -95,6 +108,17 @@ def _backward(backend: Backend, passed: dict[str, Array], place: int) -> Array:
         back = pull_back(ops, partial(_first_layer, ops))
         gradients = labelled("layer 1 back", backend.launch(back, layers[0], passed["by hidden"], passed["images"]))
     return (gradients[0], gradients[1])
+
+
+def _both_passes(ops: Ops, layers: Array, shard: Array) -> Array:
+    """Compute the gradients by both layers as `_forward` and `_backward` do: a device's share of the step."""
+    images, labels = shard[0], shard[1]
+    hidden = _first_layer(ops, layers[0], images)
+    scores = dense(ops, layers[1], hidden)
+    by_scores = ops.value_and_grad(partial(_loss_of, ops))((scores,), labels)[1][0]
+    second = pull_back(ops, lambda leaves: dense(ops, leaves[:2], leaves[2]))((*layers[1], hidden), by_scores)
+    first = pull_back(ops, partial(_first_layer, ops))(layers[0], second[2], images)
+    return first, second
 
 
 def _first_layer(ops: Ops, parameters: Array, images: Array) -> Array:

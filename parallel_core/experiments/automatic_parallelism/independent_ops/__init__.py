@@ -37,13 +37,18 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.timing impo
     time_here,
     with_threads,
 )
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of
-from parallel_core.experiments.products import PRODUCTS, size_for_run
-from parallel_core.measurement.checks import largest_of
+from parallel_core.experiments.products import PRODUCTS, RUN_SECONDS, size_for
+from parallel_core.measurement.checks import Limit, largest_of, noise_of
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
+from parallel_core.measurement.timing import countdown
 
 __all__ = ["EXPERIMENT", "run"]
+
+STARTING = 0.5
+"""The share of the time of a process of its own that goes by until it measures, about: starting, and importing."""
 
 
 def run(
@@ -51,32 +56,38 @@ def run(
     workers_compared: Annotated[
         Sequence[int], Parameter("Beside --workers; others than that are measured in fresh processes.")
     ] = (1, 2),
-    size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for runs of about 0.2 s.")] = None,
+    size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for runs of about 0.1 s.")] = None,
     rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Time independent products and a chain on one device, here and in processes with other workers and threads.
 
     `workers_compared` are numbers of workers beside the backend's own; with that one alone, no process is started.
     """
     own, threads, device = backend.workers_per_device, backend.threads_per_device, backend.devices[0]
-    size = size or size_for_run(backend)
+    left = countdown(budget)
+    size = size or size_for(backend, RUN_SECONDS / 2, PRODUCTS, device)
     wanted = sorted({own, *workers_compared})
     counts = wanted if backend.engine == "async" and device.kind == "cpu" else [own]
     others = [(workers, threads) for workers in counts if workers != own]
     if len(wanted) > 1 and device.kind == "cpu":
         others.append((counts[0], 2 * threads))
 
-    cases, error = time_here(backend, size, rounds)
-    for workers, each in others:
-        more, other_error = time_elsewhere(backend, workers, each, size, rounds)
+    cases, error = time_here(backend, size, rounds, left(0.2 if others else 0.9))
+    for place, (workers, each) in enumerate(others):
+        tell("other workers and threads, in a process of their own", place / len(others))
+        # A process that has the least of budgets takes one round.
+        of_this = max(0.01, (1 - STARTING) * left(0.8) / (len(others) - place))
+        more, other_error = time_elsewhere(backend, workers, each, size, rounds, of_this)
         cases, error = cases | more, largest_of([error, other_error])
     if others:
-        again, error_again = time_here(backend, size, rounds)
+        again, error_again = time_here(backend, size, rounds, left(0.95))
         error = largest_of([error, error_again])
         cases |= {name: joined(cases[name], case) for name, case in again.items()}
 
     by_few, chain_by_few = cases[named("independent", counts[0])], cases[named("chain", counts[0])]
     by_many, chain_by_many = cases[named("independent", counts[-1])], cases[named("chain", counts[-1])]
+    ratio = counts[-1] / counts[0]
     metrics = {
         "independence_speedup": chain_by_few.median / by_few.median,
         "independence_speedup_most_workers": chain_by_many.median / by_many.median,
@@ -99,9 +110,16 @@ def run(
     return result_of(
         "independent-ops",
         backend,
-        parameters={"size": size, "products": PRODUCTS, "workers": ",".join(map(str, counts)), "rounds": rounds},
+        parameters={
+            "size": size,
+            "products": PRODUCTS,
+            "workers": ",".join(map(str, counts)),
+            "rounds": rounds,
+            "budget": budget,
+        },
         cases=list(cases.values()),
         metrics=metrics,
+        limits={"parallel_speedup": Limit(ratio, metrics["parallel_speedup"] / ratio - 1, noise_of(by_few, by_many))},
         explanation=verdicts.verdict(by_few, chain_by_few, counts[0]),
         notes=tuple(filter(None, notes)),
         error=error,

@@ -6,9 +6,10 @@ Prediction: A small product cannot fill the cores of a CPU, so threads within it
 once can each have a core. The smallest gain nothing in either way: Python launches one at a time, and launching takes
 longer than computing. Large products fill all cores by themselves; several at once are then as good as threads.
 
-Method: The same number of independent products, of sizes from 8 to 1024, is launched on one device and spread over all:
-the logical devices of a CPU are parts of it, with a queue and a share of the cores each. In a fresh process one device
-gets the threads of all (on CPUs). Times are of one product of the many that are launched together.
+Method: The same number of independent products, of sizes from 8 to 1024 if the budget of seconds goes so far, is
+launched on one device and spread over all: the logical devices of a CPU are parts of it, with a queue and a share of
+the cores each. In a fresh process one device gets the threads of all (on CPUs). Times are of one product of the many
+that are launched together.
 
 Look at: the speed-up over one device with its share of the threads, by `all devices` and by `all threads`; its largest
 value, `largest_speedup`, and the size at which it is reached; `crossing_size`, from which on all devices are faster
@@ -28,19 +29,30 @@ from typing import Annotated
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import largest_error, result_of, run_elsewhere, time_in_turn
-from parallel_core.experiments.products import normal_matrix, product_seconds
-from parallel_core.measurement.checks import largest_of
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.measuring import (
+    FEWEST_TIMINGS,
+    Units,
+    largest_error,
+    result_of,
+    run_elsewhere,
+    time_in_turn,
+)
+from parallel_core.experiments.products import normal_matrix, product_seconds, products_as_unit
+from parallel_core.measurement.checks import Limit, largest_of, noise_of
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.timing import countdown
 
 __all__ = ["EXPERIMENT", "SIZES", "run"]
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 TARGET_SECONDS = 0.01
-LEAST, MOST = 4, 2000
+LEAST, MOST = 2, 2000
 """Bounds on the number of products for each device."""
+STARTING = 0.5
+"""The share of the time of a process of its own that goes by until it measures, about: starting, and importing."""
 ONE, ALL, THREADS = "one device", "all devices", "all threads"
 
 Timed = Mapping[str, Sequence[Case]]
@@ -53,19 +65,31 @@ def _products(backend: Backend, matrices: Sequence[Array], count: int) -> list[A
 
 
 def run(
-    backend: Backend, sizes: Annotated[Sequence[int], Parameter("Sides of the matrices.")] = SIZES, rounds: Rounds = 5
+    backend: Backend,
+    sizes: Annotated[
+        Sequence[int] | None, Parameter("Sides of the matrices. Default: 8, 16, … 1024, or what the budget allows.")
+    ] = None,
+    rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Time independent products on one device, spread over all, and on one with the threads of all, for each size.
 
     With a single device, only its own products are timed. Raises RequestError for no size.
     """
-    if not sizes:
+    if sizes is not None and not sizes:
         raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
-    sizes = tuple(sorted(set(sizes)))
-    timed, error = _time_here(backend, sizes, rounds), _error_of(backend, sizes)
-    if len(backend.devices) > 1 and all(device.kind == "cpu" for device in backend.devices):
+    left = countdown(budget)
+    elsewhere = len(backend.devices) > 1 and all(device.kind == "cpu" for device in backend.devices)
+    counts = _counts(backend, sizes, left(0.5 if elsewhere else 0.8))
+    sizes = tuple(counts)
+    timed, error = _time_here(backend, counts, rounds, left(0.5 if elsewhere else 0.9)), _error_of(backend, sizes)
+    if elsewhere:
         threads = len(backend.devices) * backend.threads_per_device
-        result = run_elsewhere("small-ops", backend, threads, {"sizes": ",".join(map(str, sizes)), "rounds": rounds})
+        tell("one device with the threads of all, in a process of its own", 0.0)
+        # A process that has the least of budgets takes one round.
+        of_this = max(0.01, (1 - STARTING) * left(0.95))
+        options: dict[str, str | float] = {"sizes": ",".join(map(str, sizes)), "rounds": rounds, "budget": of_this}
+        result = run_elsewhere("small-ops", backend, threads, options)
         # A case is called after its way and its size.
         renamed = [replace(case, name=case.name.replace(ONE, THREADS)) for case in result.cases]
         timed, error = {**timed, THREADS: renamed}, largest_of([error, result.checks["max_relative_error"]])
@@ -75,9 +99,10 @@ def run(
     return result_of(
         "small-ops",
         backend,
-        parameters={"sizes": ",".join(map(str, sizes)), "rounds": rounds},
+        parameters={"sizes": ",".join(map(str, sizes)), "rounds": rounds, "budget": budget},
         cases=(*alone, *spread, *threaded),
         metrics=_figures(sizes, alone, spread),
+        limits=_limits(alone, spread, len(backend.devices)),
         explanation=verdicts.verdict(sizes, alone, spread, len(backend.devices)),
         notes=(
             *verdicts.about_launching(sizes, alone, backend.engine),
@@ -93,19 +118,47 @@ def run(
     )
 
 
-def _time_here(backend: Backend, sizes: Sequence[int], rounds: int) -> Timed:
+def _counts(backend: Backend, wanted: Sequence[int] | None, budget: float) -> dict[int, int]:
+    """Return how many products of each size to time on a device; without wanted sizes, of those that the budget allows.
+
+    The budget is of seconds for the fewest rounds that allow a verdict.
+    """
+    left = countdown(budget)
+    counts: dict[int, int] = {}
+    seconds = taken = 0.0
+    for size in sorted(set(wanted or SIZES)):
+        tell(f"choosing how many products of size {size}", size / max(wanted or SIZES))
+        # Twice the side takes eight times as long: what is expensive is timed less often.
+        few = seconds > TARGET_SECONDS / 8
+        seconds = product_seconds(backend, size, backend.devices[0], 1 if few else 5)
+        count = min(MOST, max(LEAST, round(TARGET_SECONDS / seconds)))
+        # On one device and spread over all, queued and as units.
+        taken += FEWEST_TIMINGS * 4 * len(backend.devices) * count * seconds
+        if wanted is None and counts and taken > left(1.0):
+            break
+        counts[size] = count
+    return counts
+
+
+def _time_here(backend: Backend, counts: Mapping[int, int], rounds: int, budget: float) -> Timed:
     """Time products of each size on the first device and, if there are several, spread over all."""
     work: dict[str, Callable[[], object]] = {}
     repeats = {}
-    for size in sizes:
+    units: dict[str, Callable[[], object]] = {}
+    of: dict[str, list[str]] = {}
+    for size, count in counts.items():
         matrices = [normal_matrix(backend, size, device) for device in backend.devices]
-        seconds = product_seconds(backend, size, backend.devices[0])
-        count = min(MOST, max(LEAST, round(TARGET_SECONDS / seconds)))
         places = {ONE: matrices[:1] * len(matrices)} | ({ALL: matrices} if len(matrices) > 1 else {})
         for way, spread in places.items():
             work[name := f"{way}, size {size}"] = partial(_products, backend, spread, count)
             repeats[name] = count * len(matrices)
-    cases = time_in_turn(backend, work, rounds, repeats).values()
+            of[name] = [name]
+        units[f"{ONE}, size {size}"] = products_as_unit(backend, matrices[0], count * len(matrices))
+        if len(matrices) > 1:
+            own = {f"{device}, size {size}": x for device, x in zip(backend.devices, matrices, strict=True)}
+            units |= {place: products_as_unit(backend, x, count) for place, x in own.items()}
+            of[f"{ALL}, size {size}"] = list(own)
+    cases = time_in_turn(backend, work, rounds, repeats, Units(units, of), budget).values()
     return {way: [case for case in cases if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
 
 
@@ -118,6 +171,14 @@ def _error_of(backend: Backend, sizes: Sequence[int]) -> float:
 def _ratios(slow: Sequence[Case], fast: Sequence[Case]) -> tuple[float, ...]:
     """Return how many times faster the second cases are than the first, size by size."""
     return tuple(one.median / other.median for one, other in zip(slow, fast, strict=True))
+
+
+def _limits(alone: Sequence[Case], spread: Sequence[Case], devices: int) -> dict[str, Limit]:
+    """Return the limit of the largest speed-up, the number of devices; none without several."""
+    if not spread:
+        return {}
+    one, other = max(zip(alone, spread, strict=True), key=lambda pair: pair[0].median / pair[1].median)
+    return {"largest_speedup": Limit(devices, one.median / other.median / devices - 1, noise_of(one, other))}
 
 
 def _figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> dict[str, float]:
@@ -138,6 +199,7 @@ EXPERIMENT = Experiment(
     case="all devices, size 128",
     metric="largest_speedup",
     queued_case="one device, size 128",
+    calibrated=("sizes",),
     curves=Curves(
         over="size",
         quantity="speedup",

@@ -15,53 +15,59 @@ beside it one TCP stream that carries a vector once, one way.
 Look at: The GB/s of each algorithm over the size, and its share of the plain copies' or the stream's speed.
 
 Read: Left of the knee latency decides: the algorithm with the fewest steps wins. Right of it bandwidth does. Devices on
-a CPU share one memory, so a sum in place can exceed the plain copies.
+a CPU share one memory, so a sum in place can exceed the plain copies. Arrays of tens of MiB are given back to the
+system when they are freed: an algorithm that makes new ones waits for fresh pages then, which one in place does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import run_between_processes
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
+    ALL_SIZES,
     ITEM,
+    default_sizes,
     error_of_sums,
     refuse_more_than_memory,
     whole_elements,
 )
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import result_with
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.sweep import about_budget, sweep
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import time_size
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import parse_sizes
 
-__all__ = ["EXPERIMENT", "SIZES", "run"]
+__all__ = ["EXPERIMENT", "run"]
 
-ALL_SIZES = "4KiB..256MiB"
-SIZES = parse_sizes(ALL_SIZES)
 ALGORITHM_NAMES = Parameter(
     f"One or more of {', '.join(ALGORITHMS)}. Default: all; between processes native.",
     option="algorithm",
     choices=tuple(ALGORITHMS),
 )
 VECTOR_SIZES = Parameter(
-    "Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB.",
+    f"Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB. Default: {ALL_SIZES}, as "
+    "far as memory and budget last.",
     metavar="SIZES",
     parse=parse_sizes,
-    written_default=ALL_SIZES,
 )
+TIMED_SHARE = 0.9
+"""Of the budget: for the sweep, before the last checks."""
 
 
 def run(
     backend: Backend,
     algorithms: Annotated[Sequence[str] | None, ALGORITHM_NAMES] = None,
-    sizes: Annotated[Sequence[int], VECTOR_SIZES] = SIZES,
+    sizes: Annotated[Sequence[int] | None, VECTOR_SIZES] = None,
     rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Time algorithms, by their names in `ALGORITHMS`, on one float32 vector per device, for vectors of each size.
 
@@ -71,19 +77,24 @@ def run(
     """
     refuse_single_device(backend, "allreduce", "sums over devices")
     names = _known(tuple(ALGORITHMS) if algorithms is None else algorithms)
-    whole = whole_elements(sizes)
+    whole = whole_elements(default_sizes(len(backend.devices)) if sizes is None else sizes)
     refuse_more_than_memory(whole[-1], len(backend.devices))
-    timed: dict[int, dict[str, Case]] = {}
-    errors = []
-    for size in whole:
-        errors.append(error_of_sums(backend, names, size // ITEM))
-        timed[size] = time_size(backend, names, size, rounds)
+    end = perf_counter() + TIMED_SHARE * budget
+
+    def time_and_check(size: int, seconds: float) -> tuple[float, Mapping[str, Case]]:
+        error = error_of_sums(backend, names, size // ITEM)
+        return error, time_size(backend, names, size, rounds, seconds)
+
+    errors, timed = sweep(whole, sizes is not None, time_and_check, lambda: end - perf_counter())
     count = len(backend.devices)
     errors += [error_of_sums(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
 
     judged = "native" if "native" in names else names[-1]
-    sentences = {"explanation": verdicts.verdict(timed, judged), "notes": verdicts.about_sharding(timed)}
-    return result_with(backend, timed, errors, count, judged, rounds, **sentences)
+    sentences = {
+        "explanation": verdicts.verdict(timed, judged),
+        "notes": (*verdicts.about_sharding(timed), *about_budget(whole, timed, budget)),
+    }
+    return result_with(backend, timed, errors, count, judged, rounds, budget, **sentences)
 
 
 def _known(algorithms: Sequence[str]) -> tuple[str, ...]:

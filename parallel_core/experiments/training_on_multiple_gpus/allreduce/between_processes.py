@@ -5,18 +5,21 @@ is measured is sent to all ranks, and whatever depends on times is decided alike
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from time import perf_counter
 from typing import cast
 
 import numpy as np
 
 from backends import Array
-from backends.process_groups import Group, GroupedBackend, Rendezvous, barrier, gather
+from backends.process_groups import Group, GroupedBackend, Rendezvous, barrier, broadcast, gather
 from backends.process_groups.agreement import COMPARED_EXCHANGES
 from parallel_core.errors import RequestError
+from parallel_core.experiments.experiment import BUDGET
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
+    ALL_SIZES,
     ITEM,
     error_of_sum,
     refuse_more_than_memory,
@@ -24,6 +27,7 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import
 )
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import result_with
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import Stream, stream_between
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.sweep import about_budget, sweep
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import (
     NATIVE,
     ONE_STREAM,
@@ -34,19 +38,26 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdicts impo
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing
+from parallel_core.system.formatting import parse_sizes
 
 __all__ = ["run_between_processes"]
 
-TIMING = struct.Struct("!dd")
+TIMING, SECONDS = struct.Struct("!dd"), struct.Struct("!d")
 
 
 def run_between_processes(
-    backend: GroupedBackend, where: Rendezvous, algorithms: Sequence[str] | None, sizes: Sequence[int], rounds: int = 5
+    backend: GroupedBackend,
+    where: Rendezvous,
+    algorithms: Sequence[str] | None = None,
+    sizes: Sequence[int] | None = None,
+    rounds: int = 5,
+    budget: float = BUDGET,
 ) -> Result:
     """Time the sum over all devices of all ranks, and beside it one TCP stream that carries each vector once, one way.
 
     All ranks call this alike, and return the same figures. A time is that of the slowest rank. `sizes` are in bytes of
-    one device's vector, rounded down to whole elements. The n of busbw is the number of all ranks' devices.
+    one device's vector, rounded down to whole elements. The n of busbw is the number of all ranks' devices. There are
+    no bare times: a sum between processes is hardly anything but exchange.
 
     `share_of_stream_bound` is the stream's time for one vector over the sum's. How large it can be depends on the
     engine: in a ring of n ranks each sends 2(n − 1)/n vectors and receives as much at the same time, so it reaches
@@ -62,19 +73,31 @@ def run_between_processes(
     group, count = backend.group, sum(backend.device_counts)
     if group.size < 2:
         raise RequestError("between processes there must be at least 2 of them (--processes 2)")
-    whole, own_host = whole_elements(sizes), group.hosts[group.rank]
+    whole = whole_elements(parse_sizes(ALL_SIZES) if sizes is None else sizes)
+    own_host = group.hosts[group.rank]
     here = [devices for devices, host in zip(backend.device_counts, group.hosts, strict=True) if host == own_host]
     refuse_more_than_memory(whole[-1], sum(here))
     _warm_up(backend)
-    errors = [_error_between(backend, length) for length in sorted({1, 2, count - 1, count + 1, 1001})]
-    timed: dict[int, dict[str, Case]] = {}
-    with stream_between(group, where) as stream:
-        for size in whole:
-            errors.append(_error_between(backend, size // ITEM))
-            timed[size] = _time_size(backend, stream, size, rounds)
+    small = [_error_between(backend, length) for length in sorted({1, 2, count - 1, count + 1, 1001})]
+    end = perf_counter() + budget
 
-    explanation = verdict_between(timed, group.hosts, stream.other, group.transport)
-    return result_with(backend, timed, errors, count, NATIVE, rounds, explanation=explanation)
+    def time_and_check(size: int, seconds: float) -> tuple[float, Mapping[str, Case]]:
+        error = _error_between(backend, size // ITEM)
+        return error, _time_size(backend, stream, size, rounds, seconds)
+
+    with stream_between(group, where) as stream:
+        errors, timed = sweep(whole, sizes is not None, time_and_check, lambda: _of_first(group, end - perf_counter()))
+
+    sentences = {
+        "explanation": verdict_between(timed, group.hosts, stream.other, group.transport),
+        "notes": about_budget(whole, timed, budget),
+    }
+    return result_with(backend, timed, (*small, *errors), count, NATIVE, rounds, budget, **sentences)
+
+
+def _of_first(group: Group, seconds: float) -> float:
+    """Give all ranks the first one's seconds."""
+    return cast(float, SECONDS.unpack(broadcast(group, SECONDS.pack(seconds)))[0])
 
 
 def _warm_up(backend: GroupedBackend) -> None:
@@ -97,7 +120,7 @@ def _error_between(backend: GroupedBackend, length: int) -> float:
     for other, devices in enumerate(backend.device_counts):
         for place in range(devices):
             expected += _drawn(length, other, place)
-    error = largest_of(error_of_sum(total, [expected]) for total in sums)
+    error = largest_of(error_of_sum(total, expected) for total in sums)
     return largest_of(one for one, _ in _gathered_pairs(backend.group, (error, 0.0)))
 
 
@@ -105,7 +128,7 @@ def _drawn(length: int, rank: int, place: int) -> np.ndarray:
     return np.random.default_rng([length, rank, place]).random(length, dtype=np.float32)
 
 
-def _time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int) -> dict[str, Case]:
+def _time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int, seconds: float) -> dict[str, Case]:
     """Time the sum and the stream in turns; return the cases by name. `size` is that of a vector, in bytes."""
     group = backend.group
     zeros = np.zeros(size // ITEM, dtype=np.float32)
@@ -126,7 +149,7 @@ def _time_size(backend: GroupedBackend, stream: Stream, size: int, rounds: int) 
         ONE_STREAM: partial(_time_together, group, carry),
         NATIVE: partial(_time_together, group, partial(measure_each, backend, reduce)),
     }
-    return time_repeated(ways, size, rounds)
+    return time_repeated(backend, ways, size, rounds, seconds)
 
 
 def _time_together(group: Group, take: Callable[[int], Timing], repeats: int) -> Timing:

@@ -1,6 +1,7 @@
 """Are the sums NumPy's? Asked on fresh numbers and apart from the timing, as nccl-tests does."""
 
 from collections.abc import Sequence
+from functools import partial, reduce
 
 import numpy as np
 
@@ -9,11 +10,23 @@ from backends.arrays import row_ranges
 from parallel_core.errors import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.system.formatting import write_size
+from parallel_core.measurement.progress import tell
+from parallel_core.system.formatting import parse_sizes, write_size
 from parallel_core.system.machine import describe_machine
 
-__all__ = ["ITEM", "LARGEST_ERROR", "error_of_sum", "error_of_sums", "refuse_more_than_memory", "whole_elements"]
+__all__ = [
+    "ALL_SIZES",
+    "ITEM",
+    "LARGEST_ERROR",
+    "default_sizes",
+    "error_of_sum",
+    "error_of_sums",
+    "refuse_more_than_memory",
+    "whole_elements",
+]
 
+ALL_SIZES = "4KiB..256MiB"
+"""Those that are timed by default, as far as memory and budget last."""
 ITEM = 4
 """Bytes of a float32."""
 BLOCK = 2**18
@@ -27,20 +40,21 @@ def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> f
     """Sum uniform float32 vectors by each algorithm; return the largest relative error on any device, NaN for NaN."""
     generator = np.random.default_rng(length)
     terms = [generator.random(length, dtype=np.float32) for _ in backend.devices]
+    expected = reduce(partial(np.add, dtype=np.float64), terms)
     errors = []
     for name in algorithms:
+        tell(f"check of {name}, {write_size(ITEM * length)}", 0.0)
         loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
-        errors += [error_of_sum(backend.to_numpy(total), terms) for total in ALGORITHMS[name](backend, loaded)]
+        errors += [error_of_sum(backend.to_numpy(total), expected) for total in ALGORITHMS[name](backend, loaded)]
     return largest_of(errors)
 
 
-def error_of_sum(actual: np.ndarray, terms: Sequence[np.ndarray]) -> float:
+def error_of_sum(actual: np.ndarray, expected: np.ndarray) -> float:
     """Return the largest relative error of a sum of vectors, block by block."""
-    if actual.shape != terms[0].shape:
+    if actual.shape != expected.shape:
         return float("inf")
     return largest_of(
-        relative_error(actual[rows], np.sum([term[rows] for term in terms], axis=0, dtype=np.float64))
-        for rows in row_ranges(len(actual), 1 + len(actual) // BLOCK)
+        relative_error(actual[rows], expected[rows]) for rows in row_ranges(len(actual), 1 + len(actual) // BLOCK)
     )
 
 
@@ -51,11 +65,21 @@ def whole_elements(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({max(1, size // ITEM) * ITEM for size in sizes}))
 
 
+def default_sizes(devices: int) -> tuple[int, ...]:
+    """Return all sizes whose vectors this machine can hold."""
+    memory = describe_machine()["memory_bytes"]
+    return tuple(size for size in parse_sizes(ALL_SIZES) if _needed(size, devices) <= memory)
+
+
 def refuse_more_than_memory(largest: int, devices: int) -> None:
     """Raise RequestError for vectors that this machine cannot hold."""
-    needed, memory = HELD_AT_ONCE * devices * largest, describe_machine()["memory_bytes"]
+    needed, memory = _needed(largest, devices), describe_machine()["memory_bytes"]
     if needed > memory:
         raise RequestError(
             f"vectors of {write_size(largest)} on {devices} devices take about {needed / 1e9:.3g} GB of memory, "
             f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
         )
+
+
+def _needed(size: int, devices: int) -> int:
+    return HELD_AT_ONCE * devices * size

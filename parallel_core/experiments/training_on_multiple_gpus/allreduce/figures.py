@@ -20,7 +20,14 @@ SHARES = {PLAIN_COPY: "share_of_copy_bound", ONE_STREAM: "share_of_stream_bound"
 
 
 def result_with(
-    backend: Backend, timed: Timed, errors: Sequence[float], devices: int, judged: str, rounds: int, **described: Any
+    backend: Backend,
+    timed: Timed,
+    errors: Sequence[float],
+    devices: int,
+    judged: str,
+    rounds: int,
+    budget: float,
+    **described: Any,
 ) -> Result:
     """Return the result of sums over so many devices; the metrics are those of `judged` at the largest size."""
     series = _series_of(timed, devices)
@@ -32,6 +39,7 @@ def result_with(
             "algorithms": ",".join(names),
             "sizes": ",".join(write_size(size).replace(" ", "") for size in timed),
             "rounds": rounds,
+            "budget": budget,
         },
         cases=[case for cases in timed.values() for case in cases.values()],
         metrics={name.split()[0]: values[-1] for name, values in series.items() if name.endswith(f" {judged}")},

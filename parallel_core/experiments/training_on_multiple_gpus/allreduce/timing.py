@@ -3,6 +3,9 @@
 The vectors are zeros, and one algorithm's sums are the next one's vectors: zeros stay zeros however often they are
 summed, while other numbers would overflow, and adding zeros takes as long as adding other numbers. That the sums are
 right is checked apart, on numbers that show it.
+
+The bare time of a sum is that of its additions: each device adds up a part of all vectors, as one unit and in memory of
+its own. Every algorithm needs as many additions; that it may share them out worse, and all copies, is its schedule.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +16,13 @@ from time import perf_counter
 
 import numpy as np
 
-from backends import Array, Backend
+from backends import Array, Backend, Device
+from backends.arrays import row_ranges
+from parallel_core.experiments.measuring import NO_UNITS, Units, take_in_turn
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS, Allreduce
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.timing import Timing, interleave
+from parallel_core.measurement.timing import Timing
 from parallel_core.system.formatting import write_size
 
 __all__ = ["NATIVE", "ONE_STREAM", "PLAIN_COPY", "measure_each", "time_repeated", "time_size"]
@@ -26,15 +32,19 @@ PLAIN_COPY = "plain copy"
 ONE_STREAM = "one TCP stream"
 MIN_SECONDS = 0.002
 """The least that a timing takes, so that the timer and a single disturbance weigh little in it."""
+LONG_SECONDS = 0.02
+"""What takes as long in its first run needs no others to show that it need not be repeated."""
 MAX_REPEATS = 1000
+UNIT_BYTES, MAX_ADDITIONS = 2**24, 100
+"""A unit adds as often as its vectors fit into so many bytes, and so often at most."""
 
 Operation = Callable[[], tuple[Array, ...]]
 
 
-def time_size(backend: Backend, algorithms: Sequence[str], size: int, rounds: int) -> dict[str, Case]:
+def time_size(backend: Backend, algorithms: Sequence[str], size: int, rounds: int, budget: float) -> dict[str, Case]:
     """Time copies of all vectors at once, each on its own device, and every algorithm; return the cases by name.
 
-    `size` is that of a vector of float32, in bytes.
+    `size` is that of a vector of float32, in bytes. For rounds that fit the budget of seconds see `time_repeated`.
     """
     zeros = np.zeros(size // 4, dtype=np.float32)
     vectors = tuple(backend.asarray(zeros, device) for device in backend.devices)
@@ -54,18 +64,64 @@ def time_size(backend: Backend, algorithms: Sequence[str], size: int, rounds: in
     operations: dict[str, Operation] = {PLAIN_COPY: copy}
     operations |= {name: partial(reduce, ALGORITHMS[name]) for name in algorithms}
     takes = {name: partial(measure_each, backend, operation) for name, operation in operations.items()}
-    return time_repeated(takes, size, rounds)
-
-
-def time_repeated(takes: Mapping[str, Callable[[int], Timing]], size: int, rounds: int) -> dict[str, Case]:
-    """Time in turn what takes a number of repeats, which the fastest of a few runs decides; return cases by name."""
-    repeats = {
-        name: min(MAX_REPEATS, ceil(MIN_SECONDS / min(take(1)[1] for _ in range(4)))) for name, take in takes.items()
+    additions = max(1, min(MAX_ADDITIONS, UNIT_BYTES // size))
+    launches = _additions_as_units(backend, len(zeros), additions)
+    units = Units(launches, {_case_name(name, size): list(launches) for name in algorithms})
+    cases = time_repeated(backend, takes, size, rounds, budget, units)
+    return {
+        name: replace(case, bare_seconds=tuple(seconds / additions for seconds in case.bare_seconds))
+        for name, case in cases.items()
     }
-    cases = interleave(
-        {f"{name}, {write_size(size)}": partial(take, repeats[name]) for name, take in takes.items()}, rounds
-    )
-    return {name: replace(case, repeats=repeats[name]) for name, case in zip(takes, cases, strict=True)}
+
+
+def _additions_as_units(backend: Backend, length: int, times: int) -> dict[str, Callable[[], Array]]:
+    """Make the units in which each device adds up its part of all vectors, so many times."""
+    add = backend.ops.add
+
+    def add_up(total: Array, *others: Array) -> Array:
+        for _ in range(times):
+            for other in others:
+                total = add(total, other)
+        return total
+
+    def on(device: Device, rows: slice) -> Callable[[], Array]:
+        zeros = np.zeros(rows.stop - rows.start, dtype=np.float32)
+        parts = [backend.asarray(zeros, device) for _ in backend.devices]
+        return partial(backend.launch, backend.ops.as_unit(add_up), *parts)
+
+    each = zip(backend.devices, row_ranges(length, len(backend.devices)), strict=True)
+    return {f"additions on {device}": on(device, rows) for device, rows in each}
+
+
+def time_repeated(
+    backend: Backend,
+    takes: Mapping[str, Callable[[int], Timing]],
+    size: int,
+    rounds: int,
+    budget: float,
+    units: Units = NO_UNITS,
+) -> dict[str, Case]:
+    """Time in turn what takes a number of repeats, which the fastest of a few runs decides; return cases by name.
+
+    There are fewer rounds, but three at least, if more would exceed the budget of seconds by these runs' times.
+    """
+    once = {name: _fastest(take) for name, take in takes.items()}
+    repeats = {name: min(MAX_REPEATS, ceil(MIN_SECONDS / seconds)) for name, seconds in once.items()}
+    a_round = sum(repeats[name] * seconds for name, seconds in once.items())
+    # The warm-up is a round, too.
+    fitting = max(FEWEST_FOR_A_VERDICT, int(budget / a_round) - 1)
+    named = {_case_name(name, size): partial(take, repeats[name]) for name, take in takes.items()}
+    cases = take_in_turn(backend, named, min(rounds, fitting), units=units)
+    return {name: replace(cases[_case_name(name, size)], repeats=repeats[name]) for name in takes}
+
+
+def _fastest(take: Callable[[int], Timing]) -> float:
+    first = take(1)[1]
+    return first if first > LONG_SECONDS else min(first, *(take(1)[1] for _ in range(3)))
+
+
+def _case_name(name: str, size: int) -> str:
+    return f"{name}, {write_size(size)}"
 
 
 def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing:

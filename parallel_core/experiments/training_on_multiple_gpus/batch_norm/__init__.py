@@ -31,7 +31,7 @@ from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import (
@@ -43,8 +43,9 @@ from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import
     time_steps,
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
+from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import Task
 
@@ -52,9 +53,18 @@ __all__ = ["EXPERIMENT", "run"]
 
 MIN_ROWS = 8
 """Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
+ROWS_WORTH_A_CALL = 64
+"""Up to about so many rows a step takes as long as its calls."""
+TIMED_SHARE = 0.9
+"""Of the budget: for the sweep, before the last checks."""
 
 
-def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device.")] = 256, rounds: Rounds = 5) -> Result:
+def run(
+    backend: Backend,
+    rows: Annotated[int, Parameter("Most rows per device.")] = 256,
+    rounds: Rounds = 5,
+    budget: Budget = BUDGET,
+) -> Result:
     """Compare and time steps of 8 to `rows` rows per device, in doublings.
 
     Raises RequestError for a backend with a single device, and for fewer than 8 rows.
@@ -63,10 +73,14 @@ def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device."
     refuse_single_device(backend, "batch-norm", "divides a batch")
     if rows < MIN_ROWS:
         raise RequestError(f"a variance over {rows} rows says little: choose at least {MIN_ROWS} (--rows)")
-    swept = tuple(doublings(MIN_ROWS, rows))
-    most = swept[-1]
-    differences = {name: [difference(backend, WAYS[name], count * some) for some in swept] for name in WAYS}
-    timed = {some: time_steps(backend, some, rounds) for some in swept}
+    numbers = tuple(doublings(MIN_ROWS, rows))
+    most = numbers[-1]
+    differences: dict[str, list[float]] = {name: [] for name in WAYS}
+    timed: dict[int, dict[str, Case]] = {}
+    for some, left in swept(numbers, [ROWS_WORTH_A_CALL + some for some in numbers], TIMED_SHARE * budget):
+        for name, way in WAYS.items():
+            differences[name].append(difference(backend, way, count * some))
+        timed[some] = time_steps(backend, some, rounds, left())
     recorded = {name: record_step(backend, WAYS[name], count * most) for name in WAYS}
 
     def added(count: Callable[[Task], int]) -> int:
@@ -83,7 +97,7 @@ def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device."
     return result_of(
         "batch-norm",
         backend,
-        parameters={"rows": rows, "rounds": rounds},
+        parameters={"rows": rows, "rounds": rounds, "budget": budget},
         cases=[replace(case, name=f"{name}, {some} rows") for some in timed for name, case in timed[some].items()],
         metrics={
             "synchronising_cost": synchronised.median / per_device.median,
@@ -94,7 +108,7 @@ def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device."
         },
         explanation=verdicts.verdict(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
         notes=(
-            verdicts.about_growth(swept, differences[PER_DEVICE]),
+            verdicts.about_growth(numbers, differences[PER_DEVICE]),
             verdicts.about_cost(per_device, synchronised, most),
             verdicts.about_exchange(extra_allreduces, extra_bytes),
         ),
@@ -102,7 +116,7 @@ def run(backend: Backend, rows: Annotated[int, Parameter("Most rows per device."
         compared="steps",
         of="the largest change",
         series={
-            "rows": tuple(map(float, swept)),
+            "rows": tuple(map(float, numbers)),
             "difference": tuple(differences[PER_DEVICE]),
             **{f"seconds {name}": tuple(cases[name].median for cases in timed.values()) for name in WAYS},
         },

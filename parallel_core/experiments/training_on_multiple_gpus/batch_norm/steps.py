@@ -17,6 +17,7 @@ from parallel_core.experiments.training_on_multiple_gpus.batch_norm.network impo
     initial_parameters,
     synthetic_batch,
 )
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import units_of
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Task
@@ -118,8 +119,11 @@ def difference(backend: Backend, gradients: Gradients, rows: int, devices: int =
     )
 
 
-def time_steps(backend: Backend, rows: int, rounds: int) -> dict[str, Case]:
-    """Time a step with so many rows per device either way, several in a row; return the cases, of one step each."""
+def time_steps(backend: Backend, rows: int, rounds: int, budget: float) -> dict[str, Case]:
+    """Time a step with so many rows per device either way, several in a row; return the cases, of one step each.
+
+    There are fewer rounds, but one at least, if they would take more than the budget of seconds.
+    """
     batch = len(backend.devices) * rows
     placed = {name: _load_in_single_precision(backend, batch) for name in WAYS}
 
@@ -130,16 +134,20 @@ def time_steps(backend: Backend, rows: int, rounds: int) -> dict[str, Case]:
         placed[name] = replicas, shards
         return replicas
 
-    return time_in_turn(
-        backend, {name: partial(take_steps, name) for name in WAYS}, rounds, repeats=dict.fromkeys(WAYS, STEPS)
-    )
+    work = {name: partial(take_steps, name) for name in WAYS}
+    units = units_of(backend, {name: partial(_take_step, way, batch) for name, way in WAYS.items()}, STEPS)
+    return time_in_turn(backend, work, rounds, dict.fromkeys(WAYS, STEPS), units, budget)
 
 
 def record_step(backend: Backend, gradients: Gradients, batch: int) -> tuple[Task, ...]:
     """Take a step in float32 and return its tasks."""
     recording = Recording(backend)
-    step(recording, gradients, *_load_in_single_precision(recording, batch), batch, RATE)
+    _take_step(gradients, batch, recording)
     return recording.tasks
+
+
+def _take_step(gradients: Gradients, batch: int, backend: Backend) -> list[Array]:
+    return step(backend, gradients, *_load_in_single_precision(backend, batch), batch, RATE)
 
 
 def _load_in_single_precision(backend: Backend, batch: int) -> tuple[list[Array], Array]:

@@ -8,7 +8,7 @@ images to itself, so the fixed part weighs k times less, and images a second sho
 
 Method: LeNet takes the same few steps on 1, 2, 4, … of the loaded devices up to all of them, with the batch of b that
 one device has and with k·b; all of them are timed in turn. The threads of a device stay the same. The first losses of
-each are checked against NumPy on one device.
+each are checked against NumPy on one device, with batches of 64 images for each device at most.
 
 Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all devices; the curves
 of images a second over the number of devices; `…_scaling_efficiency`, the speed of k devices over k times that of one.
@@ -20,14 +20,16 @@ take fewer steps for the same images, and `learning-rates` asks what that does t
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import perf_counter
 from typing import Annotated
 
 import numpy as np
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds, Seed
-from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds, Seed
+from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, take_in_turn
 from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     enlarged_start,
@@ -35,10 +37,14 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     numpy_losses,
     without_test,
 )
+from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import one_step
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import units_of
+from parallel_core.measurement.checks import Limit, noise_of
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import Timing, interleave
+from parallel_core.measurement.timing import Timing
 from parallel_core.system.machine import describe_machine
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
@@ -50,38 +56,47 @@ __all__ = ["EXPERIMENT", "run"]
 CHECKED_SCALE = 8.0
 CHECKED_STEPS = 2
 """The first loss is of the start alone; the second one shows the gradients, and NumPy is slow."""
+CHECKED_IMAGES = 64
+"""Of one device, at most."""
+FEWEST_STEPS, MOST_STEPS = 2, 10
+TIMED_SHARE = 0.9
+"""Of the budget: for what comes before the last timing ends."""
+
+Plan = tuple[str, int]
+"""A kind of batch and a number of devices."""
 
 
 def run(
     backend: Backend,
     data: Dataset,
     batch_size: Annotated[int, Parameter("Of one device.")] = 256,
-    steps: Annotated[int, Parameter("Steps in one timing.")] = 10,
+    steps: Annotated[int | None, Parameter("Steps in one timing. Default: chosen, 10 at most.")] = None,
     seed: Seed = 0,
     rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Time the same steps on 1, 2, 4, … devices, with batches of `batch_size` and of as many times that.
 
     Raises RequestError for a backend with a single device, and if there are fewer images than the steps take.
     """
+    end = perf_counter() + TIMED_SHARE * budget
     total = len(backend.devices)
     refuse_single_device(backend, "batch-scaling", "compares devices")
-    if steps * total * batch_size > len(data.train_labels):
+    if (steps or 1) * total * batch_size > len(data.train_labels):
         raise RequestError(
-            f"{steps} steps of {total} × {batch_size} images are more than the {len(data.train_labels)} there are: "
-            "choose fewer --steps or a smaller --batch-size"
+            f"{steps or 1} steps of {total} × {batch_size} images are more than the {len(data.train_labels)} there "
+            "are: choose fewer --steps or a smaller --batch-size"
         )
+    error = _error_of_losses(backend, data, plans(min(batch_size, CHECKED_IMAGES), total), seed)
+    steps = steps or _chosen_steps(backend, data, batch_size, rounds, end - perf_counter())
     settings = {plan: Settings(1, batch, limit=steps, seed=seed) for plan, batch in plans(batch_size, total).items()}
-    cases = interleave(
-        {case_name(*plan, total): _take_steps(backend, plan[1], data, wanted) for plan, wanted in settings.items()},
-        rounds,
-    )
+    cases = _time(backend, data, settings, rounds, end)
     timed = _by_image(dict(zip(settings, cases, strict=True)), settings)
     series = _series_of(timed, batch_size)
     return result_of(
         "batch-scaling",
         backend,
-        parameters={"batch_size": batch_size, "steps": steps, "seed": seed, "rounds": rounds},
+        parameters={"batch_size": batch_size, "steps": steps, "seed": seed, "rounds": rounds, "budget": budget},
         cases=cases,
         metrics={
             "scaled_batch_speedup": timed[FIXED][total].median / timed[SCALED][total].median,
@@ -93,11 +108,40 @@ def run(
         },
         explanation=verdicts.verdict(timed, batch_size),
         notes=(verdicts.about_efficiency(timed, _most_efficient(backend)),),
-        error=_error_of_losses(backend, data, settings),
+        error=error,
+        limits={"scaled_batch_scaling_efficiency": _limit(timed[FIXED][1], timed[SCALED][total], total)},
         compared="the first losses",
         of="their size",
         data=data.source,
         series=series,
+    )
+
+
+def _chosen_steps(backend: Backend, data: Dataset, batch_size: int, rounds: int, seconds: float) -> int:
+    """Choose how many steps a timing has, so that all rounds fit into so many seconds even if devices take turns."""
+    total = len(backend.devices)
+    take = _take_steps(backend, 1, data, Settings(1, batch_size, limit=1))
+    _, step = min(take() for _ in range(2))
+    batches = sum(plans(1, total).values())
+    # One more for the warm-up, and in each round a step of every device as one unit.
+    fitting = int(seconds / ((rounds + 1) * batches * step)) - 1
+    return min(max(FEWEST_STEPS, min(MOST_STEPS, fitting)), len(data.train_labels) // (total * batch_size))
+
+
+def _time(
+    backend: Backend, data: Dataset, settings: Mapping[Plan, Settings], rounds: int, end: float
+) -> tuple[Case, ...]:
+    """Time the steps of every plan in turn, and what their kernels take by themselves, until `end` at most."""
+    names = {plan: case_name(*plan, len(backend.devices)) for plan in settings}
+    units = units_of(backend, {names[plan]: one_step(plan[1], data, wanted) for plan, wanted in settings.items()})
+    takes = {names[plan]: _take_steps(backend, plan[1], data, wanted) for plan, wanted in settings.items()}
+    cases = take_in_turn(backend, takes, rounds, units=units, budget=end - perf_counter())
+    return tuple(
+        replace(
+            cases[names[plan]],
+            bare_seconds=tuple((wanted.limit or 1) * bare for bare in cases[names[plan]].bare_seconds),
+        )
+        for plan, wanted in settings.items()
     )
 
 
@@ -113,17 +157,25 @@ def _take_steps(backend: Backend, count: int, data: Dataset, settings: Settings)
     return take
 
 
-def _error_of_losses(backend: Backend, data: Dataset, settings: Mapping[tuple[str, int], Settings]) -> float:
-    """Return the largest relative difference of the first losses from NumPy's, over all that is timed."""
-    start = enlarged_start(next(iter(settings.values())).seed, CHECKED_SCALE)
-    expected = {wanted: numpy_losses(data, wanted, start, CHECKED_STEPS) for wanted in set(settings.values())}
+def _error_of_losses(backend: Backend, data: Dataset, batches: Mapping[Plan, int], seed: int) -> float:
+    """Return the largest relative difference of the first losses from NumPy's, over all kinds of batches."""
+    start = enlarged_start(seed, CHECKED_SCALE)
+    expected = {
+        batch: numpy_losses(data, Settings(1, batch, seed=seed), start, CHECKED_STEPS, _tell_of_numpy)
+        for batch in set(batches.values())
+    }
     losses = [
-        first_losses(backend, count, data, wanted, start, CHECKED_STEPS) for (_, count), wanted in settings.items()
+        first_losses(backend, count, data, Settings(1, batch, seed=seed), start, len(expected[batch]))
+        for (_, count), batch in batches.items()
     ]
-    return largest_error(map(np.array, losses), [np.array(expected[wanted]) for wanted in settings.values()])
+    return largest_error(map(np.array, losses), [np.array(expected[batch]) for batch in batches.values()])
 
 
-def _by_image(cases: Mapping[tuple[str, int], Case], settings: Mapping[tuple[str, int], Settings]) -> verdicts.Timed:
+def _tell_of_numpy(*_: int) -> None:
+    tell("check against NumPy", 0.0)
+
+
+def _by_image(cases: Mapping[Plan, Case], settings: Mapping[Plan, Settings]) -> verdicts.Timed:
     """Return the times of an image, by kind and number of devices; one device stands in both kinds."""
     images = {plan: wanted.batch_size * (wanted.limit or 1) for plan, wanted in settings.items()}
     an_image = {plan: verdicts.divided(case, images[plan]) for plan, case in cases.items()}
@@ -147,6 +199,14 @@ def _series_of(timed: verdicts.Timed, batch_size: int) -> dict[str, tuple[float,
         )
     series["images_per_second k times one device"] = tuple(count * one for count in counts)
     return series
+
+
+def _limit(one: Case, scaled: Case, count: int) -> Limit:
+    """Return the limit of the efficiency if each device has a batch of its own: they take as long as one, at the least.
+
+    Shares of a batch have none, for they may fit better into a core's cache. Times are of an image.
+    """
+    return Limit(1.0, one.median / (count * scaled.median) - 1, noise_of(one, scaled))
 
 
 def _most_efficient(backend: Backend) -> float:

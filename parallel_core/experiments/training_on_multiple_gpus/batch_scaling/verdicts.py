@@ -19,6 +19,7 @@ def divided(case: Case, parts: int) -> Case:
         case,
         seconds=tuple(seconds / parts for seconds in case.seconds),
         dispatch_seconds=tuple(seconds / parts for seconds in case.dispatch_seconds),
+        bare_seconds=tuple(seconds / parts for seconds in case.bare_seconds),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import enlarged_start, error_against_numpy
-from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import repeated_steps
+from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import bare_epoch_seconds, repeated_steps
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.result import Case
@@ -95,6 +95,7 @@ def case_of(
         name,
         tuple(epoch.seconds for epoch in epochs),
         tuple(epoch.dispatch_seconds for epoch in epochs),
+        bare_seconds=bare_epoch_seconds(backend, devices, data, settings, epochs[0]),
         again=again,
         share=share,
     )

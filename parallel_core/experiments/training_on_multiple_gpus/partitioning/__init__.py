@@ -30,7 +30,7 @@ from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.data_parallelism import DATA_PARALLELISM
@@ -48,6 +48,7 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps impo
 )
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import ONE_DEVICE, Strategy
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
+from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
@@ -77,6 +78,7 @@ def run(
     batch: Annotated[int, Parameter("Images, over all devices.")] = 64,
     micro_batches: Annotated[int, Parameter("Pieces of a batch.")] = 4,
     rounds: Rounds = 5,
+    budget: Budget = BUDGET,
 ) -> Result:
     """Time a step of every strategy for networks of 8 channels and 32 units × width, from narrow to wide in doublings.
 
@@ -91,19 +93,27 @@ def run(
     moved: dict[int, dict[str, int]] = {}
     errors = []
     rows = synthetic_batch(batch)
-    for width in doublings(narrow, wide):
+    widths = tuple(doublings(narrow, wide))
+    for width, left in swept(widths, widths, budget):
         initial = initial_parameters(width)
         errors.append(error_of_steps(backend, ways, initial, synthetic_batch(2 * max(devices, micro_batches) + 1)))
         recorded = {name: record_step(backend, ways[name], initial, rows) for name in ways if name != UNDIVIDED}
         moved[width] = {name: sum(task.bytes for task in tasks) for name, tasks in recorded.items()}
-        timed[width] = time_steps(backend, ways, initial, rows, rounds)
+        timed[width] = time_steps(backend, ways, initial, rows, rounds, left())
     waits = {name: crossings(tasks) for name, tasks in recorded.items()}
 
     largest = timed[width]
     return result_of(
         "partitioning",
         backend,
-        parameters={"narrow": narrow, "wide": wide, "batch": batch, "micro_batches": micro_batches, "rounds": rounds},
+        parameters={
+            "narrow": narrow,
+            "wide": wide,
+            "batch": batch,
+            "micro_batches": micro_batches,
+            "rounds": rounds,
+            "budget": budget,
+        },
         cases=[replace(case, name=f"{name}, width {width}") for width in timed for name, case in timed[width].items()],
         metrics=_metrics_of(largest, moved[width], waits),
         explanation=verdicts.verdict(timed, UNDIVIDED),

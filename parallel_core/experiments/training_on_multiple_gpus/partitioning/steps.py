@@ -10,6 +10,7 @@ from backends import Array, Backend
 from parallel_core.experiments.measuring import largest_error, time_in_turn
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import Batch, Parameters
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import ONE_DEVICE, Strategy
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import Step, units_of
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
@@ -25,9 +26,12 @@ RATE = 0.01
 
 
 def time_steps(
-    backend: Backend, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch, rounds: int
+    backend: Backend, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch, rounds: int, budget: float
 ) -> dict[str, Case]:
-    """Time a step of each strategy in float32, several in a row; return the cases, of one step each, by name."""
+    """Time a step of each strategy in float32, several in a row; return the cases, of one step each, by name.
+
+    There are fewer rounds, but one at least, if they would take more than the budget of seconds.
+    """
     images, labels = _single_precision(*batch)
     loaded = {name: way.load(backend, images, labels) for name, way in ways.items()}
     placed = {name: way.place(backend, _single_precision(*parameters)) for name, way in ways.items()}
@@ -37,17 +41,26 @@ def time_steps(
             placed[name] = ways[name].step(backend, placed[name], loaded[name], RATE / len(labels))
         return placed[name]
 
-    return time_in_turn(
-        backend, {name: partial(take_steps, name) for name in ways}, rounds, repeats=dict.fromkeys(ways, STEPS)
-    )
+    work = {name: partial(take_steps, name) for name in ways}
+    units = units_of(backend, {name: _first_step(way, parameters, batch) for name, way in ways.items()}, STEPS)
+    return time_in_turn(backend, work, rounds, dict.fromkeys(ways, STEPS), units, budget)
 
 
 def record_step(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> tuple[Task, ...]:
     """Take one step in float32 and return its tasks, without the loading of parameters and batch."""
     recording = Recording(backend)
-    loaded = way.load(recording, *_single_precision(*batch))
-    way.step(recording, way.place(recording, _single_precision(*parameters)), loaded, RATE)
+    _first_step(way, parameters, batch)(recording)
     return without_loads(recording.tasks)
+
+
+def _first_step(way: Strategy, parameters: Parameters, batch: Batch) -> Step:
+    """Make the function that takes a step in float32, with parameters and a batch of its own."""
+
+    def take(backend: Backend) -> Array:
+        loaded = way.load(backend, *_single_precision(*batch))
+        return way.step(backend, way.place(backend, _single_precision(*parameters)), loaded, RATE / len(batch[1]))
+
+    return take
 
 
 def error_of_steps(backend: Backend, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch) -> float:

@@ -48,15 +48,15 @@ def test_each_case_waits_as_its_name_says(backend: Backend, monkeypatch: pytest.
 
             return recorded
 
-    def once(timings: Mapping[str, Callable[[], Timing]], _: int) -> tuple[Case, ...]:
-        for name, take in timings.items():
+    def once(_: Backend, takes: Mapping[str, Callable[[], Timing]], *__: Any, **___: Any) -> dict[str, Case]:
+        for name, take in takes.items():
             calls.clear()
             take()
             found[name] = tuple(calls)
-        return tuple(Case(name, (1.0 + index,), (0.5,)) for index, name in enumerate(timings))
+        return {name: Case(name, (1.0 + index,), (0.5,)) for index, name in enumerate(takes)}
 
     found: dict[str, tuple[str, ...]] = {}
-    monkeypatch.setattr("parallel_core.experiments.asynchronous_computation.barriers.interleave", once)
+    monkeypatch.setattr("parallel_core.experiments.asynchronous_computation.barriers.take_in_turn", once)
     parallel_core.run_barriers(Recorded(), size=8, deepest=2, rounds=1)  # type: ignore[arg-type]
     for name, verbs in found.items():
         behind = int(name.split(", ")[1].split()[0])

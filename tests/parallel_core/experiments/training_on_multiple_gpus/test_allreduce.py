@@ -1,9 +1,12 @@
 """`allreduce` has a figure for each size and algorithm, and its sentences follow from the numbers."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import parallel_core
 from backends import Array, Backend
@@ -11,6 +14,8 @@ from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS, Mode
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as collectives
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts as about_allreduce
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.sweep import about_budget, sweep
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import time_repeated
 from parallel_core.measurement.result import Case
 from parallel_core.system.formatting import parse_sizes, write_size
 
@@ -79,7 +84,7 @@ def test_the_allreduce_experiment_has_a_figure_for_each_size_and_algorithm(backe
     result = parallel_core.run_allreduce(backend, ("star", "ring"), (4097, 6, 4096, 1), rounds=2)
     # Sizes are whole elements, once each, in order.
     assert result.series["bytes"] == (4, 4096)
-    assert result.parameters == {"algorithms": "star,ring", "sizes": "4B,4KiB", "rounds": 2}
+    assert result.parameters == {"algorithms": "star,ring", "sizes": "4B,4KiB", "rounds": 2, "budget": 15}
     names = ("plain copy", "star", "ring")
     assert [case.name for case in result.cases] == [f"{name}, {size}" for size in ("4 B", "4 KiB") for name in names]
     medians = {case.name: case.median for case in result.cases}
@@ -98,6 +103,50 @@ def test_a_comparison_times_the_allreduce_that_it_names(mode: Mode) -> None:
     described = EXPERIMENTS["allreduce"]
     timed = {f"native, {write_size(size)}" for size in parse_sizes(str(described.options[mode]["sizes"]))}
     assert {described.case, described.queued_case} <= timed
+
+
+def test_each_sum_has_the_bare_time_of_its_additions(backend: Backend) -> None:
+    copy, star, native = parallel_core.run_allreduce(backend, ("star", "native"), (4096,), rounds=2).cases
+    assert copy.bare_seconds == ()
+    assert len(star.bare_seconds) == 2
+    assert star.bare_seconds == native.bare_seconds
+    # On zero elements, too, and on fewer than there are devices.
+    assert parallel_core.run_allreduce(backend, ("star",), (4,), rounds=1).cases[1].bare_seconds
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.floats(0, 50), st.booleans())
+def test_a_sweep_ends_where_the_budget_does_unless_sizes_are_asked_for(
+    slow: list[int], budget: float, in_full: bool
+) -> None:
+    sizes, left = [4**place for place in range(len(slow))], budget
+    given: dict[int, float] = {}
+
+    def take(size: int, seconds: float) -> tuple[float, dict[str, Case]]:
+        nonlocal left
+        given[size] = seconds
+        assert seconds == left / 2
+        left -= slow[sizes.index(size)]
+        return float(size), allreduce(size, native=1.0)[size]
+
+    errors, timed = sweep(sizes, in_full, take, lambda: left)
+    done = sizes[: len(timed)]
+    assert list(timed) == errors == done == list(given)
+    assert in_full <= (done == sizes)
+    spent = list(accumulate(slow, initial=0))
+    for place in range(1, len(sizes)):
+        fits = 4 * slow[place - 1] <= budget - spent[place]
+        assert (sizes[place] in timed) == (in_full or (fits and sizes[place - 1] in timed))
+    told = about_budget(sizes, timed, budget)
+    assert bool(told) == (done != sizes)
+    assert all(f"ended the sweep at {write_size(done[-1])} of {write_size(sizes[-1])}" in one for one in told)
+
+
+@pytest.mark.parametrize(("budget", "asked", "rounds"), [(0.0, 5, 3), (0.0, 2, 2), (6.0, 9, 5), (60.0, 9, 9)])
+def test_rounds_fit_the_budget_but_for_the_fewest(backend: Backend, budget: float, asked: int, rounds: int) -> None:
+    takes = {"one": lambda repeats: (0.5, 1.0)}
+    case = time_repeated(backend, takes, 4, asked, budget)["one"]
+    assert len(case.seconds) == rounds
+    assert case.name == "one, 4 B"
 
 
 def test_sums_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

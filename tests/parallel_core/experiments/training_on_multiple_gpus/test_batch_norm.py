@@ -77,6 +77,7 @@ def test_synchronising_costs_two_allreduces_of_two_sums(backend: Backend) -> Non
     assert result.metrics["synchronising_bytes"] == 2 * there_and_back * others * 2 * units * ITEM
     assert result.metrics["synchronised_difference_fraction"] < 1e-6 < result.metrics["per_device_difference_fraction"]
     assert result.metrics["per_device_difference_fraction"] == result.series["difference"][-1]
+    assert all(len(case.bare_seconds) == len(case.seconds) for case in result.cases)
     medians = {case.name: case.median for case in result.cases}
     assert result.metrics["synchronising_cost"] == pytest.approx(
         medians["synchronised statistics, 16 rows"] / medians["statistics per device, 16 rows"]

@@ -1,5 +1,6 @@
 """Batch scaling: a figure for each number of devices, and sentences that follow from them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import parallel_core
 from backends import Backend
 from parallel_core import RequestError, Result
+from parallel_core.experiments.measuring import Units
 from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts as about_scaling
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
     FIXED,
@@ -45,7 +47,39 @@ def test_batch_scaling_has_a_figure_for_each_number_of_devices(backend: Backend)
 
 def test_batch_scaling_refuses_more_images_than_there_are(backend: Backend) -> None:
     with pytest.raises(RequestError, match=r"10 steps of 3 × 20 images are more than the 300 there are: .*--steps"):
-        parallel_core.run_batch_scaling(backend, MADE_UP, batch_size=20)
+        parallel_core.run_batch_scaling(backend, MADE_UP, batch_size=20, steps=10)
+
+
+@pytest.mark.parametrize(("budget", "images", "steps"), [(1e-3, 300, 2), (1e6, 12, 4)])
+def test_steps_are_chosen_to_fit_the_budget_and_the_images(
+    backend: Backend, budget: float, images: int, steps: int
+) -> None:
+    data = replace(MADE_UP, train_images=MADE_UP.train_images[:images], train_labels=MADE_UP.train_labels[:images])
+    result = parallel_core.run_batch_scaling(backend, data, batch_size=1, rounds=1, budget=budget)
+    assert result.parameters["steps"] == steps
+
+
+def test_bare_times_are_of_all_steps_of_a_timing(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def times_of_a_step(*_: object, units: Units, **__: object) -> dict[str, Case]:
+        assert units.of["1 device"] == ["1 device on cpu:1"]
+        assert len(units.of["all devices, fixed batch"]) == 3
+        return {name: replace(case(1.0), name=name, bare_seconds=(0.25,)) for name in units.of}
+
+    monkeypatch.setattr(
+        "parallel_core.experiments.training_on_multiple_gpus.batch_scaling.take_in_turn", times_of_a_step
+    )
+    result = batch_scaling(backend)
+    assert {case.bare_seconds for case in result.cases} == {(0.5,)}
+    assert result.problems == ()
+
+
+def test_devices_with_a_batch_each_are_not_faster_than_one(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(*_: object, units: Units, **__: object) -> dict[str, Case]:
+        return {name: case(0.5 if name == "all devices, scaled batch" else 1.0) for name in units.of}
+
+    monkeypatch.setattr("parallel_core.experiments.training_on_multiple_gpus.batch_scaling.take_in_turn", times)
+    (problem,) = batch_scaling(backend).problems
+    assert problem.startswith("scaled_batch_scaling_efficiency is 2 of at most 1: ")
 
 
 def test_gradients_that_are_not_summed_make_the_result_invalid(

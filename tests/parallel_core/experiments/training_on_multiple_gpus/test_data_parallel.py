@@ -14,6 +14,7 @@ import parallel_core
 from backends import Array, Backend, Device, Ops
 from backends.arrays import tree_map
 from parallel_core.experiments.training_on_multiple_gpus.data_parallel import verdict
+from parallel_core.training import loop as training_loop
 from parallel_core.training import step as training_step
 from parallel_core.training.batches import Settings, as_input, batches
 from parallel_core.training.dataset import Dataset, load_fashion_mnist, synthetic
@@ -330,3 +331,15 @@ def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
     assert result.metrics["test_accuracy"] == result.series["test_accuracy"][-1]
     assert result.metrics["best_test_accuracy"] == max(result.series["test_accuracy"])
     assert result.checks["max_replica_difference"] == 0
+    assert min(result.cases[0].bare_seconds) > 0
+
+
+@pytest.mark.parametrize(("limit", "tested"), [(None, 20), (1, 16)])
+def test_a_limited_training_is_tested_on_as_few_images(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, limit: int | None, tested: int
+) -> None:
+    counted = []
+    monkeypatch.setattr(training_loop, "evaluate", lambda _, __, data: counted.append(len(data.test_labels)) or 0.5)
+    parallel_core.run_data_parallel(backend, SMALL["data"], Settings(1, 16, limit=limit))
+    # The check against NumPy has a single one.
+    assert counted == [tested, 1]

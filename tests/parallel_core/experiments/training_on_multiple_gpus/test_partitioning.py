@@ -130,6 +130,7 @@ def test_widths_are_doublings_and_each_has_its_figures(backend: Backend) -> None
     result = parallel_core.run_partitioning(backend, 1, 3, batch=4, micro_batches=2, rounds=1)
     assert result.series["width"] == (1, 2)
     assert [case.name for case in result.cases] == [f"{name}, width {width}" for width in (1, 2) for name in NAMES]
+    assert all(len(case.bare_seconds) == len(case.seconds) for case in result.cases)
     medians = {case.name: case.median for case in result.cases}
     for name in NAMES:
         assert result.series[f"seconds {name}"] == tuple(medians[f"{name}, width {width}"] for width in (1, 2))

@@ -25,12 +25,17 @@ WHERE = Rendezvous(0, 2, 0, 2, "127.0.0.1", 1, timeout=20)
 
 
 def on_ranks(
-    counts: Sequence[int], sizes: Sequence[int] = (40, 4096), algorithms: Sequence[str] = ("native",)
+    counts: Sequence[int],
+    sizes: Sequence[int] | None = (40, 4096),
+    algorithms: Sequence[str] = ("native",),
+    budget: float = 15.0,
 ) -> list[Result]:
     def program(group: Group) -> Result:
         local = backends.load("numpy", counts[group.rank], threads_per_device=1)
         backend = GroupedBackend(local, group, counts, lambda _: None)
-        return run_between_processes(backend, WHERE, algorithms, sizes, rounds=2)
+        # Only the first rank's budget may count.
+        own = budget if group.rank == 0 else 1e9
+        return run_between_processes(backend, WHERE, algorithms, sizes, rounds=2, budget=own)
 
     return together(len(counts), program)
 
@@ -83,6 +88,12 @@ def test_how_often_a_sum_is_repeated_is_decided_alike(monkeypatch: pytest.Monkey
     assert first.cases == second.cases
     # The slower rank's times, in the fourth run.
     assert first.cases[1].repeats == 40
+
+
+def test_where_the_sweep_ends_is_decided_by_the_first_rank() -> None:
+    first, second = on_ranks((1, 1), sizes=None, budget=1e-3)
+    assert first.series["bytes"] == second.series["bytes"] == (4096,)
+    assert "The budget of 0.001 s ended the sweep at 4 KiB of 256 MiB" in first.notes[-1]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""Which kernels PyTorch computes with: its library holds MKL, which multiplies matrices, and oneDNN.
+
+A PyTorch built without MKL has a BLAS of its own beside it.
+"""
+
+import ctypes
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from backends.installation.kernels import Kernels, blas, onednn
+from backends.protocol import Array, Backend
+
+__all__ = ["libraries", "one_thread"]
+
+MEETING_SECONDS = 10.0
+"""How long a worker waits for the others of its queue."""
+
+
+class _Version(ctypes.Structure):
+    """MKL's `MKLVersion`."""
+
+    _fields_ = (
+        *((name, ctypes.c_int) for name in ("major", "minor", "update")),
+        *((name, ctypes.c_char_p) for name in ("status", "build", "processor", "platform")),
+    )
+
+
+def libraries(threads: int) -> Sequence[Kernels]:
+    """List MKL, or what is there in its place, and oneDNN."""
+    import torch
+
+    built: str = torch.__config__.show()
+    mkl = re.search(r"Math Kernel Library Version (\S+?)-", built)
+    multiplies = [Kernels("MKL", mkl[1], _instructions_of_mkl(torch), threads)] if mkl else blas("torch", threads)
+    dnn = re.search(r"MKL-DNN v(\S+)", built)
+    return [*multiplies, *([onednn(dnn[1], threads)] if dnn else [])]
+
+
+def _instructions_of_mkl(torch: Any) -> str | None:
+    """Return what MKL says of its kernels; None if it names no instructions, as on processors of other makers."""
+    library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
+    get_version = getattr(library, "mkl_serv_get_version", None)
+    if get_version is None:
+        return None
+    version = _Version()
+    get_version(ctypes.byref(version))
+    # "Intel(R) Advanced Vector Extensions 512 (Intel(R) AVX-512) enabled processors"
+    named = re.search(rb"AVX-512|AVX2|AVX|SSE[\d.]+", (version.processor or b"").replace(b"(R)", b""))
+    return named[0].decode() if named else None
+
+
+@contextmanager
+def one_thread(backend: Backend, x: Array) -> Iterator[None]:
+    """Limit each worker of the device of `x`: PyTorch and MKL have a number of threads for each thread of Python."""
+    _set_threads(backend, x, 1)
+    try:
+        yield
+    finally:
+        _set_threads(backend, x, backend.threads_per_device)
+
+
+def _set_threads(backend: Backend, x: Array, threads: int) -> None:
+    import torch
+
+    meeting = threading.Barrier(backend.workers_per_device)
+
+    def limit(x: Array) -> Array:
+        torch.set_num_threads(threads)
+        # Each worker takes one of these calls: none returns for another one before all have begun.
+        with suppress(threading.BrokenBarrierError):
+            meeting.wait(MEETING_SECONDS)
+        return x
+
+    for _ in range(backend.workers_per_device):
+        backend.launch(limit, x)
+    backend.waitall()

@@ -1,0 +1,60 @@
+"""What each device computes in a step, as one unit: how long the kernels of a step take by themselves.
+
+A step is taken once on a recording, which says what is launched on each device. A device's unit launches all of that
+again, as one function with the same arguments. Copies and sums between devices are left out: they are exchange, and
+belong to the schedule. MXNet queues the operators of a unit one by one even so, for it has no graph of gradients.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from backends import Array, Backend, Device
+from parallel_core.experiments.measuring import Units
+from parallel_core.measurement.recording import Recording
+from parallel_core.measurement.timing import interleave, measure
+
+__all__ = ["Step", "bare_seconds", "units_of"]
+
+Step: TypeAlias = Callable[[Backend], object]
+"""A function of a backend that loads what it needs and launches one step on it."""
+
+
+def units_of(backend: Backend, steps: Mapping[str, Step], repeats: int = 1) -> Units:
+    """Take each step once, and return its devices' units, which take their share of it so many times."""
+    by_step = {name: _by_device(backend, step, repeats) for name, step in steps.items()}
+    return Units(
+        {f"{name} on {device}": launch for name, units in by_step.items() for device, launch in units.items()},
+        {name: [f"{name} on {device}" for device in units] for name, units in by_step.items()},
+    )
+
+
+def bare_seconds(backend: Backend, step: Step, rounds: int, budget: float) -> tuple[float, ...]:
+    """Time a step's units in turn and return those of the slowest device, round by round.
+
+    There are fewer rounds, but one at least, if they would take more than the budget of seconds.
+    """
+    launches = units_of(backend, {"a step": step}).launches
+    takes = {f"{name}, as one unit": partial(measure, backend, launch) for name, launch in launches.items()}
+    # Taking the step once was their warm-up.
+    cases = interleave(takes, rounds, warmups=0, budget=budget)
+    return tuple(max(at_once) for at_once in zip(*(case.seconds for case in cases), strict=True))
+
+
+def _by_device(backend: Backend, step: Step, repeats: int) -> dict[Device, Callable[[], Array]]:
+    launched: dict[Device, list[tuple[Callable[..., Array], tuple[Any, ...]]]] = {}
+    step(Recording(backend, on_launch=lambda device, fn, args: launched.setdefault(device, []).append((fn, args))))
+    # What is timed later must not wait for it.
+    backend.waitall()
+
+    def as_one(device: Device) -> Callable[[], Array]:
+        functions, arguments = zip(*launched[device], strict=True)
+
+        def compute(each: Array) -> Array:
+            for _ in range(repeats):
+                *_, last = (fn(*args) for fn, args in zip(functions, each, strict=True))
+            return last
+
+        return partial(backend.launch, compute, arguments)
+
+    return {device: as_one(device) for device in launched}

@@ -1,0 +1,40 @@
+"""How far a measurement is: told between timings, to whoever listens."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["listening", "part", "tell"]
+
+Listener = Callable[[str, float], object]
+"""A function of what is done next, and of the share of its part of the measurement that is behind it."""
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Within a `with` block, call the listener at every `tell`. It takes time from what is timed if it lingers."""
+    before = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+@contextmanager
+def part(begin: float, end: float) -> Iterator[None]:
+    """Within a `with` block, shares that are told are of a part: from 0 to 1 they lead from `begin` to `end`."""
+    listener = _listener.get()
+    if listener is None:
+        yield
+        return
+    with listening(lambda what, share: listener(what, begin + share * (end - begin))):
+        yield
+
+
+def tell(what: str, share: float) -> None:
+    """Say what is done next and which share, from 0 to 1, of its part of the measurement is behind it."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(what, share)

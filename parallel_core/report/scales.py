@@ -1,0 +1,86 @@
+"""Scales of charts: where a value lies between two bounds, and which round values are marked."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from humanize import metric
+
+__all__ = ["Scale", "Tick", "around", "axis", "from_zero", "write_seconds"]
+
+WANTED_TICKS = 6
+MARGIN = 0.06
+"""Of a logarithmic scale's length, on both sides."""
+FEW_DECADES = 2.5
+"""A logarithmic scale up to so long has marks within its decades."""
+
+
+class Tick(NamedTuple):
+    """A marked value: where it lies, in percent, and its label."""
+
+    place: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The values from `low` to `high`, along a line of 100 %."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def place(self, value: float) -> float:
+        """Return where a value lies, in percent; what lies outside is drawn at the nearer end."""
+        low, high, inside = self.low, self.high, min(max(value, self.low), self.high)
+        if self.log:
+            low, high, inside = math.log(low), math.log(high), math.log(inside)
+        return 100 * (inside - low) / (high - low)
+
+    @property
+    def marks(self) -> tuple[float, ...]:
+        """Round values on the scale, three to seven where it is linear."""
+        decades = math.log10(self.high / self.low) if self.log else 0.0
+        if decades > FEW_DECADES:
+            first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
+            return tuple(10.0**power for power in range(first, last + 1, math.ceil(decades / WANTED_TICKS)))
+        if decades > 1:
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            few = (1, 2, 5) if decades < 2 else (1, 3)
+            return tuple(
+                at for power in powers for digit in few if self.low <= (at := digit * 10.0**power) <= self.high
+            )
+        step = _round_step((self.high - self.low) / WANTED_TICKS)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return tuple(number * step for number in range(first, last + 1))
+
+
+def from_zero(values: Iterable[float]) -> Scale:
+    """Return a linear scale that holds the values and 0."""
+    known = [0.0, *values]
+    return Scale(min(known), max(known) if max(known) > min(known) else min(known) + 1.0)
+
+
+def around(values: Iterable[float]) -> Scale:
+    """Return a logarithmic scale that holds the values, which are positive, with a margin."""
+    logs = [math.log(value) for value in values]
+    margin = MARGIN * (max(logs) - min(logs)) or 0.5
+    return Scale(math.exp(min(logs) - margin), math.exp(max(logs) + margin), log=True)
+
+
+def axis(scale: Scale, write: Callable[[float], str]) -> tuple[Tick, ...]:
+    """Return a scale's marks with their labels."""
+    return tuple(Tick(scale.place(value), write(value)) for value in scale.marks)
+
+
+def write_seconds(value: float) -> str:
+    """Write a marked time: `20 ms`."""
+    number, _, unit = metric(value, "s").partition(" ")
+    return f"{float(number):g} {unit}"
+
+
+def _round_step(least: float) -> float:
+    """Return the smallest of 1, 2 and 5 times a power of ten that is not below `least`."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= least * (1 - 1e-9))

@@ -1,0 +1,47 @@
+"""The progress of a comparison in the terminal, and about how long the rest will take."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from humanize import naturaldelta
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from parallel_core.comparison.schedule import CALIBRATION, NextRun
+
+__all__ = ["comparison_progress"]
+
+
+@contextmanager
+def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]:
+    """Show the progress of a comparison, and about how long the rest will take.
+
+    The display changes only between processes, because redrawing it ten times a second would disturb the measurement.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
+    with Progress(
+        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("starting", total=None, left="")
+        done = 0
+        announced: int | None = None
+
+        def on_run(run: NextRun) -> None:
+            nonlocal done, announced
+            left = "" if run.seconds_left is None else f"about {naturaldelta(run.seconds_left)} left"
+            stage, total = _stage(run), done + run.left
+            if console.is_terminal:
+                progress.update(task, description=f"{stage}: {run.what}", completed=done, total=total, left=left)
+                progress.refresh()
+            elif run.round != announced:
+                console.print(", ".join(filter(None, (f"{stage}: {done} of {total} runs done", left))))
+            announced = run.round
+            done += 1
+
+        yield on_run
+
+
+def _stage(run: NextRun) -> str:
+    if run.round == CALIBRATION:
+        return "choosing sizes"
+    return f"round {run.round} of {run.rounds}" if run.round <= run.rounds else "making up for failed runs"

@@ -1,0 +1,98 @@
+"""What computes for a framework is named, with what it was written for, and measured on one core."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import backends
+from backends import Backend
+from backends.installation.kernels import CORE_TYPES_WITHOUT_AVX2, better_core_type, kernels_of, onednn, product_of
+
+MODERN = frozenset({"sse4_1", "avx", "avx2", "fma"})
+AVX512 = MODERN | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+FLAGS = st.frozensets(st.sampled_from(sorted(AVX512)))
+
+
+@given(FLAGS, st.sampled_from(sorted(CORE_TYPES_WITHOUT_AVX2)))
+def test_openblas_is_told_what_a_processor_can_do_that_it_does_not_know(flags: frozenset[str], taken: str) -> None:
+    assert better_core_type(taken, flags) == ("Haswell" if flags >= {"avx2", "fma"} else None)
+
+
+@given(FLAGS, st.sampled_from(["Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids", "neoversen1"]))
+def test_openblas_is_left_alone_where_it_knows_the_processor(flags: frozenset[str], taken: str) -> None:
+    assert better_core_type(taken, flags) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "limit", "expected"),
+    [
+        (AVX512, None, "AVX-512"),
+        (MODERN, None, "AVX2"),
+        (MODERN, "AVX512_CORE_AMX", "AVX2"),
+        (AVX512, "avx2_vnni", "AVX2"),
+        (AVX512, "AVX", "AVX"),
+        (AVX512, "SSE41", "SSE4.1"),
+        (AVX512, "DEFAULT", "AVX-512"),
+        (frozenset(), None, None),
+    ],
+)
+def test_onednn_takes_the_best_that_processor_and_environment_allow(
+    monkeypatch: pytest.MonkeyPatch, flags: frozenset[str], limit: str | None, expected: str | None
+) -> None:
+    monkeypatch.setattr("backends.installation.kernels.processor_flags", lambda: flags)
+    monkeypatch.delenv("DNNL_MAX_CPU_ISA", raising=False)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    if limit:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    assert onednn("3.0", 1).instruction_set == expected
+
+
+EXPECTED = {"mxnet": ["OpenBLAS", "oneDNN"], "torch": ["MKL", "oneDNN"], "numpy": ["OpenBLAS"]}
+
+
+def test_a_framework_s_own_libraries_are_listed_with_what_multiplies_first(backend: Backend) -> None:
+    kernels = kernels_of(backend)
+    assert [one.library for one in kernels] == EXPECTED[backend.name]
+    assert all(one.version and one.version[0].isdigit() and one.threads == 1 for one in kernels)
+    assert all(one.instruction_set for one in kernels if one.library == "OpenBLAS")
+
+
+@pytest.mark.parametrize(("asked", "size"), [(8, 256), (None, 512), (300, 300), (5000, 1024)])
+def test_a_product_is_measured_at_a_size_that_can_be(backend: Backend, asked: int | None, size: int) -> None:
+    product = product_of(backend, asked)
+    assert product.size == size
+    assert 0 < product.gflop_per_s < math.inf
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_measuring_on_one_core_leaves_every_worker_its_threads(
+    require: Callable[[str], None], engine: str, workers: int
+) -> None:
+    require("torch")
+    import torch
+
+    if engine == "sync" and workers > 1:
+        pytest.skip("no queue for two workers")
+    seen: list[int] = []
+    backend = backends.load("torch", 1, "cpu", engine, threads_per_device=3, workers_per_device=workers)
+    matmul = backend.ops.matmul
+
+    def counting(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return matmul(a, b)
+
+    class Counting:
+        matmul = staticmethod(counting)
+
+    backend.ops = Counting()
+    product_of(backend, 256)
+    assert set(seen) == {1}
+    seen.clear()
+    x = backend.asarray(torch.ones(2, 2).numpy(), backend.devices[0])
+    for _ in range(20):
+        backend.launch(counting, x, x)
+    backend.waitall()
+    assert set(seen) == {3}

@@ -1,0 +1,86 @@
+"""MXNet's OpenBLAS is told what the processor can do where it would not see that, and left alone otherwise."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from backends.host import processor_flags
+from backends.installation.kernels import CORE_TYPE, better_core_type
+from backends.mxnet import kernels
+from tests.conftest import RunPython
+
+LOAD = """
+import json, os
+# NumPy's own OpenBLAS reads the variable as well, when it is loaded.
+import numpy
+own = {own}
+os.environ.pop("OPENBLAS_CORETYPE", None)
+os.environ.update(own)
+
+import backends
+from backends.installation.kernels import kernels_of, product_of
+from backends.mxnet.kernels import core_type_to_set
+
+backend = backends.load("mxnet", 1, "cpu", "async", threads_per_device=2, variants={variants})
+
+import mxnet
+from backends.mxnet.sharded_sum import push
+from threadpoolctl import threadpool_info
+
+def threads_of_worker():
+    counted, done = [], mxnet.np.zeros((1,), ctx=mxnet.cpu(1))
+    push(lambda: counted.extend(x["num_threads"] for x in threadpool_info() if x["user_api"] == "openmp"),
+         done.ctx, [], [done])
+    done.wait_to_read()
+    return counted
+
+before = threads_of_worker()
+rate = product_of(backend).gflop_per_s
+print(json.dumps(dict(
+    setting=backend.settings["OPENBLAS_CORETYPE"],
+    taken=kernels_of(backend)[0].instruction_set,
+    left=os.environ.get("OPENBLAS_CORETYPE"),
+    threads=[before, threads_of_worker()],
+    rate=rate,
+)))
+"""
+
+
+def load(run_python: RunPython, own: dict[str, str], *variants: str) -> Any:
+    return json.loads(run_python(LOAD.format(own=own, variants=list(variants))).stdout.splitlines()[-1])
+
+
+def test_what_the_user_has_set_is_kept(require: Callable[[str], None], run_python: RunPython) -> None:
+    require("mxnet")
+    found = load(run_python, {CORE_TYPE: "Prescott"})
+    assert (found["setting"], found["taken"], found["left"]) == ("Prescott", "Prescott", "Prescott")
+    # It is measured with one thread, and afterwards each worker has its own number again.
+    assert found["threads"] == [[2], [2]]
+    assert found["rate"] > 0
+
+
+def test_kernels_below_the_processor_s_are_replaced_unless_they_are_wanted_as_shipped(
+    require: Callable[[str], None], run_python: RunPython
+) -> None:
+    require("mxnet")
+    mended, shipped = load(run_python, {}), load(run_python, {}, "blas-as-shipped")
+    assert shipped["setting"] is shipped["left"] is mended["left"] is None
+    assert mended["setting"] == better_core_type(shipped["taken"], processor_flags())
+    assert mended["taken"] == (mended["setting"] or shipped["taken"])
+
+
+@pytest.mark.parametrize("own", [None, "Prescott", "Haswell", ""])
+@pytest.mark.parametrize("taken", [None, "Prescott", "Haswell"])
+@pytest.mark.parametrize("as_shipped", [False, True])
+def test_only_a_choice_of_the_library_s_own_is_changed(
+    monkeypatch: pytest.MonkeyPatch, own: str | None, taken: str | None, as_shipped: bool
+) -> None:
+    monkeypatch.delenv(CORE_TYPE, raising=False)
+    if own is not None:
+        monkeypatch.setenv(CORE_TYPE, own)
+    monkeypatch.setattr(kernels, "processor_flags", lambda: frozenset({"avx2", "fma"}))
+    monkeypatch.setattr(kernels, "_core_type_taken", lambda: taken)
+    changed = own is None and taken == "Prescott" and not as_shipped
+    assert kernels.core_type_to_set(as_shipped) == ("Haswell" if changed else own)
