@@ -1,8 +1,9 @@
-# All targets set up what they need in .venv (test-cu112 in .venv-cu112); a second call starts at once.
+# All targets install what they need in .venv (test-cu112 in .venv-cu112); a second call starts at once.
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+TOOLS := .venv/tools-ready
 CU112 := .venv-cu112
 SAY := printf 'parallel-core: %s\n'
 # worksteal: neighbours in a file share what their fixtures made, and no worker ends long before the other.
@@ -12,22 +13,23 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-long conformance test-cu112 bench docs lint clean
 
+# Four minutes, on a slow machine too. It needs the frameworks alone; all else needs the tools as well.
 demo: $(READY)
 	$(BIN)/parallel-core compare --quick
 
 # MXNet reads its engine at import, so each engine has processes of its own. Many tests wait for processes that they
 # start: while the asynchronous engine's two workers do, the synchronous engine's take the cores.
-test: $(READY)
+test: $(TOOLS)
 	@$(BIN)/$(PYTEST) -n 2 --engine sync -m 'not long' --require mxnet,torch >.venv/test-sync.log 2>&1 & sync=$$!; \
 	$(BIN)/$(PYTEST) -n 2 --engine async -m 'not long' --require mxnet,torch; async=$$?; \
 	wait $$sync; sync=$$?; $(SAY) 'the synchronous engine:'; cat .venv/test-sync.log; exit $$((async | sync))
 
 # What `make test` leaves out: whole jobs that fail, two hosts, notebooks, and pages in Chromium.
-test-long: $(READY)
+test-long: $(TOOLS)
 	$(BIN)/$(PYTEST) -n 2 -m long --require mxnet,torch
 
 # Random programs over the protocol's verbs, the same ones each time, on every backend and engine: two minutes.
-conformance: $(READY)
+conformance: $(TOOLS)
 	$(BIN)/parallel-core conformance --all --minutes 0.4 --seed 1
 
 # MXNet's CUDA build, from wheels of 2 GB in an environment of its own, with a driver that finds no GPU: all tests but
@@ -37,14 +39,14 @@ test-cu112: $(CU112)/ready $(CU112)/driver/libcuda.so.1
 	  $(CU112)/bin/$(PYTEST) -n 2 --engine $$engine --require mxnet || exit; done
 
 # All benchmarks, one after the other, and which targets they met: 15 to 17 minutes on two cores.
-bench: $(READY)
+bench: $(TOOLS)
 	$(BIN)/python -m benchmarks.run_all
 
 # The notebooks, run from top to bottom and stored with what they showed.
-docs: $(READY)
+docs: $(TOOLS)
 	$(BIN)/jupyter execute --inplace docs/*.ipynb
 
-lint: $(READY)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -56,18 +58,21 @@ $(CU112)/driver/libcuda.so.1: tests/backends/installation/driver_without_gpus.c 
 	@mkdir -p $(@D)
 	$(CC) -shared -fPIC -Wl,-soname,$(@F) -o $@ $<
 
-$(READY): EXTRAS := mxnet,torch,plot,test,dev
+$(TOOLS): $(READY)
+$(READY): EXTRAS := mxnet,torch
+$(TOOLS): EXTRAS := mxnet,torch,plot,test,dev
 $(CU112)/ready: EXTRAS := mxnet-cu112,test
-$(READY) $(CU112)/ready: setup.cfg pyproject.toml constraints.txt
+# Python compiles a module when it is first imported, and keeps that: of most modules that are installed, none is.
+$(READY) $(TOOLS) $(CU112)/ready: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || \
 	  { $(SAY) '$(PYTHON) is not Python 3.11, which MXNet 1.9.1 needs: make PYTHON=/path/to/python3.11'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { $(SAY) 'Python lacks its venv module: apt-get install python3-venv'; exit 1; }
-	@$(SAY) 'installing into $(@D), once (the log is $(@D)/install.log)'
-	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python -m pip install --disable-pip-version-check --retries 2 -c constraints.txt -e '.[$(EXTRAS)]' \
-	  >$(@D)/install.log 2>&1 || { \
-	  if grep -qE 'NewConnectionError|ConnectTimeout|Network is unreachable|name resolution' $(@D)/install.log; \
-	  then $(SAY) 'no package index can be reached: is there a network? (details in $(@D)/install.log)'; \
-	  else $(SAY) "the installation failed: $$(grep -m1 ERROR $(@D)/install.log || tail -n1 $(@D)/install.log)"; fi; exit 1; }
+	@$(SAY) 'installing $(EXTRAS) into $(@D), once (the log is $@.log)'
+	@$(@D)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --disable-pip-version-check --retries 2 --no-compile -c constraints.txt \
+	  -e '.[$(EXTRAS)]' >$@.log 2>&1 || { \
+	  if grep -qE 'NewConnectionError|ConnectTimeout|Network is unreachable|name resolution' $@.log; \
+	  then $(SAY) 'no package index can be reached: is there a network? (details in $@.log)'; \
+	  else $(SAY) "the installation failed: $$(grep -m1 ERROR $@.log || tail -n1 $@.log)"; fi; exit 1; }
 	@touch $@

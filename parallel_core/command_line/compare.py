@@ -123,9 +123,10 @@ def compare(
 ) -> None:
     """Compare backends and engines: the chapters' demonstrations, or the experiments that are named.
 
-    Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds. The folder gets
-    report.html, comparison.json, pyperf/ with the raw times for pyperf's own tools, and traces/ with the
-    recordings of the frameworks' profilers.
+    Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds; with --quick all
+    experiments on a backend and engine share one in each round. The folder gets report.html, comparison.json,
+    pyperf/ with the raw times for pyperf's own tools, and traces/ with the recordings of the frameworks'
+    profilers.
     """
     plan = Plan(
         experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
@@ -134,6 +135,7 @@ def compare(
         interpreters=_choose_interpreters(backend_names, interpreters),
         rounds=rounds,
         mode="quick" if quick else "full",
+        shared=quick,
         devices=devices,
         device_kind=_known_device_kind(device_kind),
         threads=threads,
@@ -219,7 +221,7 @@ def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
         for result in results.results:
             if all(name in result.parameters for name in names):
                 sizes[results.cell.experiment] = {name: result.parameters[name] for name in names}
-    return replace(plan, sizes=sizes)
+    return replace(plan, sizes=sizes, shared=bool(old.options.get("shared")))
 
 
 def _sizes_of(experiment: Experiment) -> tuple[str, ...]:

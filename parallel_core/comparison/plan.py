@@ -37,6 +37,9 @@ class Plan:
     """Seconds that a process may take."""
     seconds: float | None = None
     """How long all of it may take; None if that does not matter."""
+    shared: bool = False
+    """Whether all experiments on a backend and engine share a process in a round: where time is short, importing the
+    frameworks would take longer than measuring."""
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Parameters by experiment, if they are given; the others are chosen by first processes."""
     traces_in: Path | None = None
@@ -54,14 +57,8 @@ class Plan:
 
     @property
     def groups(self) -> tuple[tuple[Cell, ...], ...]:
-        """The cells that share a process in a round, in the order of the processes.
-
-        Each has a process of its own, unless time is short and the runs are: importing the frameworks would then take
-        longer than measuring, so that all experiments on a backend and engine share a process.
-        """
-        if self.mode == "full" or self.seconds is None:
-            return tuple((cell,) for cell in self.cells)
-        return self.sides
+        """The cells that share a process in a round, in the order of the processes."""
+        return self.sides if self.shared else tuple((cell,) for cell in self.cells)
 
     @property
     def sides(self) -> tuple[tuple[Cell, ...], ...]:

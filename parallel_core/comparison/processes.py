@@ -39,7 +39,7 @@ async def run_cells(
 ) -> Ran:
     """Run cells of one backend and engine in a process; return at least the outcome of the first one."""
     began = monotonic()
-    if plan.seconds is None:
+    if plan.seconds is None and not plan.shared:
         (cell,) = cells
         outcome = await run_once(plan, cell, chosen.get(cell.experiment, {}), turn, deadline)
         return Ran({cell: outcome}, {cell: monotonic() - began})

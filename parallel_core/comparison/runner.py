@@ -114,6 +114,7 @@ def _nothing_yet(plan: Plan, command: str) -> Comparison:
             "threads": plan.threads,
             "cores": sorted(plan.cores),
             "seconds": plan.seconds,
+            "shared": plan.shared,
             "deadline_seconds": plan.deadline,
             "interpreters": dict(plan.interpreters),
         },

@@ -19,7 +19,7 @@ MAX_FAILURES = 2
 MAKE_UP_ROUNDS = 2
 """How many rounds follow for the cells whose processes failed or gave invalid results."""
 LATE = 0.1
-"""The share of the time by which a comparison may take longer, for the sake of rounds that a verdict needs."""
+"""The share of the time by which the last round may end late."""
 TOO_LATE = 0.15
 """The share from which on no process is started, unless it belongs to the first round."""
 LONGER_THAN_EXPECTED = 3
@@ -98,12 +98,14 @@ class Schedule:
                 if turn == CALIBRATION:
                     # One process calibrates for all cells of its experiment.
                     due = list({cells[0].experiment: (cells, traced) for cells, traced in reversed(due)}.values())[::-1]
+                if self.fit is not None and turn <= rounds:
+                    rounds = self._rounds(turn, due, elapsed)
                 later = [process for one in range(turn + 1, rounds + 1) for process in self._processes(one, rounds)]
-                seconds_left = self._seconds_left(due, later, turn, elapsed)
-                return NextRun(due[0][0], turn, rounds, len(due) + len(later), seconds_left)
+                left = [*due, *later]
+                return NextRun(due[0][0], turn, rounds, len(left), self._seconds_left(left))
+            if self.fit is not None and turn <= rounds:
+                rounds = self._rounds(turn, (), elapsed)
             turn += 1
-            if self.fit is not None and turn <= rounds + 1:
-                rounds = self._rounds_from(turn, elapsed)
             if turn > rounds + MAKE_UP_ROUNDS:
                 return None
 
@@ -157,19 +159,10 @@ class Schedule:
             return not all(name in known for name in self.plan.to_calibrate(cell))
         return turn <= rounds or len(results.valid) < rounds
 
-    def _seconds_left(
-        self, due: Sequence[Process], later: Sequence[Process], turn: int, elapsed: float
-    ) -> float | None:
+    def _seconds_left(self, left: Sequence[Process]) -> float | None:
         """Estimate how long the remaining processes take, and what follows; None if there is nothing to go by."""
-        this_round, others = self._expected_sum(due), self._expected_sum(later)
-        if this_round is None or others is None:
-            return None
-        total = this_round + others + self.closing
-        if self.plan.seconds is None:
-            return total
-        # Should time grow short, there will be fewer rounds than now seems; but the first one is finished.
-        at_most = self._time_left(elapsed) + LATE * self.plan.seconds
-        return min(total, max(this_round if turn == 1 else 0.0, at_most) + self.closing)
+        seconds = self._expected_sum(left)
+        return None if seconds is None else seconds + self.closing
 
     def _expected_sum(self, some: Sequence[Process]) -> float | None:
         expected = [self._expected(one) for one in some]
@@ -209,10 +202,11 @@ class Schedule:
         return next((mean(some) for some in alike if some), None)
 
     def _slowness(self) -> float:
-        """How many times as long as expected everything took so far."""
+        """How many times as long as expected things take: at first as long, then more and more as they took so far."""
         assert self.fit is not None
+        doubt = self.fit.round_seconds(traced=False) / 4
         expected = sum(self.fit.cell_seconds(one.cell, one.traced) for one in self.taken)
-        return sum(one.seconds for one in self.taken) / expected if expected else 1.0
+        return (sum(one.seconds for one in self.taken) + doubt) / (expected + doubt)
 
     def _is_traced(self, turn: int) -> bool:
         return self.plan.traces_in is not None and turn == TRACED
@@ -232,14 +226,12 @@ class Schedule:
         assert self.plan.seconds is not None
         return self._time_left(elapsed) + TOO_LATE * self.plan.seconds
 
-    def _rounds_from(self, turn: int, elapsed: float) -> int:
-        """Return how many rounds there are, as things are at the beginning of one."""
+    def _rounds(self, turn: int, due: Sequence[Process], elapsed: float) -> int:
+        """Return how many rounds there will be, if these processes of this one remain, as far as can be foreseen."""
         assert self.plan.seconds is not None
-        round_seconds = self._expected_sum(self._processes(turn, turn))
-        if not round_seconds:
-            return turn - 1
-        late = LATE * self.plan.seconds
-        return rounds_that_fit(turn - 1, self._time_left(elapsed), late, round_seconds, self.plan.rounds)
+        left = self._time_left(elapsed) + LATE * self.plan.seconds - (self._expected_sum(due) or 0.0)
+        a_round = self._expected_sum(self._processes(turn + 1, turn + 1))
+        return rounds_that_fit(turn, left, a_round, self.plan.rounds) if a_round else turn
 
 
 def _given_up(results: CellResults) -> bool:

@@ -21,7 +21,7 @@ __all__ = ["SOUNDING_SHARE", "Fit", "Sounding", "Work", "fit", "rounds_that_fit"
 
 GROWTH: Mapping[str, int] = MappingProxyType({"size": 3, "steps": 1, "limit": 1})
 """The parameters that are made smaller where time is short, and the power of each with which the time grows."""
-LEAST: Mapping[str, int] = MappingProxyType({"size": 128, "steps": 200, "limit": 4})
+LEAST: Mapping[str, int] = MappingProxyType({"size": 192, "steps": 200, "limit": 4})
 """Their smallest values: below, overheads are all that is measured."""
 MULTIPLE: Mapping[str, int] = MappingProxyType({"size": 8, "steps": 100})
 """They are multiples of these, unless they are as usual."""
@@ -31,7 +31,7 @@ MOST_ROUNDS = 10
 """More are not taken, however quick the machine is."""
 MARGIN = 0.9
 """The share of the seconds left that is planned for, since later rounds may take longer than the first idea of them."""
-SPARE = 1.5
+SPARE = 1.25
 """How much longer than expected a process may measure before it takes fewer repetitions."""
 STEPS_OF_BISECTION = 40
 SOUNDING_SHARE = 0.25
@@ -65,25 +65,18 @@ class Work:
     repetitions: int = 1
     """How often all that is timed is done, warm-up included."""
 
-    @property
-    def most_growth(self) -> float:
-        """How many times as long as at the smallest sizes it takes at the usual ones; infinite if there are none."""
-        growths = [
-            float("inf") if usual is None else (usual / self.least[name]) ** GROWTH[name]
-            for name, usual in self.most.items()
-        ]
-        return max(growths, default=1.0)
-
     def sizes(self, growth: float) -> dict[str, int]:
         """Return the parameters with which it takes about so many times as long as with the smallest."""
         sizes = {}
         for name, least in self.least.items():
-            usual, power, multiple = self.most[name], GROWTH[name], MULTIPLE.get(name, 1)
-            if usual is not None and growth >= (usual / least) ** power:
-                sizes[name] = usual
-            else:
-                sizes[name] = max(least, int(least * growth ** (1 / power)) // multiple * multiple)
+            usual, multiple = self.most[name], MULTIPLE.get(name, 1)
+            size = least * growth ** (1 / GROWTH[name])
+            sizes[name] = usual if usual is not None and size >= usual else max(least, int(size) // multiple * multiple)
         return sizes
+
+    def growth(self, sizes: Mapping[str, int]) -> float:
+        """Return how many times as long as with the smallest sizes it takes with these, at the most."""
+        return max([1.0, *((sizes[name] / least) ** GROWTH[name] for name, least in self.least.items())])
 
 
 @dataclass(frozen=True)
@@ -192,15 +185,9 @@ def fit(
     return fitted(low, rounds)
 
 
-def rounds_that_fit(done: int, left: float, late: float, round_seconds: float, wanted: int | None) -> int:
-    """Return how many rounds there are in all, if `done` are behind and each further one takes so many seconds.
-
-    A wanted round may end up to `late` seconds after those that are left; one that merely uses them up may not.
-    """
-    more, at_most = (int(max(0.0, seconds) / round_seconds) for seconds in (left, left + late))
-    least = wanted or USUAL_ROUNDS
-    rounds = max(done + more, min(done + at_most, least))
-    return max(1, min(rounds, wanted or MOST_ROUNDS))
+def rounds_that_fit(done: int, left: float, round_seconds: float, wanted: int | None) -> int:
+    """Return how many rounds there are in all, if `done` are behind and each further one takes so many seconds."""
+    return max(1, done, min(done + int(max(0.0, left) / round_seconds), wanted or MOST_ROUNDS))
 
 
 def _fit_of(
@@ -210,10 +197,11 @@ def _fit_of(
     slowest: dict[str, float] = {}
     for cell, sounding in known.items():
         slowest[cell.experiment] = max(slowest.get(cell.experiment, 0.0), sounding.repetition)
-    growths = {}
+    sizes = {}
     for name, repetition in slowest.items():
-        wanted = measuring / (works[name].repetitions * repetition) if repetition else 1.0
-        growths[name] = max(1.0, min(wanted, works[name].most_growth))
+        growth = measuring / (works[name].repetitions * repetition) if repetition else 1.0
+        sizes[name] = works[name].sizes(max(1.0, growth))
+    growths = {name: works[name].growth(some) for name, some in sizes.items()}
 
     def measured(cell: Cell) -> float:
         return works[cell.experiment].repetitions * known[cell].repetition * growths[cell.experiment]
@@ -221,7 +209,7 @@ def _fit_of(
     after_start = {cell: sounding.fixed + measured(cell) for cell, sounding in known.items()}
     return Fit(
         rounds,
-        sizes={name: works[name].sizes(growth) for name, growth in growths.items()},
+        sizes,
         measuring={
             name: max(seconds for cell, seconds in after_start.items() if cell.experiment == name) for name in growths
         },

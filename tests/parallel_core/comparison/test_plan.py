@@ -49,7 +49,6 @@ def test_several_cells_of_a_backend_and_engine_share_a_process() -> None:
     assert second == PLAN.command(D, {})[5:]
 
 
-def test_cells_share_processes_only_where_time_is_short_and_runs_are_too() -> None:
-    alone = ((A,), (B,), (C,), (D,))
-    assert [PLAN.groups, replace(PLAN, seconds=60).groups, replace(PLAN, mode="quick").groups] == [alone] * 3
-    assert replace(PLAN, mode="quick", seconds=60).groups == ((A, C), (B, D))
+def test_cells_have_processes_of_their_own_or_share_those_of_a_backend_and_engine() -> None:
+    assert PLAN.groups == ((A,), (B,), (C,), (D,))
+    assert replace(PLAN, shared=True).groups == ((A, C), (B, D))

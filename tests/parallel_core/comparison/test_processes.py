@@ -21,6 +21,7 @@ PLAN = Plan(
     engines=("sync",),
     interpreters={"numpy": sys.executable},
     mode="quick",
+    shared=True,
     seconds=60.0,
     deadline=100.0,
 )

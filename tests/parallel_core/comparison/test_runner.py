@@ -28,6 +28,7 @@ PLAN = Plan(
     interpreters={"mxnet": "python", "torch": "python"},
     rounds=None,
     mode="quick",
+    shared=True,
     seconds=SECONDS,
     traces_in=Path("nowhere"),
 )

@@ -84,7 +84,7 @@ def test_only_cells_that_lack_valid_results_are_run_after_the_rounds() -> None:
 
 
 def test_what_a_process_did_not_reach_is_run_in_another_one_of_the_round() -> None:
-    shared = replace(START, plan=replace(PLAN, mode="quick", seconds=60.0, rounds=1), chosen=GIVEN)
+    shared = replace(START, plan=replace(PLAN, shared=True, mode="quick", seconds=60.0, rounds=1), chosen=GIVEN)
     run = first(shared)
     # Without a sounding the schedule has no time to keep to, but still shares processes.
     assert run.cells == (A, C)

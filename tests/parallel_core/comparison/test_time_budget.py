@@ -13,6 +13,7 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.time_budget import (
     LEAST,
+    MOST_ROUNDS,
     USUAL_ROUNDS,
     Fit,
     Sounding,
@@ -26,7 +27,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Case
 from tests.parallel_core.comparison.made_up import PLAN, result
 
-QUICK = replace(PLAN, mode="quick", seconds=240.0, rounds=None, traces_in=Path("nowhere"))
+QUICK = replace(PLAN, shared=True, mode="quick", seconds=240.0, rounds=None, traces_in=Path("nowhere"))
 CELLS = QUICK.cells
 WORKS = {experiment.name: work_of(experiment, "quick") for experiment in QUICK.experiments}
 SECONDS = st.floats(0.001, 100)
@@ -96,7 +97,7 @@ def test_wanted_rounds_may_end_a_little_late() -> None:
 
 def test_processes_that_are_shared_start_once() -> None:
     soundings = every(Sounding(start=2.0, fixed=1.0, repetition=0.0))
-    alone = replace(QUICK, mode="full")
+    alone = replace(QUICK, shared=False)
     assert fitted(soundings, MINUTE).round_seconds(traced=False) == 2 * 2.0 + 4 * 1.0
     assert fitted(soundings, MINUTE, plan=alone).round_seconds(traced=False) == 4 * 2.0 + 4 * 1.0
 
@@ -108,18 +109,13 @@ def test_a_cell_without_a_sounding_is_expected_to_take_as_long_as_its_experiment
     assert fitted({}, left=MINUTE).rounds >= 1
 
 
-@given(
-    st.integers(0, 10), st.floats(-100, 1000), st.floats(0, 100), st.floats(0.1, 1000), st.none() | st.integers(1, 9)
-)
-def test_rounds_that_are_added_end_in_time(
-    done: int, left: float, late: float, seconds: float, wanted: int | None
-) -> None:
-    rounds = rounds_that_fit(done, left, late, seconds, wanted)
+@given(st.integers(0, 10), st.floats(-100, 1000), st.floats(0.1, 1000), st.none() | st.integers(1, 9))
+def test_rounds_that_are_added_end_in_time(done: int, left: float, seconds: float, wanted: int | None) -> None:
+    rounds = rounds_that_fit(done, left, seconds, wanted)
     if rounds > max(done, 1):
-        in_time = rounds <= (wanted or USUAL_ROUNDS)
-        assert (rounds - done) * seconds <= left + (late if in_time else 0) + 1e-6 * seconds
-    assert rounds >= 1
-    assert wanted is None or rounds <= max(wanted, 1)
+        assert (rounds - done) * seconds <= left + 1e-6 * seconds
+        assert rounds <= (wanted or MOST_ROUNDS)
+    assert rounds >= max(done, 1)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)

@@ -8,7 +8,8 @@ import pytest
 import parallel_core
 from parallel_core.command_line.compare import known_experiments
 from parallel_core.command_line.run import run
-from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.comparison.time_budget import smallest
+from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
 from tests.parallel_core.comparison.made_up import PLAN
 
 ALL = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
@@ -25,6 +26,17 @@ def test_it_has_a_command_that_takes_a_comparison_s_options(experiment: Experime
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         # Parsed and not run: a value that a command refuses would fail here.
         command.make_context(experiment.name, ["--backend", "numpy", *words])
+
+
+@ALL
+@pytest.mark.parametrize("mode", ["full", "quick"])
+def test_its_command_takes_the_options_of_a_sounding(experiment: Experiment, mode: Mode) -> None:
+    command = run.get_command(click.Context(run), experiment.name)
+    assert command is not None
+    options = {**experiment.options[mode], **smallest(experiment, mode)}
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    given = command.make_context(experiment.name, ["--backend", "numpy", *words]).params
+    assert given.get("rounds", 1) == 1
 
 
 @ALL
