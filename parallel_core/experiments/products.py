@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from statistics import mean
+from statistics import mean, median
 
 import numpy as np
 
@@ -52,10 +52,13 @@ def normal_matrix(backend: Backend, size: int, device: Device, seed: int = 0) ->
 
 
 def product_seconds(backend: Backend, size: int, device: Device, count: int = 5) -> float:
-    """Measure the seconds that one size × size product takes on a device, the fastest of a few tries."""
+    """Measure the seconds that one size × size product takes on a device, the median of a few tries.
+
+    Not the fastest: what is chosen by it must fit into a budget on a busy machine too.
+    """
     launch = partial(products, backend, normal_matrix(backend, size, device), count)
     measure(backend, launch)
-    return min(measure(backend, launch)[1] for _ in range(5)) / count
+    return median(measure(backend, launch)[1] for _ in range(5)) / count
 
 
 def size_for_run(backend: Backend) -> int:
