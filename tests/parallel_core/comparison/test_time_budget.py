@@ -55,6 +55,7 @@ def test_it_fits_or_is_one_round_at_the_smallest_sizes(
         assert (one.rounds, one.sizes) == (1, least)
     # Sizes become smaller before rounds become fewer: where a wanted round is missing, not even the smallest fit.
     if one.rounds < (wanted or USUAL_ROUNDS):
+        assert one.sizes == least
         short = fitted(soundings, 0.0)
         with_one_more = (one.rounds + 1) * short.round_seconds(False) + sum(short.tracing.values())
         assert with_one_more > left
