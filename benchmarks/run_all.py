@@ -15,7 +15,14 @@ import click
 
 from benchmarks.harness.findings import results_folder, tally
 
-NAMES = ("abstraction", "overlap", "allreduce", "training/speed", "training/exchange", "training/growth")
+NAMES = (
+    "abstraction",
+    "experiments/overlap",
+    "allreduce",
+    "training/speed",
+    "training/exchange",
+    "training/growth",
+)
 
 
 def summary(benchmarks: Mapping[str, Mapping[str, Any] | None]) -> str:

@@ -17,7 +17,7 @@ processes: the intervals of the rates treat them as independent, which they are 
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from parallel_core.comparison.processes import run_once
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import compare_times
 from parallel_core.measurement.result import Case, Result
+from parallel_core.system.formatting import library_in_words
 from parallel_core.system.machine import describe_machine
 
 PLANTED = 1.10
@@ -76,7 +77,7 @@ class Rates:
     """How many comparisons called a difference that does not exist, and how many found the planted one.
 
     Then of the factors: how many equal cells showed neither, how many slow kernels the first one alone, and how many
-    slow queues the second one alone, if they were planted.
+    slow queues the second one alone; None for what was not counted.
     """
 
     name: str
@@ -160,8 +161,11 @@ Trials = list[dict[str, list[list[float]]]]
 """For each trial and case the medians of the processes on the sides A, B and C, in seconds."""
 
 
-def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Trials]:
-    """Compare a real cell with itself and with one that does a tenth more; return the rates and the measured times."""
+def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Trials, Mapping[str, Any]]:
+    """Compare a real cell with itself and with one that does a tenth more.
+
+    Return the rates, the measured times, and what the results say of the backend.
+    """
     plan = Plan((EXPERIMENTS["parallel"],), (backend,), (engine,), {backend: sys.executable}, rounds, "quick")
     cell = plan.cells[0]
     verdicts: list[tuple[str, str, tuple[str | None, ...], tuple[str | None, ...]]] = []
@@ -192,7 +196,8 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
     detected = sum(called == "slower" for _, called, *_ in verdicts)
     neither = sum(called == (SAME, SAME) for _, _, called, _ in verdicts)
     kernels_only = sum(called == ("slower", SAME) for *_, called in verdicts)
-    return Rates(f"real, {cell.side}", rounds, len(verdicts), false, detected, neither, kernels_only), measured
+    rates = Rates(f"real, {cell.side}", rounds, len(verdicts), false, detected, neither, kernels_only)
+    return rates, measured, outcome.backend
 
 
 def noise_of(trials: Trials) -> str:
@@ -206,28 +211,38 @@ def noise_of(trials: Trials) -> str:
     )
 
 
-def table(rates: Sequence[Rates], trials: dict[str, Trials], machine: dict[str, Any]) -> str:
-    """Write the rates as Markdown."""
+def page(document: Mapping[str, Any]) -> str:
+    """Write what the JSON holds as Markdown."""
+    rates, machine = [Rates(**one) for one in document["rates"]], document["machine"]
+    versions = [f"{name} {version}" for name, version in document.get("versions", {}).items()]
+    versions += [f"commit {machine['commit']}"] if "commit" in machine else []
     # Files from before there were factors have no such columns.
     columns = COLUMNS if any(one.neither is not None for one in rates) else COLUMNS[:5]
     lines = [
-        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['utc']}",
+        ", ".join([machine["processor"], f"{machine['cores']} cores", machine["system"], *versions, machine["utc"]]),
         "",
         f"| {' | '.join(columns)} |",
         f"| {' | '.join('---' for _ in columns)} |",
         *(one.row(len(columns)) for one in rates if one.compared),
         "",
-        *(f"- {name}: {noise_of(of_cell)}" for name, of_cell in trials.items()),
+        *(f"- {name}: {noise_of(of_cell)}" for name, of_cell in document["trials"].items()),
     ]
     return "\n".join(lines) + "\n"
 
 
-def write(out: Path, rates: Sequence[Rates], trials: dict[str, Trials]) -> None:
-    """Write the results so far, as JSON and as Markdown."""
-    machine = describe_machine()
-    everything = {"machine": machine, "rates": [vars(one) for one in rates], "trials": trials}
-    out.with_suffix(".json").write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
-    out.with_suffix(".md").write_text(table(rates, trials, machine))
+def write(
+    out: Path, rates: Sequence[Rates], trials: dict[str, Trials], backends: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Write the results so far, as JSON and as Markdown; `backends` are what results say of each of them."""
+    document = {
+        "machine": describe_machine(),
+        "versions": {name: backend["version"] for name, backend in backends.items()},
+        "kernels": {name: [library_in_words(one) for one in backend["kernels"]] for name, backend in backends.items()},
+        "rates": [vars(one) for one in rates],
+        "trials": trials,
+    }
+    out.with_suffix(".json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    out.with_suffix(".md").write_text(page(document))
 
 
 @click.command()
@@ -242,12 +257,13 @@ def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     rates = [synthetic(name, count, trials) for name in NOISES for count in (3, 5, 10)]
     measured: dict[str, Trials] = {}
-    write(out, rates, measured)
+    backends: dict[str, Mapping[str, Any]] = {}
+    write(out, rates, measured, backends)
     for backend, engine in [(b, e) for b in ("mxnet", "torch") for e in ("async", "sync")] if real_trials else []:
-        rate, times = real(backend, engine, rounds, real_trials)
+        rate, times, backends[backend] = real(backend, engine, rounds, real_trials)
         rates.append(rate)
         measured[rate.name] = times
-        write(out, rates, measured)
+        write(out, rates, measured, backends)
     click.echo(out.with_suffix(".md").read_text())
     default = next(one for one in rates if one.name == "synthetic, usual noise" and one.rounds == 5)
     of_factors = (default.neither, default.kernels_only, default.queue_only)

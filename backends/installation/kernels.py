@@ -17,7 +17,17 @@ from backends.host import blas_libraries, one_blas_thread, processor_flags
 from backends.protocol import Array, Backend
 from backends.registry import registered
 
-__all__ = ["FrameworkKernels", "Kernels", "Product", "better_core_type", "blas", "kernels_of", "onednn", "product_of"]
+__all__ = [
+    "FrameworkKernels",
+    "Kernels",
+    "Product",
+    "better_core_type",
+    "blas",
+    "kernels_of",
+    "libraries_of",
+    "onednn",
+    "product_of",
+]
 
 KERNELS_GROUP = "parallel_core.kernels"
 """The group of entry points; each names a module with the functions of `FrameworkKernels`. A framework without one
@@ -41,7 +51,7 @@ INSTRUCTION_SETS: Sequence[tuple[str, str, set[str]]] = (
 """What oneDNN tells apart, the best first: its name, how its setting begins, and the processor's flags for it."""
 ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
-SIZES = {"cpu": (256, 512, 1024), "gpu": (1024, 4096, 8192)}
+SIZES = {"cpu": (256, 512, 1024), "gpu": (1024, 2048, 8192)}
 """Sides of the product's matrices: below the first one launching is measured too, and beyond the last one it takes too
 long; the second one is for results that have no size of their own."""
 MOST_REPETITIONS = 5
@@ -83,8 +93,13 @@ def kernels_of(backend: Backend) -> tuple[Kernels, ...]:
     """List the libraries that compute on a backend's CPU devices, the one that multiplies matrices first."""
     if all(device.kind == "gpu" for device in backend.devices):
         return ()
-    framework, threads = _framework(backend.name), backend.threads_per_device
-    return tuple(framework.libraries(threads) if framework else blas(backend.name, threads))
+    return libraries_of(backend.name, backend.threads_per_device)
+
+
+def libraries_of(name: str, threads: int) -> tuple[Kernels, ...]:
+    """List the libraries that compute with so many threads for a framework, which is imported."""
+    framework = _framework(name)
+    return tuple(framework.libraries(threads) if framework else blas(name, threads))
 
 
 def product_of(backend: Backend, size: int | None = None) -> Product:

@@ -193,9 +193,13 @@ class MXNetBackend(BaseBackend):
 
     def _load(self, x: np.ndarray, context: Any) -> Array:
         try:
-            return self._mx.np.array(x, dtype=x.dtype, ctx=context)
+            loaded = self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context)
         except (KeyError, TypeError):
             raise BackendError(f"{self.name} has no arrays of {x.dtype}: convert it first") from None
+        if x.size:
+            # What `mx.np.array` ends in; its own way there takes three times as long.
+            loaded._sync_copyfrom(x)
+        return loaded
 
     def _copy(self, x: Array, context: Any) -> Array:
         return self._overwrite(self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context), x)

@@ -12,13 +12,14 @@ from typing import Any, BinaryIO
 
 import click
 
+from benchmarks.harness.provenance import provenance
 from benchmarks.harness.side_by_side import Measured
 from benchmarks.harness.targets import Finding, Target, Verdict, rows, tally
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.system.files import write_whole
 from parallel_core.system.machine import describe_machine
 
-__all__ = ["Finding", "Report", "Target", "Verdict", "benchmark", "results_folder", "table", "tally"]
+__all__ = ["Finding", "Report", "Target", "Verdict", "benchmark", "page", "results_folder", "tally"]
 
 RESULTS = Path(__file__).parents[1] / "results"
 MAKERS = {"amd", "intel", "genuine", "r", "tm", "cpu", "processor"}
@@ -39,12 +40,20 @@ class Report:
     @property
     def versions(self) -> dict[str, str]:
         """The versions of all that ran."""
-        return {
-            name: version
-            for measured in self.processes.values()
-            for one in measured
-            for name, version in one.versions.items()
-        }
+        return {name: version for one in self._measured for name, version in one.versions.items()}
+
+    @property
+    def kernels(self) -> dict[str, list[str]]:
+        """By framework, in words, all libraries that computed for it in any process."""
+        found: dict[str, dict[str, None]] = {}
+        for one in self._measured:
+            for name, kernels in one.kernels.items():
+                found.setdefault(name, {}).update(dict.fromkeys(kernels))
+        return {name: list(kernels) for name, kernels in found.items()}
+
+    @property
+    def _measured(self) -> list[Measured]:
+        return [one for measured in self.processes.values() for one in measured]
 
 
 def results_folder() -> Path:
@@ -54,20 +63,16 @@ def results_folder() -> Path:
     return RESULTS / "-".join([*words, str(machine["cores"]), "cores"])
 
 
-def table(report: Report, rounds: int, machine: Mapping[str, Any]) -> str:
-    """Write the findings as Markdown."""
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(report.versions.items()))
-    machine_and_versions = (
-        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}, {versions}"
-    )
+def page(written: Mapping[str, Any]) -> str:
+    """Write what a benchmark's JSON holds as Markdown."""
     lines = [
-        f"## {report.title}",
+        f"## {written['title']}",
         "",
-        f"{machine_and_versions}; processes a variant: {rounds}; intervals are of 95 %; {machine['utc']}",
+        f"{provenance(written)}; processes a variant: {written['rounds']}; intervals are of 95 %",
         "",
-        *rows(report.findings),
+        *rows([Finding.from_json(one) for one in written["findings"]]),
         "",
-        *report.notes,
+        *written["notes"],
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -118,12 +123,13 @@ def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
         "quick": quick,
         "machine": machine,
         "versions": report.versions,
+        "kernels": report.kernels,
         "parameters": dict(report.parameters),
         "findings": [finding.as_json() for finding in report.findings],
         "notes": list(report.notes),
         "processes": {name: [one.as_json() for one in measured] for name, measured in report.processes.items()},
     }
-    text = table(report, rounds, machine)
+    text = page(everything)
     json_text = json.dumps(everything, indent=1, ensure_ascii=False) + "\n"
     write_whole(path.with_suffix(".json"), lambda stream: stream.write(json_text.encode()))
     write_whole(path.with_suffix(".md"), lambda stream: stream.write(text.encode()))

@@ -9,17 +9,19 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
 import click
 
 from backends.host import core_numbers
+from benchmarks.harness.provenance import libraries_in_words
 from parallel_core.measurement.confidence_intervals import Interval, median_interval, ratio_interval
 from parallel_core.system.subprocesses import Outcome, supervise
 
 __all__ = [
+    "PRODUCT_RATE",
     "Measured",
     "Variant",
     "difference_by_round",
@@ -35,6 +37,9 @@ __all__ = [
     "worker",
 ]
 
+PRODUCT_RATE = "product_gflop_per_s"
+"""The figure that parallel-core's results hold beside their metrics."""
+ATTEMPTS = 3
 DEADLINE = 180.0
 """Seconds that a process may take."""
 
@@ -50,12 +55,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process gave: seconds by case, figures, the versions of what it ran, and why it is invalid if it is."""
+    """What one process gave: seconds by case, figures, versions and kernels of what it ran, and why it is invalid."""
 
     seconds: Mapping[str, tuple[float, ...]]
     figures: Mapping[str, float]
     versions: Mapping[str, str]
     problems: tuple[str, ...] = ()
+    kernels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By framework, in words."""
 
     def median(self, case: str) -> float:
         """Return the median seconds of the one case whose name begins so; raises KeyError for none or several."""
@@ -91,7 +98,8 @@ def launched(*arguments: object) -> tuple[str, ...]:
 def take_turns(variants: Sequence[Variant], rounds: int) -> dict[str, list[Measured]]:
     """Run every variant once a round and return what its processes gave, round by round.
 
-    Raises click.ClickException if a process fails or gives a wrong result, or if there is a single core.
+    A process that fails or gives a wrong result is replaced by another one, for the machine may have been disturbed;
+    raises click.ClickException if that happens ATTEMPTS times in a row, and if there is a single core.
     """
     cores = core_numbers()[:2]
     if len(cores) < 2:
@@ -101,9 +109,18 @@ def take_turns(variants: Sequence[Variant], rounds: int) -> dict[str, list[Measu
         for variant in variants:
             click.echo(f"round {turn + 1} of {rounds}: {variant.name}", err=True)
             chosen = {cores[turn % 2]} if variant.cores == "one" else set(cores)
-            answer = read_answer(asyncio.run(supervise(variant.command, DEADLINE, chosen)), variant.name)
-            measured[variant.name].append(answer)
+            measured[variant.name].append(_run(variant, chosen))
     return measured
+
+
+def _run(variant: Variant, cores: set[int], attempts: int = ATTEMPTS) -> Measured:
+    try:
+        return read_answer(asyncio.run(supervise(variant.command, DEADLINE, cores)), variant.name)
+    except click.ClickException as error:
+        if attempts == 1:
+            raise
+        click.echo(f"{error.message}: another attempt", err=True)
+        return _run(variant, cores, attempts - 1)
 
 
 def read_answer(outcome: Outcome, name: str) -> Measured:
@@ -120,8 +137,9 @@ def read_answer(outcome: Outcome, name: str) -> Measured:
     backend = answer.get("backend")
     return Measured(
         {case["name"]: tuple(case["seconds"]) for case in answer["cases"]},
-        answer["metrics"],
+        answer["metrics"] | ({PRODUCT_RATE: backend["product"]["gflop_per_s"]} if backend else {}),
         {backend["name"]: backend["version"]} if backend else answer["versions"],
+        kernels={backend["name"]: libraries_in_words(backend)} if backend else answer.get("kernels", {}),
     )
 
 

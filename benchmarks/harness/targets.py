@@ -1,9 +1,9 @@
 """A figure with its interval, and its target."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure
@@ -46,6 +46,13 @@ class Finding:
     def verdict(self) -> Verdict | None:
         """What the target allows to say; None without one."""
         return self.target.verdict(self.interval) if self.target else None
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Self:
+        """Read what `as_json` returned; the verdict follows from the rest."""
+        bounds = (-math.inf if read["low"] is None else read["low"], math.inf if read["high"] is None else read["high"])
+        target = next((Target(kind, bound) for kind, bound in (read["target"] or {}).items()), None)
+        return cls(read["name"], Interval(read["estimate"], *bounds), read["unit"], target)
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a benchmark's `findings`; a bound that is infinite becomes null."""

@@ -12,7 +12,16 @@ import mxnet as mx
 import numpy
 from mxnet import autograd, gluon, np, npx
 
-__all__ = ["allreduce", "book_epoch", "copies", "increments", "load_parameters", "products", "queued_epoch"]
+__all__ = [
+    "allreduce",
+    "book_epoch",
+    "copies",
+    "data_parallel_epoch",
+    "increments",
+    "load_parameters",
+    "products",
+    "queued_epoch",
+]
 
 npx.set_np()
 
@@ -67,16 +76,27 @@ def lenet(x: Array, parameters: Sequence[Array]) -> Array:
     return np.dot(h3, w4) + b4
 
 
-def train_batch(parameters: Sequence[Array], images: numpy.ndarray, labels: numpy.ndarray, rate: float) -> Array:
-    """Queue one step of gradient descent; return the images' losses, still to be computed."""
+def gradient(parameters: Sequence[Array], images: numpy.ndarray, labels: numpy.ndarray) -> Array:
+    """Queue a forward and a backward pass; return the images' losses, still to be computed."""
     context = parameters[0].ctx
     x = np.array(images, dtype=images.dtype, ctx=context)
     y = np.array(labels, dtype=labels.dtype, ctx=context)
     with autograd.record():
         loss = cross_entropy(lenet(x, parameters), y)
     loss.backward()
+    return loss
+
+
+def update(parameters: Sequence[Array], images: int, rate: float) -> None:
+    """Queue a step down the gradients, which are sums over so many images."""
     for parameter in parameters:
-        parameter[:] = parameter - rate * parameter.grad / len(images)
+        parameter[:] = parameter - rate * parameter.grad / images
+
+
+def train_batch(parameters: Sequence[Array], images: numpy.ndarray, labels: numpy.ndarray, rate: float) -> Array:
+    """Queue one step of gradient descent; return the images' losses, still to be computed."""
+    loss = gradient(parameters, images, labels)
+    update(parameters, len(images), rate)
     return loss
 
 
@@ -102,5 +122,29 @@ def queued_epoch(
         if len(pending) > 1:
             losses.append(float(pending.pop(0)))
     losses += map(float, pending)
+    npx.waitall()
+    return losses
+
+
+def data_parallel_epoch(
+    replicas: Sequence[Sequence[Array]], batches: Iterable[tuple[numpy.ndarray, numpy.ndarray]], rate: float
+) -> list[float]:
+    """Queue the steps with a part of each batch on every device, as the book does; return the average losses.
+
+    A step's loss is read when the next step is queued.
+    """
+    losses: list[float] = []
+    pending: list[list[Array]] = []
+    for images, labels in batches:
+        parts = zip(numpy.array_split(images, len(replicas)), numpy.array_split(labels, len(replicas)), strict=True)
+        own = [gradient(replica, x, y).sum() for replica, (x, y) in zip(replicas, parts, strict=True)]
+        for same in zip(*replicas, strict=True):
+            allreduce([parameter.grad for parameter in same])
+        for replica in replicas:
+            update(replica, len(images), rate)
+        pending.append([loss / len(images) for loss in own])
+        if len(pending) > 1:
+            losses.append(sum(map(float, pending.pop(0))))
+    losses += [sum(map(float, own)) for own in pending]
     npx.waitall()
     return losses

@@ -3,7 +3,11 @@
     python -m benchmarks.training.speed
 
 A logical CPU device is a core. One device and the book's loop get a single core for all they do, the preparation of
-batches included; two devices, and one process with two intra-operator threads, get two.
+batches included; two devices, and one process with two intra-operator threads or with two of MXNet's contexts, get two.
+
+What two devices lose of their factor of 2: the host, whose Python has no core of its own, prepares and launches two
+halves in place of one whole; they meet in every step, so each waits for the slower one; and the sum passes from thread
+to thread.
 """
 
 from benchmarks.harness.findings import Finding, Report, Target, benchmark
@@ -25,6 +29,9 @@ IMAGES = 20 * BATCH
 QUICK_IMAGES = 4 * BATCH
 PLAIN = f"the book's loop, 1 core, batch {BATCH}"
 THREADS = f"the book's loop, 2 threads, batch {BATCH}"
+CONTEXTS = f"the book's loop, 2 devices, batch {BATCH}"
+BEST_PLAIN = {"mxnet": (THREADS, CONTEXTS), "torch": (THREADS,)}
+"""The plain loops that one process can run on two cores; PyTorch has one CPU device."""
 
 
 def ours(devices: int, batch: int = BATCH) -> str:
@@ -62,8 +69,8 @@ def variants(name: str, images: int) -> list[Variant]:
     def command(devices: int, batch: int) -> tuple[str, ...]:
         return worker("training", backend=name, devices=devices, batch_size=batch, **same)
 
-    def plain(threads: int) -> tuple[str, ...]:
-        return worker("plain_training", framework=name, threads=threads, batch_size=BATCH, **same)
+    def plain(threads: int, devices: int = 1) -> tuple[str, ...]:
+        return worker("plain_training", framework=name, threads=threads, devices=devices, batch_size=BATCH, **same)
 
     return [
         Variant(f"{name}: {ours(2)}", command(2, BATCH)),
@@ -71,7 +78,10 @@ def variants(name: str, images: int) -> list[Variant]:
         Variant(f"{name}: {PLAIN}", plain(1), "one"),
         Variant(f"{name}: {ours(2, SMALL)}", command(2, SMALL)),
         Variant(f"{name}: {ours(1, SMALL)}", command(1, SMALL), "one"),
-        Variant(f"{name}: {THREADS}", plain(2)),
+        *(
+            Variant(f"{name}: {loop}", plain(2) if loop == THREADS else plain(1, devices=2))
+            for loop in BEST_PLAIN[name]
+        ),
     ]
 
 
@@ -86,9 +96,9 @@ def targets(name: str, rates: dict[str, list[float]], on_two: list[Measured]) ->
         return Finding(f"{name}: {mine} / {other}", ratio, target=Target("at least", bound))
 
     return [
-        finding(ours(2), ours(1), 2.0),
+        finding(ours(2), ours(1), 1.9),
         finding(ours(2, SMALL), ours(1, SMALL), 2 * 0.93),
-        finding(ours(2), THREADS, 1.0),
+        *(finding(ours(2), loop, 1.0) for loop in BEST_PLAIN[name]),
         finding(ours(1), PLAIN, 1.0),
         Finding(f"{name}: the input pipeline's share of an epoch", scaled(share, 100), "%", Target("at most", 2)),
     ]

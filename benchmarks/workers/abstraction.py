@@ -8,7 +8,7 @@ import numpy as np
 import backends
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
-from benchmarks.workers.sides import Amounts, Side, executors, ours, plain_mxnet, plain_torch
+from benchmarks.workers.sides import BARE, Amounts, Side, executors, ours, plain_mxnet, plain_torch
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.timing import interleave
 
@@ -31,7 +31,11 @@ def measure(backend: str, engine: str, increments: int, batches: int, repetition
         case
         for work in sides["ours"].works
         for case in interleave(
-            {f"{work}, {name}": side.works[work] for name, side in sides.items()},
+            {
+                **{f"{work}, {name}": side.works[work] for name, side in sides.items()},
+                # In turn with the others, for their ratios are taken between neighbours.
+                **({BARE: sides["executors"].works[BARE]} if work == "increments" and "executors" in sides else {}),
+            },
             rounds=epochs if work == "a LeNet epoch" else repetitions,
         )
     ]

@@ -1,11 +1,15 @@
 """How a worker takes its arguments and gives its times: JSON both ways, in the keys of `parallel-core run --json`."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from backends.installation.kernels import libraries_of
 from parallel_core.measurement.result import Case
+from parallel_core.system.formatting import library_in_words
 
 __all__ = ["answer", "compose"]
 
@@ -13,8 +17,18 @@ Answer = dict[str, Any]
 
 
 def answer(measure: Callable[..., Answer]) -> None:
-    """Call `measure` with the arguments in the command line's JSON object and print what it returns."""
-    print(json.dumps(measure(**json.loads(sys.argv[1]))))
+    """Call `measure` with the arguments in the command line's JSON object and print what it returns.
+
+    It is joined by `kernels`, the libraries that computed for each framework that it names, in words.
+    """
+    measured = measure(**json.loads(sys.argv[1]))
+    threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+    kernels = {
+        name: [library_in_words(asdict(one)) for one in libraries_of(name, threads)]
+        for name in measured["versions"]
+        if name in sys.modules
+    }
+    print(json.dumps({**measured, "kernels": kernels}))
 
 
 def compose(

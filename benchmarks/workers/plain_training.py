@@ -1,4 +1,4 @@
-"""Time epochs of the book's training loop on one device, written plainly in a framework."""
+"""Time epochs of the book's training loops, on one device and on several, written plainly in a framework."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,13 +15,16 @@ from parallel_core.training.lenet import initial_parameters
 RATE = 0.2
 
 
-def measure(framework: str, threads: int, batch_size: int, images: int, epochs: int) -> dict[str, Any]:
+def measure(
+    framework: str, threads: int, batch_size: int, images: int, epochs: int, devices: int = 1
+) -> dict[str, Any]:
     """Train with so many threads for an operator and time all epochs but the first; the case is named `epoch`.
 
-    The figure `loss` is the first epoch's last one.
+    MXNet can train on several devices at once in one process; PyTorch has one CPU. The figure `loss` is the first
+    epoch's last one.
     """
     set_environment(threads)
-    train_epoch, version = (on_mxnet if framework == "mxnet" else on_torch)(threads)
+    train_epoch, version = on_mxnet(devices) if framework == "mxnet" else on_torch(threads)
     data = few_tests()
     seconds, losses = [], []
     for epoch in range(1, epochs + 2):
@@ -36,14 +39,16 @@ def measure(framework: str, threads: int, batch_size: int, images: int, epochs: 
 Epoch = Callable[..., list[float]]
 
 
-def on_mxnet(_: int) -> tuple[Epoch, str]:
-    """Make MXNet's loop, on cpu(1); it has read the number of threads from the environment."""
+def on_mxnet(devices: int) -> tuple[Epoch, str]:
+    """Make MXNet's loop, on cpu(1) and those that follow; it reads the number of threads from the environment."""
     load_cuda_libraries()
     import mxnet as mx
 
-    from benchmarks.plain.mxnet_plain import book_epoch, load_parameters
+    from benchmarks.plain.mxnet_plain import book_epoch, data_parallel_epoch, load_parameters
 
-    return partial(book_epoch, load_parameters(initial_parameters(), mx.cpu(1)), rate=RATE), mx.__version__
+    replicas = [load_parameters(initial_parameters(), mx.cpu(1 + device)) for device in range(devices)]
+    train_epoch = partial(book_epoch, replicas[0]) if devices == 1 else partial(data_parallel_epoch, replicas)
+    return partial(train_epoch, rate=RATE), mx.__version__
 
 
 def on_torch(threads: int) -> tuple[Epoch, str]:

@@ -19,8 +19,9 @@ from parallel_core.training.loop import train
 from parallel_core.training.progress import Epoch
 from parallel_core.training.step import get_params
 
-__all__ = ["Amounts", "Side", "executors", "ours", "plain_mxnet", "plain_torch"]
+__all__ = ["BARE", "Amounts", "Side", "executors", "ours", "plain_mxnet", "plain_torch"]
 
+BARE = "increments in a bare queue"
 PRODUCTS = 50
 COPIES = 8
 BATCH = 256
@@ -179,8 +180,10 @@ def executors(amounts: Amounts, cores: list[set[int]]) -> Side:
     one, x = torch.ones((1, 2)), torch.tensor(amounts.matrix)
     other, buffers = x.clone(), [torch.zeros_like(x) for _ in range(PRODUCTS)]
     parameters = torch_plain.load_parameters(initial_parameters())
+    bare = pools.make_bare_queue()
     works = {
         "increments": lambda: [pools.increments(computing, one, amounts.increments)],
+        BARE: lambda: pools.bare_increments(bare, one, amounts.increments) or [],
         "products on one device": partial(pools.products, computing, x, PRODUCTS),
         "products on two devices": lambda: (
             pools.products(computing, x, PRODUCTS) + pools.products(computing_too, other, PRODUCTS)

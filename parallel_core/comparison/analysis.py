@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from parallel_core.comparison.answers import READINGS, Answered, answer_to, overall_answer, ratio_sentence
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.factors import divide_by_trace
 from parallel_core.comparison.storage import TimelineOf
-from parallel_core.comparison.validity import CellState, assess, unstable_cases
-from parallel_core.comparison.verdicts import TimeRatio, overall_answer, ratio_sentence, time_ratio
+from parallel_core.comparison.validity import CellState, assess, doubtful_units, unstable_cases
+from parallel_core.comparison.verdicts import TimeRatio, time_ratio
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 from parallel_core.measurement.sweep import labelled
-from parallel_core.system.formatting import figure, listed
 from parallel_core.trace_analysis.division import Division
 
 __all__ = ["Analysis", "CellAnalysis", "ExperimentAnalysis", "analyse"]
@@ -39,7 +39,7 @@ class CellAnalysis:
     undivided: str = ""
     """Why there is no division, if there are traces and bare times."""
     warnings: tuple[str, ...] = ()
-    """The unstable cases, each with its reasons."""
+    """The cases whose bare times are doubtful and those that are unstable, each with its reasons."""
 
     @property
     def cell(self) -> Cell:
@@ -72,8 +72,10 @@ class ExperimentAnalysis:
     """On each engine, every framework against the first one."""
     between_engines: tuple[TimeRatio, ...]
     """For each framework, every engine against its first one."""
+    answer: str
+    """The answer to the experiment's question: what its metric says of every cell; empty if no cell has it."""
     sentences: tuple[str, ...]
-    """The answer to the experiment's question: the metric in every cell, then all ratios."""
+    """The answer, then all ratios, then what the times beyond the bare ones went to."""
 
     @property
     def believed(self) -> tuple[CellAnalysis, ...]:
@@ -88,7 +90,7 @@ class Analysis:
     comparison: Comparison
     experiments: tuple[ExperimentAnalysis, ...]
     answer: str
-    """In a sentence or two: in which experiments each framework was faster or slower than the first one."""
+    """In some sentences: how the engines scheduled, and who schedules and who computes better than the first one."""
 
     @property
     def cells(self) -> tuple[CellAnalysis, ...]:
@@ -115,8 +117,9 @@ def analyse(comparison: Comparison, timeline_of: TimelineOf | None = None) -> An
         _analyse_experiment(EXPERIMENTS[name], comparison.of(name), timeline_of) for name in comparison.experiments
     )
     ratios = [ratio for one in experiments for ratio in one.between_frameworks]
-    believed = [cell.cell for one in experiments for cell in one.believed]
-    return Analysis(comparison, experiments, overall_answer(ratios, believed))
+    believed = [Answered(cell.results, cell.metric) for one in experiments for cell in one.believed]
+    about_scheduling = [one.answer for one in experiments if one.answer and one.experiment.name in READINGS]
+    return Analysis(comparison, experiments, overall_answer(about_scheduling, ratios, believed))
 
 
 def _analyse_experiment(
@@ -138,10 +141,10 @@ def _analyse_experiment(
     )
     between_frameworks = tuple(ratios[pair] for pair in by_engine)
     between_engines = tuple(ratios[pair] for pair in by_backend)
-    metrics = [f"{figure(cell.metric.estimate)} on {cell.cell.side}" for cell in cells if cell.metric]
-    sentences = [f"{experiment.metric} was {listed(metrics)}."] if metrics else []
-    sentences += map(ratio_sentence, (*between_frameworks, *between_engines))
-    return ExperimentAnalysis(experiment, cells, between_frameworks, between_engines, tuple(sentences))
+    answer = answer_to(experiment.name, [Answered(cell.results, cell.metric) for cell in cells if cell.believed])
+    divided = [f"By the trace of {one.cell.side}: {' '.join(one.division.sentences)}" for one in cells if one.division]
+    sentences = (*filter(None, [answer]), *map(ratio_sentence, (*between_frameworks, *between_engines)), *divided)
+    return ExperimentAnalysis(experiment, cells, between_frameworks, between_engines, answer, sentences)
 
 
 def _against_first_of_group(cells: Sequence[Cell], group: Callable[[Cell], str]) -> list[tuple[Cell, Cell]]:
@@ -175,7 +178,7 @@ def _analyse_cell(
         bare=median_interval(bare) if bare else None,
         division=divided if isinstance(divided, Division) else None,
         undivided=divided if isinstance(divided, str) else "",
-        warnings=unstable_cases(results),
+        warnings=(*doubtful_units(results), *unstable_cases(results)),
     )
 
 

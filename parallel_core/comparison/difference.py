@@ -10,6 +10,7 @@ from parallel_core.comparison.factors import factors_of
 from parallel_core.comparison.validity import CellState, assess
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, compare_times
 from parallel_core.measurement.result import Result
+from parallel_core.system.formatting import library_in_words
 
 __all__ = ["Change", "Difference", "compare_with_old"]
 
@@ -155,6 +156,8 @@ def _versions(comparison: Comparison) -> dict[str, str]:
         backend = results.cell.backend
         for result in results.valid:
             by_name[backend] = result.backend["version"]
+            if "kernels" in result.backend:
+                by_name[f"{backend}'s kernels"] = "; ".join(map(library_in_words, result.backend["kernels"]))
             for name in ("python", "numpy", "parallel_core"):
                 by_name[f"{backend}'s {name}"] = result.environment[name]
     return by_name

@@ -2,9 +2,42 @@
 
     time ratio = kernels × scheduling
 
-Each process times a case, and also its *bare* time: what the case's operations take by themselves, handed over as one
-unit with nothing queued between them (`Case.bare_seconds`). The first factor is the ratio of the bare times, the second
-one is what is left of the ratio: dispatch, waiting, exchange, interference. So their product is the ratio, exactly.
+Each process times a case, and in the same rounds its *bare* time: what the case's operations take by themselves, handed
+over as one unit with nothing queued between them (`Case.bare_seconds`, `ops.as_unit`). The first factor is the ratio of
+the bare times' medians, the second one is what is left of the ratio. So their product is the ratio, exactly. Intervals
+come from the same resamples of processes (`factor_intervals`): what a process adds to both of its times, because it has
+the slower core say, is noise of the first factor and not of the second. `benchmarks/self_test.py` counts how often a
+planted slow-down shows up in the right factor and in no other: more than 95 times in 100 from 5 processes on, with the
+usual noise; with 3 it is missed one time in five.
+
+Devices are bare one after the other, and the longest counts, for all of them could work at once:
+
+- products, on one device or on all (`parallel`): the slowest device's products in one launch;
+- increments: those of one launch, each of which needs the one before;
+- `overlap` and its kind: the longer one of products and copies, which travel many at a time;
+- a graph of tasks: the tasks of the busiest device, without the copies between devices;
+- an allreduce: the additions of the device that adds most, without any transfer;
+- a training: a device's gradients and updates for its share of a batch, without the exchange.
+
+Everything else is scheduling: what a call from Python costs, queues, waiting and waking, transfers and exchanges that
+nothing hides, devices that take turns, and interference, which is what operations lose because others run beside them.
+A trace divides it further (`divide_by_trace`), as far as the profiler tells devices apart and does not slow them down.
+
+Where the division misleads:
+
+- Devices share the bandwidth of the memory, the last cache and the processor's clock. Alone, a device's unit has all of
+  it: what kernels lose to each other counts as scheduling, though no engine could help.
+- A unit writes to memory that it used before, and finds caches as the unit left them. A case that takes new memory for
+  each result pays for that in scheduling, and one whose operations find their input in a cache because a copy has just
+  read it may even seem to schedule better than is possible.
+- With fewer cores than devices the devices take turns on them, however they are scheduled.
+- MXNet makes one unit of plain operations only. A training step differentiates, so it is launched by one call of a
+  function and is still queued operator by operator: its bare time contains MXNet's dispatch.
+- PyTorch computes each operation of a unit through Python: below some microseconds an operation its bare time is that
+  of the calls, and what it computes is the smaller part. On GPUs it still launches kernel by kernel.
+- An operation that one framework does in one kernel and the other in three counts as kernels.
+
+A unit that is slower than its whole case contradicts the idea: the cell carries a warning (`validity.doubtful_units`).
 """
 
 from typing import NamedTuple

@@ -9,9 +9,9 @@ from humanize import metric
 from parallel_core.comparison.cells import CellResults
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.checks import MIN_NOISE
-from parallel_core.measurement.confidence_intervals import ratio_interval
+from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
 
-__all__ = ["CellState", "assess", "impossible_cases", "instabilities", "unstable_cases"]
+__all__ = ["CellState", "assess", "doubtful_units", "impossible_cases", "instabilities", "unstable_cases"]
 
 CellState = Literal["measured", "invalid", "failed", "not run"]
 
@@ -64,6 +64,18 @@ def unstable_cases(results: CellResults) -> tuple[str, ...]:
         )
         if reasons:
             sentences.append(f"{name}: {', '.join(reasons)}")
+    return tuple(sentences)
+
+
+def doubtful_units(results: CellResults) -> tuple[str, ...]:
+    """Name a cell's cases that were faster than their operations by themselves: their bare times are too long."""
+    sentences = []
+    for name in results.case_names:
+        bare = results.bare_medians(name)
+        shares = [alone / whole for alone, whole in zip(bare, results.medians(name), strict=False)]
+        if shares and (found := median_interval(shares)).low > 1 + MIN_NOISE:
+            more = f"as one unit its operations took {found.estimate:.2f} × as long"
+            sentences.append(f"{name}: {more}, so what is said of kernels and scheduling is doubtful")
     return tuple(sentences)
 
 

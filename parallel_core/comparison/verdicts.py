@@ -1,15 +1,17 @@
-"""The ratio of two cells' times, and the sentences that follow from such ratios."""
+"""The ratio of two cells' times, and the verdicts on it and on its factors."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.factors import factors_of
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import Interval, Verdict, compare_times, with_bounds
-from parallel_core.system.formatting import listed
+from parallel_core.measurement.confidence_intervals import Interval, Verdict, compare_times
 
-__all__ = ["TimeRatio", "overall_answer", "ratio_sentence", "time_ratio"]
+__all__ = ["COMPUTES", "SCHEDULES", "TimeRatio", "factors_in_words", "time_ratio"]
+
+COMPUTES: Mapping[Verdict, str] = {"faster": "computes faster", "slower": "computes slower"}
+SCHEDULES: Mapping[Verdict, str] = {"faster": "schedules better", "slower": "schedules worse"}
 
 
 @dataclass(frozen=True)
@@ -35,54 +37,7 @@ def time_ratio(results: CellResults, other: CellResults) -> TimeRatio:
     return TimeRatio(results.cell, other.cell, *compared, *factors_of(results, other, case))
 
 
-def ratio_sentence(ratio: TimeRatio) -> str:
-    """Write a ratio as a sentence: `For “both” torch async took 1.21 (1.15–1.28) times as long as …: slower.`"""
-    if ratio.verdict == "too few runs":
-        times, remark = f"{ratio.interval.estimate:.2f}", ", which is from too few runs to tell"
-    else:
-        times, remark = with_bounds(ratio.interval), f": {ratio.verdict}"
-    case = EXPERIMENTS[ratio.cell.experiment].case
-    return f"For “{case}” {ratio.cell.side} took {times} times as long as {ratio.against.side}{remark}."
-
-
-def overall_answer(ratios: Sequence[TimeRatio], believed: Iterable[Cell]) -> str:
-    """Say in which experiments each framework was faster or slower than the first one, on the first engine.
-
-    `ratios` are those between frameworks, `believed` the cells of all experiments that can be believed.
-    """
-    if not ratios:
-        return _nothing_to_compare(believed)
-    engine = ratios[0].cell.engine
-    by_pair: dict[tuple[str, str], list[TimeRatio]] = {}
-    for ratio in ratios:
-        if ratio.cell.engine == engine:
-            by_pair.setdefault((ratio.cell.backend, ratio.against.backend), []).append(ratio)
-    return " ".join(
-        f"Against {first} on the {engine} engine, {_clauses(name, pair)}." for (name, first), pair in by_pair.items()
-    )
-
-
-def _clauses(backend: str, ratios: Iterable[TimeRatio]) -> str:
-    by_verdict: dict[Verdict, list[str]] = {}
-    for ratio in ratios:
-        has_direction = ratio.verdict in ("faster", "slower")
-        times = f" ({ratio.interval.estimate:.2f} × the time)" if has_direction else ""
-        by_verdict.setdefault(ratio.verdict, []).append(f"{ratio.cell.experiment}{times}")
-    directions = [
-        f"{verdict} in {listed(by_verdict[verdict])}" for verdict in ("faster", "slower") if verdict in by_verdict
-    ]
-    clauses = [f"{backend} was {' and '.join(directions)}"] if directions else []
-    if same := by_verdict.get("no difference shown"):
-        clauses.append(f"no difference was shown in {listed(same)}")
-    if unknown := by_verdict.get("too few runs"):
-        clauses.append(f"there are too few runs to tell in {listed(unknown)}")
-    return "; ".join(clauses)
-
-
-def _nothing_to_compare(believed: Iterable[Cell]) -> str:
-    names = list(dict.fromkeys(cell.backend for cell in believed))
-    if not names:
-        return "Nothing could be measured; every cell says why."
-    if len(names) == 1:
-        return f"Only {names[0]} was measured, so there is no other framework to compare it with."
-    return "No two frameworks were measured in the same experiment on the same engine."
+def factors_in_words(kernels: Verdict | None, scheduling: Verdict | None) -> tuple[str, ...]:
+    """Say of which factors a difference was shown: `computes faster`, `schedules worse`."""
+    found = (words.get(verdict) for words, verdict in ((COMPUTES, kernels), (SCHEDULES, scheduling)) if verdict)
+    return tuple(filter(None, found))

@@ -88,22 +88,24 @@ def completion_times(backend: Backend, values: Sequence[Array]) -> list[float]:
 def interleave(
     cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: int = 1, budget: float = math.inf
 ) -> tuple[Case, ...]:
-    """Take every case's timing in turn (A B C, A B C, …), so that a drift of the machine affects all alike.
+    """Take every case's timing in turn (A B C, C B A, …), so that a drift of the machine affects all alike.
 
-    The first `warmups` rounds are not counted: their times are the cases' `warmup_seconds`. There are fewer rounds,
-    but one at least, if another one would take more than the budget of seconds, judging by the last one.
+    Every other round goes backwards: the state in which a case leaves caches and memory is not always met by the same
+    other one. The first `warmups` rounds are not counted: their times are the cases' `warmup_seconds`. There are fewer
+    rounds, but one at least, if another one would take more than the budget of seconds, judging by the last one.
     """
     started = perf_counter()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
+    there = list(cases)
     with without_garbage_collection():
         last = 0.0
         for done in range(warmups + rounds):
             began = perf_counter()
             if done > warmups and began - started + last > budget:
                 break
-            for place, (name, take) in enumerate(cases.items()):
+            for place, name in enumerate(there[::-1] if done % 2 else there):
                 tell(name, (done + place / len(cases)) / (warmups + rounds))
-                timings[name].append(take())
+                timings[name].append(cases[name]())
             last = perf_counter() - began
     return tuple(
         Case(

@@ -37,12 +37,9 @@ COST_MODEL_METRICS = {
     "waiting once": {
         "measured": "measured_once_seconds",
         "predicted": "predicted_once_seconds",
-        "by the book’s formula": "book_predicted_once_seconds",
+        "book’s formula": "book_predicted_once_seconds",
     },
-    "waiting each time": {
-        "measured": "measured_each_seconds",
-        "predicted": "predicted_each_seconds",
-    },
+    "waiting each time": {"measured": "measured_each_seconds", "predicted": "predicted_each_seconds"},
 }
 
 

@@ -5,11 +5,12 @@ from there by the factor of scheduling, and ends at the ratio of the times.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from parallel_core.comparison.analysis import ExperimentAnalysis
-from parallel_core.comparison.verdicts import TimeRatio
+from parallel_core.comparison.verdicts import COMPUTES, SCHEDULES, TimeRatio
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, with_bounds
 from parallel_core.report.scales import Scale, Tick, around, axis
 from parallel_core.system.formatting import figure
@@ -20,11 +21,7 @@ NARROWEST = (0.8, 1.25)
 """The scale holds these ratios, so that one of 1.01 does not look large."""
 WIDEST_WHISKER = 2.0
 """An interval farther off than this many times the largest ratio is cut: few processes give wide ones."""
-IN_WORDS = {
-    "kernels": {"faster": "computes faster", "slower": "computes slower"},
-    "scheduling": {"faster": "schedules better", "slower": "schedules worse"},
-    "total": {"faster": "faster", "slower": "slower"},
-}
+IN_WORDS: Mapping[str, Mapping[Verdict, str]] = {"kernels": COMPUTES, "scheduling": SCHEDULES, "total": {}}
 
 
 class Factor(NamedTuple):
@@ -103,7 +100,7 @@ def _factor(kind: str, interval: Interval, verdict: Verdict | None, start: float
     return Factor(
         kind,
         f"{with_bounds(interval)} ×",
-        IN_WORDS[kind].get(verdict or "", verdict or ""),
+        IN_WORDS[kind].get(verdict, verdict) if verdict else "",
         scale.place(start),
         scale.place(start * interval.estimate),
         bounds,

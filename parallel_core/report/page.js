@@ -149,7 +149,8 @@ const say = (element, x, y) => {
 const pointed = (event) => say(event.target.closest?.("rect, use"), event.clientX, event.clientY);
 addEventListener("pointermove", pointed);
 addEventListener("pointerdown", pointed);
-addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+// A touch that begins to scroll is no longer pointing.
+addEventListener("pointercancel", () => { tip.hidden = true; });
 
 // With the keyboard: a lane is reached by Tab, its blocks by the arrows.
 for (const lane of document.querySelectorAll(".lane > svg")) {

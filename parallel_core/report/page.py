@@ -1,6 +1,8 @@
 """Put an analysis, its charts and the backends' code into one self-contained page."""
 
+import math
 import re
+from dataclasses import replace
 from datetime import datetime
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -13,8 +15,9 @@ from pygments.formatters import HtmlFormatter
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.storage import TimelineOf
+from parallel_core.comparison.validity import doubtful_units
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import with_bounds
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.plots import can_draw, draw
 from parallel_core.plots.style import COLOURS, LOOKS
@@ -26,9 +29,11 @@ from parallel_core.report.bars_chart import (
     write_times,
 )
 from parallel_core.report.curves_chart import curves_chart, learning_chart, trained
+from parallel_core.report.division_chart import division_chart
 from parallel_core.report.factors_chart import factors_chart
 from parallel_core.report.timelines_chart import panels, timelines_chart
 from parallel_core.report.verbs import verbs
+from parallel_core.system.formatting import kernels_in_words
 
 __all__ = ["render"]
 
@@ -53,7 +58,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     environment.filters["times"] = write_times
     environment.filters["place"] = _write_place
     environment.filters["prose"] = _prose
-    comparison = analysis.comparison
+    comparison, analysis = analysis.comparison, _without_few(analysis)
     return environment.get_template("page.html.jinja").render(
         comparison=comparison,
         took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
@@ -75,26 +80,53 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     )
 
 
+def _without_few(analysis: Analysis) -> Analysis:
+    """Take the bounds from intervals over too few processes: those of two reach from nothing to millions."""
+    experiments = (replace(one, cells=tuple(map(_unbounded_if_few, one.cells))) for one in analysis.experiments)
+    return replace(analysis, experiments=tuple(experiments))
+
+
+def _unbounded_if_few(cell: CellAnalysis) -> CellAnalysis:
+    if (ratio := cell.ratio) and ratio.verdict == "too few runs":
+        kernels, scheduling = (factor and _unbounded(factor) for factor in (ratio.kernels, ratio.scheduling))
+        few = replace(ratio, interval=_unbounded(ratio.interval), kernels=kernels, scheduling=scheduling)
+        cell = replace(cell, ratio=few)
+    if len(cell.results.valid) >= FEWEST_FOR_A_VERDICT:
+        return cell
+    return replace(
+        cell,
+        times={name: _unbounded(interval) for name, interval in cell.times.items()},
+        metrics={name: _unbounded(interval) for name, interval in cell.metrics.items()},
+        curves={label: tuple(map(_unbounded, intervals)) for label, intervals in cell.curves.items()},
+    )
+
+
+def _unbounded(interval: Interval) -> Interval:
+    return Interval(interval.estimate, -math.inf, math.inf)
+
+
 def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
     described, believed = experiment.experiment, experiment.believed
     curves = curves_chart(experiment)
     without_times = curves is not None and described.curves is not None and described.curves.in_place_of_times
     count = len(analysis.experiments)
     profiled, unprofiled = panels(experiment, timeline_of, count) if timeline_of else ([], {})
-    lesson, ratios = _lesson(experiment)
     results = [result for _, result in trained(experiment)]
     return {
         "described": described,
-        "lesson": lesson,
-        "ratios": ratios,
+        "lesson": experiment.answer,
+        "ratios": [sentence for sentence in experiment.sentences if sentence != experiment.answer],
         "explanations": [(cell.cell.side, _median_explanation(cell)) for cell in believed],
         "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
-        "unstable": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
+        "doubtful": [(cell.cell.side, doubt) for cell in believed for doubt in _doubts(cell)],
+        "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
         "figure": metric_chart(analysis, experiment),
         "times": None if without_times else case_times_chart(analysis, experiment),
         "timelines": timelines_chart(profiled),
         "unprofiled": unprofiled,
         "factors": factors_chart(experiment),
+        "kernels": _kernels(experiment),
+        "division": division_chart(experiment),
         "curves": curves,
         "cost_model": cost_model_chart(analysis, experiment),
         "learning": learning_chart(analysis, experiment),
@@ -106,10 +138,19 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
     }
 
 
-def _lesson(experiment: ExperimentAnalysis) -> tuple[str, tuple[str, ...]]:
-    """Return the sentence that answers an experiment's question, and those of its ratios, which fold away."""
-    has_metric = any(cell.metric for cell in experiment.believed)
-    return (experiment.sentences[0], experiment.sentences[1:]) if has_metric else ("", experiment.sentences)
+def _doubts(cell: CellAnalysis) -> list[str]:
+    """Return what speaks against the bare times of the main case, which is the one that factors are of."""
+    case = EXPERIMENTS[cell.cell.experiment].case
+    return [doubt for doubt in doubtful_units(cell.results) if doubt.startswith(f"{case}: ")]
+
+
+def _kernels(experiment: ExperimentAnalysis) -> dict[str, str]:
+    """Return what computes for each framework, in words, by its first process; nothing for old results."""
+    first_results: dict[str, Result] = {}
+    for cell in experiment.believed:
+        first_results.setdefault(cell.cell.backend, cell.results.valid[0])
+    described = {name: kernels_in_words(result.backend) for name, result in first_results.items()}
+    return {name: words for name, words in described.items() if words}
 
 
 def _max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
@@ -138,14 +179,15 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
             "devices": ", ".join(result.backend["devices"]),
             "threads each": str(result.backend["threads_per_device"]),
             "cores of each": " | ".join(", ".join(map(str, cores)) for cores in result.backend["cores"]),
+            "products": kernels_in_words(result.backend),
             "who schedules": result.backend["scheduler"],
             "settings": ", ".join(f"{name}={value}" for name, value in result.backend["settings"].items() if value),
             "variants": ", ".join(result.backend.get("variants", ())),
         }
         for side, result in first_results.items()
     ]
-    with_variants = any(row["variants"] for row in rows)
-    return [{name: value for name, value in row.items() if name != "variants" or with_variants} for row in rows]
+    said = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    return [{name: row[name] for name in said} for row in rows]
 
 
 def _median_explanation(cell: CellAnalysis) -> str:

@@ -4,7 +4,9 @@ import ctypes
 import datetime
 import os
 import platform
+import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,15 @@ from backends.registry import package_version
 
 __all__ = ["describe_machine", "peak_memory_growth"]
 
+ROOT = Path(__file__).resolve().parents[2]
+MAX_GIT_SECONDS = 5.0
+
 
 def describe_machine() -> dict[str, Any]:
-    """Return what a reader needs to compare results: processor, cores, memory in bytes, system, versions, UTC time."""
+    """Return what a reader needs to compare results: processor, cores, memory in bytes, system, versions, UTC time.
+
+    `commit` is the checkout's that this package lies in; `unknown` outside of one.
+    """
     return {
         "processor": _processor(),
         "cores": available_cores(),
@@ -25,6 +33,7 @@ def describe_machine() -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": platform.platform(),
         "parallel_core": package_version(),
+        "commit": _commit(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -58,6 +67,18 @@ def _return_free_memory() -> None:
 def _kibibytes(status: Path, field: str) -> int:
     fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
     return int(fields[field].split()[0])
+
+
+@cache
+def _commit() -> str:
+    # The first line tells a checkout of ours from another project's, which may hold what is installed.
+    command = ["git", "rev-parse", "--show-toplevel", "--short", "HEAD"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=MAX_GIT_SECONDS)
+        top, commit = done.stdout.splitlines()
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return "unknown"
+    return commit if Path(top) == ROOT else "unknown"
 
 
 def _processor() -> str:

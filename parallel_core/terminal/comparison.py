@@ -9,24 +9,29 @@ from rich.markup import escape
 from rich.table import Table
 
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.comparison.difference import Change
+from parallel_core.comparison.verdicts import TimeRatio, factors_in_words
 from parallel_core.measurement.confidence_intervals import Verdict, with_bounds
+from parallel_core.system.formatting import figure
 
-__all__ = ["VERDICT_COLOURS", "in_colour", "show_comparison"]
+__all__ = ["VERDICT_COLOURS", "factors_in_figures", "show_comparison", "verdicts_in_colour"]
 
+WIDE = 100
+"""Columns of a terminal from which figures have their bounds."""
 VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": "green", "slower": "red"}
 
 
 def show_comparison(analysis: Analysis, console: Console) -> None:
-    """Print a table for each experiment, the answer, and what is not to be trusted."""
+    """Print the answer, and for each experiment a table and what is not to be trusted."""
+    console.print(escape(analysis.answer), style="bold")
     for experiment in analysis.experiments:
-        console.print(_comparison_table(experiment))
+        console.print(_comparison_table(experiment, narrow=console.width < WIDE))
         all_data = {result.data for cell in experiment.cells for result in cell.results.valid if result.data}
         for data in sorted(all_data):
             console.print(f"data: {escape(data)}", style="dim")
         for cell in experiment.cells:
             for remark in filter(None, (cell.reason, _first_warning(cell))):
                 console.print(f"! {cell.cell.side}: {escape(remark)}", style="dim")
-    console.print(f"\n{escape(analysis.answer)}", style="bold")
 
 
 def _first_warning(cell: CellAnalysis) -> str:
@@ -37,7 +42,7 @@ def _first_warning(cell: CellAnalysis) -> str:
     return f"unstable ({cell.warnings[0]}{more})"
 
 
-def _comparison_table(experiment: ExperimentAnalysis) -> Table:
+def _comparison_table(experiment: ExperimentAnalysis, narrow: bool) -> Table:
     described = experiment.experiment
     against = next((f"; ratio to {cell.cell.side}" for cell in experiment.believed), "")
     table = Table(
@@ -47,30 +52,41 @@ def _comparison_table(experiment: ExperimentAnalysis) -> Table:
         title_style="",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("figure", overflow="fold")
+    table.add_column("figure", no_wrap=True)
     table.add_column("ratio", no_wrap=True)
+    table.add_column("= kernels\n× scheduling", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     table.add_column("runs", justify="right", no_wrap=True)
     for cell in experiment.cells:
         runs = str(len(cell.results.valid))
         if cell.time is None:
-            table.add_row(cell.cell.side, "", "", "", f"[red]{cell.state}[/]", runs)
+            table.add_row(cell.cell.side, "", "", "", "", f"[red]{cell.state}[/]", runs)
             continue
         table.add_row(
             cell.cell.side,
             metric(cell.time.estimate, "s"),
-            "" if cell.metric is None else with_bounds(cell.metric),
+            "" if cell.metric is None else figure(cell.metric.estimate) if narrow else with_bounds(cell.metric),
             "" if cell.ratio is None else with_bounds(cell.ratio.interval),
-            "" if cell.ratio is None else in_colour(cell.ratio.verdict),
+            "" if cell.ratio is None else factors_in_figures(cell.ratio),
+            "" if cell.ratio is None else verdicts_in_colour(cell.ratio),
             runs + ("!" if cell.warnings or cell.reason else ""),
         )
     return table
 
 
-def in_colour(verdict: Verdict) -> str:
-    """Return a verdict as markup in its colour."""
-    colour = VERDICT_COLOURS.get(verdict)
-    return f"[{colour}]{verdict}[/]" if colour else verdict
+def factors_in_figures(divided: TimeRatio | Change) -> str:
+    """Write kernels × scheduling without their bounds; empty if they are not known."""
+    if divided.kernels is None or divided.scheduling is None:
+        return ""
+    return f"{divided.kernels.estimate:.2f} × {divided.scheduling.estimate:.2f}"
+
+
+def verdicts_in_colour(divided: TimeRatio | Change) -> str:
+    """Return the verdict as markup in its colour, and on lines of their own what was shown of the factors."""
+    colour = VERDICT_COLOURS.get(divided.verdict)
+    verdict = f"[{colour}]{divided.verdict}[/]" if colour else divided.verdict
+    return "\n".join((verdict, *factors_in_words(divided.kernels_verdict, divided.scheduling_verdict)))

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from parallel_core.comparison.difference import Difference
 from parallel_core.measurement.confidence_intervals import with_bounds
-from parallel_core.terminal.comparison import VERDICT_COLOURS, in_colour
+from parallel_core.terminal.comparison import VERDICT_COLOURS, factors_in_figures, verdicts_in_colour
 
 __all__ = ["show_difference"]
 
@@ -17,10 +17,10 @@ def show_difference(difference: Difference, console: Console) -> None:
         console.print(f"· {escape(sentence)}", style="dim")
     changed = [change for change in difference.changes if change.verdict in VERDICT_COLOURS]
     if changed:
-        table = Table("cell", "case", "new time / old time", "")
+        table = Table("cell", "case", "new / old time", "= kernels\n× scheduling", "")
         for change in changed:
-            ratio, verdict = with_bounds(change.ratio), in_colour(change.verdict)
-            table.add_row(escape(str(change.cell)), escape(change.case), ratio, verdict)
+            names = escape(str(change.cell)), escape(change.case)
+            table.add_row(*names, with_bounds(change.ratio), factors_in_figures(change), verdicts_in_colour(change))
         console.print(table)
     for sentence in difference.left_out:
         console.print(f"· left out: {escape(sentence)}", style="dim")

@@ -8,7 +8,7 @@ __all__ = ["REPORT", "measured"]
 
 
 def measured(**seconds: tuple[float, ...]) -> Measured:
-    return Measured(seconds, {}, {"torch": "2"})
+    return Measured(seconds, {}, {"torch": "2"}, kernels={"torch": ["MKL 2024.2"]})
 
 
 REPORT = Report(

@@ -1,8 +1,10 @@
 """How often verdicts are wrong, counted with the noise that the full count takes."""
 
+from typing import Any
+
 import pytest
 
-from benchmarks.self_test import REQUIRED, Rates, synthetic, table
+from benchmarks.self_test import REQUIRED, Rates, page, synthetic
 from parallel_core.system.machine import describe_machine
 
 TRIALS = 60
@@ -24,13 +26,18 @@ def test_few_verdicts_are_wrong(rates: Rates) -> None:
     assert rates.false <= (1 - REQUIRED) * TRIALS
 
 
+def written(*rates: Rates) -> dict[str, Any]:
+    """Return what a file holds of some rates."""
+    return {"machine": describe_machine(), "rates": [vars(one) for one in rates], "trials": {}}
+
+
 def test_old_counts_are_shown_without_factors() -> None:
-    *_, row, _ = table((Rates("synthetic, usual noise", 5, 200, 0, 198),), {}, describe_machine()).splitlines()
+    *_, row, _ = page(written(Rates("synthetic, usual noise", 5, 200, 0, 198))).splitlines()
     assert row == "| synthetic, usual noise | 5 | 200 | 0.0% (0.0%–1.9%) | 99.0% (96.4%–99.7%) |"
 
 
 def test_a_slow_down_that_was_not_planted_has_no_share(rates: Rates) -> None:
     real = Rates("real, torch async", 5, 40, 2, 38, 36, 30)
-    *_, first, second, _ = table((rates, real), {}, describe_machine()).splitlines()
+    *_, first, second, _ = page(written(rates, real)).splitlines()
     assert first.count("|") == second.count("|") == 9
     assert second.endswith("| 90.0% (76.9%–96.0%) | 75.0% (59.8%–85.8%) | – |")

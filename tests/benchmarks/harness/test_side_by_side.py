@@ -41,10 +41,16 @@ ANSWER = {"cases": [{"name": "a", "seconds": [1.0]}], "metrics": {"m": 2.0}, "ve
 
 
 def test_answers_of_workers_and_of_the_command_line_are_read() -> None:
-    backend = {"name": "mxnet", "version": "1.9.1"}
+    library = {"library": "OpenBLAS", "version": "0.3.13", "instruction_set": "Haswell", "threads": 1}
+    product = {"size": 512, "gflop_per_s": 48.7}
+    backend = {"name": "mxnet", "version": "1.9.1", "kernels": [library], "product": product}
     assert side_by_side.read_answer(outcome(**ANSWER), "x") == Measured({"a": (1.0,)}, {"m": 2.0}, {"torch": "2"})
     ours = outcome(**{**ANSWER, "backend": backend})
-    assert side_by_side.read_answer(ours, "x").versions == {"mxnet": "1.9.1"}
+    read = side_by_side.read_answer(ours, "x")
+    assert (read.versions, read.figures) == ({"mxnet": "1.9.1"}, {"m": 2.0, "product_gflop_per_s": 48.7})
+    assert read.kernels == {"mxnet": ["OpenBLAS 0.3.13, Haswell kernels"]}
+    named = outcome(**{**ANSWER, "kernels": {"torch": ["MKL 2024.2"]}})
+    assert side_by_side.read_answer(named, "x").kernels == {"torch": ["MKL 2024.2"]}
 
 
 @pytest.mark.parametrize(
@@ -73,3 +79,19 @@ def test_rounds_are_interleaved_and_one_core_changes_with_the_round(monkeypatch:
     found = side_by_side.take_turns([Variant("A", ("a",)), Variant("B", ("b",), "one")], 2)
     assert ran == [("a", {3, 5}), ("b", {3}), ("a", {3, 5}), ("b", {5})]
     assert [len(of) for of in found.values()] == [2, 2]
+
+
+@pytest.mark.parametrize(("disturbed", "right"), [(2, True), (3, False)])
+def test_a_disturbed_process_is_replaced_twice(monkeypatch: pytest.MonkeyPatch, disturbed: int, right: bool) -> None:
+    given = iter([outcome(1, **{**ANSWER, "problems": ["it was too fast"]})] * disturbed + [outcome(**ANSWER)])
+
+    async def supervise(command: tuple[str, ...], _: float, cores: set[int]) -> Outcome:  # noqa: ARG001
+        return next(given)
+
+    monkeypatch.setattr(side_by_side, "supervise", supervise)
+    monkeypatch.setattr(side_by_side, "core_numbers", lambda: [0, 1])
+    if right:
+        assert len(side_by_side.take_turns([Variant("A", ("a",))], 1)["A"]) == 1
+    else:
+        with pytest.raises(click.ClickException, match="it was too fast"):
+            side_by_side.take_turns([Variant("A", ("a",))], 1)

@@ -81,6 +81,20 @@ def test_other_versions_and_machines_are_named() -> None:
     assert changes[1:] == ("torch: 1.0 → 2.0",)
 
 
+def test_other_kernels_are_named_where_both_comparisons_know_theirs() -> None:
+    def with_kernels(core_type: str) -> Comparison:
+        library = {"library": "OpenBLAS", "version": "0.3.13", "instruction_set": core_type, "threads": 1}
+        same = measured(TORCH, ONE)
+        results = (replace(result, backend={**result.backend, "kernels": [library]}) for result in same.results)
+        return comparison(replace(same, results=tuple(results)))
+
+    old, new = with_kernels("Prescott"), with_kernels("Haswell")
+    assert compare_with_old(old, new).environment_changes == (
+        "torch's kernels: OpenBLAS 0.3.13, Prescott kernels → OpenBLAS 0.3.13, Haswell kernels",
+    )
+    assert compare_with_old(comparison(measured(TORCH, ONE)), new).environment_changes == ()
+
+
 @pytest.mark.parametrize(
     ("factor", "percent", "status"),
     [(1.1, "5", 1), (1.1, "0", 1), (1.1, "15", 0), (1.0005, "0", 0), (0.5, "0", 0)],

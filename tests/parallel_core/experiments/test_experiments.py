@@ -8,18 +8,29 @@ import math
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import backends
 from backends import Backend
 from parallel_core import RequestError, Result
-from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS, products
+from parallel_core.measurement.progress import listening
+
+
+def small(name: str) -> dict[str, Any]:
+    """Return the least work that a test of an experiment needs."""
+    package, _, module = EXPERIMENTS[name].run.__module__.rpartition(".")
+    options: dict[str, Any] = import_module(f"tests.{package}.test_{module}").SMALL
+    return options
 
 
 def run_small(name: str, backend: Backend) -> Result:
     """Run an experiment with as little work as its test needs."""
-    package, _, module = EXPERIMENTS[name].run.__module__.rpartition(".")
-    return EXPERIMENTS[name].run(backend, **import_module(f"tests.{package}.test_{module}").SMALL)
+    return EXPERIMENTS[name].run(backend, **small(name))
 
 
 RUNS: dict[str, Callable[[Backend], Result]] = {name: partial(run_small, name) for name in EXPERIMENTS}
@@ -29,6 +40,10 @@ RUNS: dict[str, Callable[[Backend], Result]] = {name: partial(run_small, name) f
 def _queues_of_smaller_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fill queues with arrays of 1 MiB: the frameworks keep the memory that they free, and workers would grow."""
     monkeypatch.setattr("parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth.SIDE", 512)
+
+
+# Those of the first two chapters, which train nothing.
+ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on" not in experiment.run.__module__]
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -47,6 +62,8 @@ def test_the_result_is_checked_and_described(backend: Backend, name: str) -> Non
     for case in result["cases"]:
         assert len(case["seconds"]) == len(case["dispatch_seconds"]) == 2
         assert all(0 <= sent <= done for sent, done in zip(case["dispatch_seconds"], case["seconds"], strict=True))
+        assert len(case["bare_seconds"]) in (0, 2)
+    assert name not in ON_A_BUDGET or any(case["bare_seconds"] for case in result["cases"])
     assert result["environment"]["cores"] >= 1
     assert result["explanation"]
 
@@ -89,3 +106,29 @@ def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkey
     assert parameters["size"] % 8 == 0
     assert parameters["size"] > 0
     assert name in ("parallel", "independent-ops") or parameters["copies"] >= 1
+
+
+@pytest.mark.parametrize("name", ON_A_BUDGET)
+def test_the_least_of_budgets_allows_a_round_of_the_size_that_is_given(name: str) -> None:
+    options = {**small(name), "rounds": 5, "budget": 1e-6}
+    told: list[tuple[str, float]] = []
+    with listening(lambda what, share: told.append((what, share))):
+        result = EXPERIMENTS[name].run(backends.load("numpy", 3), **options)
+    assert min(len(case.seconds) for case in result.cases) == 1
+    assert any(note.startswith("The budget of 1e-06 s allowed 1 of 5 ") for note in result.notes)
+    sizes = {word: value for word, value in options.items() if word in ("size", "steps", "copies", "deepest", "batch")}
+    assert sizes.items() <= result.parameters.items()
+    assert result.parameters["budget"] == 1e-6
+    assert {case.name for case in result.cases} & {what for what, _ in told}
+    assert all(0 <= share <= 1 for _, share in told)
+
+
+@given(st.floats(1e-7, 1.0), st.integers(1, 1000))
+def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(seconds: float, wanted: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        # Five products of the size that is probed take a thousandth of a second each.
+        patched.setattr(products, "measure", lambda *_: (0.005, 0.005))
+        size = products.largest_size(backends.load("numpy", 1), seconds, wanted)
+    of_one = 0.001 / products.PROBED_SIZE**3
+    assert size <= max(wanted, 8)
+    assert size == wanted or (size % 8 == 0 and (size == 8 or size**3 * of_one <= seconds < wanted**3 * of_one))

@@ -1,14 +1,17 @@
 """What is timed in turn is a case of once, and what is wrong or cannot be makes a result invalid."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 import backends
 from parallel_core.experiments import measuring
-from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn, with_parts
+from parallel_core.experiments.measuring import Units, largest_error, result_of, time_in_turn, with_parts
+from parallel_core.measurement.checks import Limit
 from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.timing import countdown
 
 
 def test_times_are_of_one_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,23 +21,53 @@ def test_times_are_of_one_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (cases["one"].seconds, cases["one"].repeats) == ((60.0, 60.0), 1)
 
 
+def test_the_bare_time_is_that_of_the_longest_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "measure", lambda backend, work: (0.0, work()))
+    units = Units({"first": lambda: 6.0, "second": lambda: 12.0}, {"both": ("first", "second"), "one": ("first",)})
+    work = {"both": lambda: 30.0, "one": lambda: 20.0, "none": lambda: 10.0}
+    cases = time_in_turn(backends.load("numpy", 1), work, rounds=2, repeats={"both": 6}, units=units)
+    assert {name: case.bare_seconds for name, case in cases.items()} == {"both": (2, 2), "one": (6, 6), "none": ()}
+
+
+def test_a_budget_that_is_spent_ends_the_rounds_after_the_first() -> None:
+    backend, x = backends.load("numpy", 1), np.ones(2)
+    work = {"sum": lambda: backend.launch(np.add, x, x)}
+    assert len(time_in_turn(backend, work, rounds=9, budget=-1.0)["sum"].seconds) == 1
+    assert len(time_in_turn(backend, work, rounds=9, budget=60.0)["sum"].seconds) == 9
+    left = countdown(100.0)
+    assert 40 < left(0.5) <= 50 < left(0.9) <= 90
+
+
+def test_too_few_rounds_are_told_and_weaken_the_verdict() -> None:
+    few, enough = Case("any", (1.0,), (1.0,)), Case("any", (1.0, 1.0, 1.0), (1.0,))
+    weak = result(few, parameters={"rounds": 5, "budget": 2.0})
+    assert weak.explanation == "Too few rounds for a verdict, but they suggest: It was pretended."
+    assert weak.notes[0].startswith("The budget of 2 s allowed 1 of 5 rounds: ")
+    for fine in (
+        result(enough, parameters={"rounds": 5, "budget": 2.0}),
+        result(few, parameters={"rounds": 1, "budget": 2.0}),
+        result(few, parameters={"rounds": 5}),
+    ):
+        assert (fine.explanation, fine.notes) == ("It was pretended.", ())
+
+
+def test_a_metric_beyond_its_limit_is_a_note_within_the_noise_and_invalid_beyond() -> None:
+    within = result(metrics={"speedup": 2.06}, limits={"speedup": Limit(2, 0.03, 0.05)})
+    assert (len(within.notes), within.problems) == (1, ())
+    beyond = result(metrics={"speedup": 2.6}, limits={"speedup": Limit(2, 0.3, 0.05)})
+    assert (beyond.notes, len(beyond.problems)) == ((), 1)
+    assert result(metrics={"speedup": 1.9}, limits={"speedup": Limit(2, -0.05, 0.05)}).notes == ()
+
+
 def test_a_nan_behind_right_values_is_the_largest_error() -> None:
     right = np.eye(2)
     assert math.isnan(largest_error([right, np.full((2, 2), np.nan), right], [right] * 3))
     assert largest_error([np.ones(3)], [np.ones(2)]) == math.inf
 
 
-def result(*cases: Case, error: float = 0.0) -> Result:
-    return result_of(
-        "any",
-        backends.load("numpy", 1),
-        parameters={},
-        cases=cases,
-        metrics={},
-        explanation="It was pretended.",
-        error=error,
-        compared="products",
-    )
+def result(*cases: Case, **described: Any) -> Result:
+    given = {"parameters": {}, "metrics": {}, "error": 0.0, "explanation": "It was pretended.", **described}
+    return result_of("any", backends.load("numpy", 1), cases=cases, compared="products", **given)
 
 
 def test_a_result_says_what_computed_and_how_fast_at_its_size() -> None:

@@ -9,6 +9,7 @@ from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.report.page import render
 from tests.parallel_core.comparison.made_up import NASTY, every_chart
 from tests.parallel_core.trace_analysis.frameworks import mxnet_async, torch_async, torch_sync
+from tests.parallel_core.trace_analysis.synthetic import parallel_timeline
 
 __all__ = ["TIMELINES", "full_page", "page_of", "timeline_of", "with_bare_times"]
 
@@ -18,15 +19,15 @@ COMPUTING = {"mxnet": 0.5, "torch": 0.25}
 
 
 def timeline_of(cell: Cell) -> Timeline:
-    """Return a cell's timeline; MXNet's synchronous engine has none."""
+    """Return a cell's timeline; MXNet's synchronous engine has none. That of `parallel` can be divided."""
     if cell.side not in TIMELINES:
         raise RequestError(NASTY)
-    return TIMELINES[cell.side]
+    return parallel_timeline() if cell.experiment == "parallel" else TIMELINES[cell.side]
 
 
-def with_bare_times(one: CellResults) -> CellResults:
-    """Give all cases of a cell bare times."""
-    share = COMPUTING.get(one.cell.backend, 1.0)
+def with_bare_times(one: CellResults, share: float | None = None) -> CellResults:
+    """Give all cases of a cell bare times: a share of its times."""
+    share = share or COMPUTING.get(one.cell.backend, 1.0)
     results = (
         replace(
             result,
@@ -48,4 +49,4 @@ def full_page() -> str:
     """Return the report with everything that a report can hold; `allreduce` has no bare times."""
     compared = every_chart()
     cells = (one if one.cell.experiment == "allreduce" else with_bare_times(one) for one in compared.cells)
-    return render(analyse(replace(compared, cells=tuple(cells))), timeline_of)
+    return render(analyse(replace(compared, cells=tuple(cells)), timeline_of), timeline_of)

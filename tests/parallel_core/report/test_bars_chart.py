@@ -74,7 +74,7 @@ def test_the_cost_model_is_drawn_where_it_was_measured(analysis: Analysis) -> No
     assert bars_of(chart, "torch sync, waiting once") == [
         ("measured", "100 ms (100–100)"),
         ("predicted", "90.0 ms (90.0–90.0)"),
-        ("by the book’s formula", "50.0 ms (50.0–50.0)"),
+        ("book’s formula", "50.0 ms (50.0–50.0)"),
     ]
 
 

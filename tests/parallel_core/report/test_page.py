@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 from parallel_core.comparison.cells import Cell, CellResults
-from tests.parallel_core.comparison.made_up import NASTY, comparison, every_chart, failed
-from tests.parallel_core.report.pages import full_page, page_of
+from tests.parallel_core.comparison.made_up import NASTY, comparison, every_chart, failed, measured
+from tests.parallel_core.report.pages import full_page, page_of, with_bare_times
 
 EXPERIMENTS = ("parallel", "data-parallel", "async", "allreduce")
 
@@ -43,6 +43,7 @@ def elements() -> list[tuple[str, dict[str, str | None]]]:
 def test_the_lesson_comes_first_then_timelines_factors_figures_and_folded_tables() -> None:
     assert page().index('id="answer"') < page().index('id="parallel"')
     order = ["<h2", 'class="lesson"', "chart-timelines-", "chart-factors-", "chart-figure-", "<details", "chart-times-"]
+    assert section("parallel").index("chart-factors-") < section("parallel").index("chart-division-")
     for name in EXPERIMENTS[:3]:
         places = [section(name).index(part) for part in order]
         assert places == sorted(places), name
@@ -63,7 +64,7 @@ def test_repeated_ratios_unstable_cases_and_tables_are_folded() -> None:
     slow = tuple(replace(case, seconds=(1.0, 2.0, 3.0)) for case in first.results[0].cases)
     shaky = replace(shaky, cells=(replace(first, results=(replace(first.results[0], cases=slow),)), *shaky.cells[1:]))
     folded = page_of(shaky)
-    reason = folded.partition("<summary>1 unstable case</summary>")[2].partition("</details>")[0]
+    reason = folded.partition("<summary>1 unstable or doubtful case</summary>")[2].partition("</details>")[0]
     assert "the standard deviation is 50% of the mean" in reason
 
 
@@ -73,6 +74,14 @@ def test_factors_are_in_words_and_a_ratio_that_is_not_split_says_so() -> None:
     assert "scheduling 2.00 (2.00–2.00) ×: schedules worse" in text
     assert "These results hold no bare times" in section("allreduce")
     assert "These results hold no bare times" not in text
+
+
+def test_doubtful_bare_times_are_told_beside_the_factors() -> None:
+    compared = every_chart()
+    first = with_bare_times(compared.cells[0], share=1.3)
+    text = page_of(replace(compared, cells=(first, *map(with_bare_times, compared.cells[1:]))))
+    beside = text.partition('id="chart-factors-parallel"')[2].partition("<h3>")[0]
+    assert "as one unit its operations took 1.30 × as long, so what is said of kernels" in beside
 
 
 def test_the_page_is_small_and_loads_nothing() -> None:
@@ -121,11 +130,26 @@ def test_what_processes_say_is_shown_as_text() -> None:
 
 def test_no_name_becomes_markup() -> None:
     compared = every_chart()
-    text = page_of(replace(compared, command=NASTY, cells=tuple(map(with_nasty_names, compared.cells))))
+    cells = (with_bare_times(with_nasty_names(one)) for one in compared.cells)
+    text = page_of(replace(compared, command=NASTY, cells=tuple(cells)))
     assert NASTY not in text
-    # An explanation, a case, a curve, a parameter, the command, a scheduler.
-    for before in ("</b>: ", '<p class="group">', "</svg>", "the same work:\n", "Asked: <code>", '<td class="prose">'):
+    # An explanation, a library, a case, a curve, a parameter, the command, a scheduler.
+    for before in (
+        "</b>: ",
+        "</b> ",
+        '<p class="group">',
+        "</svg>",
+        "the same work:\n",
+        "Asked: <code>",
+        '<td class="prose">',
+    ):
         assert f"{before}&lt;script" in text, before
+
+
+PRODUCTS = {
+    "kernels": [{"library": NASTY, "version": None, "instruction_set": NASTY, "threads": 1}],
+    "product": {"size": 512, "gflop_per_s": 48.7},
+}
 
 
 def with_nasty_names(cell: CellResults) -> CellResults:
@@ -133,7 +157,7 @@ def with_nasty_names(cell: CellResults) -> CellResults:
         replace(
             one,
             parameters={NASTY: NASTY},
-            backend={**one.backend, "scheduler": NASTY, "settings": {NASTY: NASTY}, "variants": [NASTY]},
+            backend={**one.backend, "scheduler": NASTY, "settings": {NASTY: NASTY}, "variants": [NASTY], **PRODUCTS},
             cases=(*one.cases, replace(one.cases[0], name=NASTY, parts=())),
             explanation=NASTY,
             series=one.series | ({f"algbw_gb_per_s {NASTY}": (1.0, 2.0)} if "bytes" in one.series else {}),
@@ -158,3 +182,12 @@ def test_variants_are_a_column_where_there_are_any() -> None:
     text = page_of(replace(plain, cells=(replace(first, results=results), *plain.cells[1:])))
     assert text.count("<th>variants</th>") == 1
     assert text.count("<td>bulk-on</td>") == 1
+
+
+def test_too_few_processes_have_values_and_no_bounds() -> None:
+    cells = [with_bare_times(measured(Cell("parallel", name, "async"), (1.0, 1.2))) for name in ("mxnet", "torch")]
+    text = page_of(comparison(*cells)).partition("<main>")[2].partition('id="backends"')[0]
+    assert "kernels 0.5 ×: too few runs" in text
+    assert 'class="whisker"' not in text
+    assert "1.10 s</span>" in text
+    assert "–" not in text.partition("<h3>")[2].partition("<details>")[0]

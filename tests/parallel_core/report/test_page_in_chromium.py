@@ -124,7 +124,7 @@ def in_seconds(text: str) -> float:
 
 def test_a_drag_zooms_all_lanes_and_a_double_click_returns(browser: "Browser", report: Path) -> None:
     visit = Visit(browser, report, 1200, "dark")
-    chart = visit.page.locator("#chart-timelines-parallel")
+    chart = visit.page.locator("#chart-timelines-async")
     lane = chart.locator(".lane > svg").first
     lane.scroll_into_view_if_needed()
     box = lane.bounding_box()
@@ -134,13 +134,13 @@ def test_a_drag_zooms_all_lanes_and_a_double_click_returns(browser: "Browser", r
     visit.page.mouse.down()
     visit.page.mouse.move(box["x"] + 0.4 * box["width"], middle, steps=4)
     visit.page.mouse.up()
-    views = "[...document.querySelectorAll('#chart-timelines-parallel .view')]"
+    views = "[...document.querySelectorAll('#chart-timelines-async .view')]"
     places = "view => [view.getAttribute('x'), view.getAttribute('width')].map(parseFloat).map(Math.round).join()"
     assert set(visit.page.evaluate(f"{views}.map({places})")) == {"-100,500"}
     labels = chart.locator(".axis span").all_text_contents()
     assert labels == [f"{at} ms" for at in (120, 140, 160, 180, 200, 220)]
     # Other charts stay as they are.
-    assert visit.page.locator("#chart-timelines-async .axis span").first.text_content() == "0 ms"
+    assert visit.page.locator("#chart-timelines-parallel .axis span").first.text_content() == "0 ms"
     lane.dblclick()
     assert set(visit.page.evaluate(f"{views}.map({places})")) == {"0,100"}
     assert visit.troubles == []
@@ -148,7 +148,7 @@ def test_a_drag_zooms_all_lanes_and_a_double_click_returns(browser: "Browser", r
 
 def test_the_keyboard_zooms_and_reads_blocks(browser: "Browser", report: Path) -> None:
     visit = Visit(browser, report, 1200)
-    chart = visit.page.locator("#chart-timelines-parallel")
+    chart = visit.page.locator("#chart-timelines-async")
     chart.get_by_role("button", name="Zoom in").focus()
     visit.page.keyboard.press("Enter")
     assert chart.locator(".axis span").first.text_content() == "150 ms"
@@ -176,10 +176,10 @@ def test_what_is_pointed_at_says_what_it_is(visited: Open) -> None:
 
 def test_without_scripts_everything_can_be_read(browser: "Browser", report: Path) -> None:
     visit = Visit(browser, report, 400, scripts=False)
-    parts = ("timelines-parallel .lane", "factors-parallel .parts", "figure-parallel .value")
+    parts = ("timelines-async .lane", "factors-parallel .parts", "figure-parallel .value")
     for selector in ("#answer", *(f"#chart-{part}" for part in parts)):
         assert visit.page.locator(selector).first.is_visible(), selector
-    block = visit.page.locator("#chart-timelines-parallel .view rect").first.bounding_box()
+    block = visit.page.locator("#chart-timelines-async .view rect").first.bounding_box()
     assert block is not None
     assert min(block["width"], block["height"]) > 0
     visit.page.locator("#parallel summary", has_text="Times of all cases").click()

@@ -15,7 +15,8 @@ beside it one TCP stream that carries a vector once, one way.
 Look at: The GB/s of each algorithm over the size, and its share of the plain copies' or the stream's speed.
 
 Read: Left of the knee latency decides: the algorithm with the fewest steps wins. Right of it bandwidth does. Devices on
-a CPU share one memory, so a sum in place can exceed the plain copies.
+a CPU share one memory, so a sum in place can exceed the plain copies. Arrays of tens of MiB are given back to the
+system when they are freed: an algorithm that makes new ones waits for fresh pages then, which one in place does not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_proce
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ALL_SIZES,
     ITEM,
+    default_sizes,
     error_of_sums,
     refuse_more_than_memory,
     whole_elements,
@@ -52,7 +54,7 @@ ALGORITHM_NAMES = Parameter(
 )
 VECTOR_SIZES = Parameter(
     f"Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB. Default: {ALL_SIZES}, as "
-    "far as the budget lasts.",
+    "far as memory and budget last.",
     metavar="SIZES",
     parse=parse_sizes,
 )
@@ -75,7 +77,7 @@ def run(
     """
     refuse_single_device(backend, "allreduce", "sums over devices")
     names = _known(tuple(ALGORITHMS) if algorithms is None else algorithms)
-    whole = whole_elements(parse_sizes(ALL_SIZES) if sizes is None else sizes)
+    whole = whole_elements(default_sizes(len(backend.devices)) if sizes is None else sizes)
     refuse_more_than_memory(whole[-1], len(backend.devices))
     end = perf_counter() + TIMED_SHARE * budget
 

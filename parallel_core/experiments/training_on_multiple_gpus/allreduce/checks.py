@@ -10,13 +10,15 @@ from backends.arrays import row_ranges
 from parallel_core.errors import RequestError
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.system.formatting import write_size
+from parallel_core.measurement.progress import tell
+from parallel_core.system.formatting import parse_sizes, write_size
 from parallel_core.system.machine import describe_machine
 
 __all__ = [
     "ALL_SIZES",
     "ITEM",
     "LARGEST_ERROR",
+    "default_sizes",
     "error_of_sum",
     "error_of_sums",
     "refuse_more_than_memory",
@@ -24,7 +26,7 @@ __all__ = [
 ]
 
 ALL_SIZES = "4KiB..256MiB"
-"""Those that are timed by default, as far as the budget lasts."""
+"""Those that are timed by default, as far as memory and budget last."""
 ITEM = 4
 """Bytes of a float32."""
 BLOCK = 2**18
@@ -41,6 +43,7 @@ def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> f
     expected = reduce(partial(np.add, dtype=np.float64), terms)
     errors = []
     for name in algorithms:
+        tell(f"check of {name}, {write_size(ITEM * length)}", 0.0)
         loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
         errors += [error_of_sum(backend.to_numpy(total), expected) for total in ALGORITHMS[name](backend, loaded)]
     return largest_of(errors)
@@ -62,11 +65,21 @@ def whole_elements(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({max(1, size // ITEM) * ITEM for size in sizes}))
 
 
+def default_sizes(devices: int) -> tuple[int, ...]:
+    """Return all sizes whose vectors this machine can hold."""
+    memory = describe_machine()["memory_bytes"]
+    return tuple(size for size in parse_sizes(ALL_SIZES) if _needed(size, devices) <= memory)
+
+
 def refuse_more_than_memory(largest: int, devices: int) -> None:
     """Raise RequestError for vectors that this machine cannot hold."""
-    needed, memory = HELD_AT_ONCE * devices * largest, describe_machine()["memory_bytes"]
+    needed, memory = _needed(largest, devices), describe_machine()["memory_bytes"]
     if needed > memory:
         raise RequestError(
             f"vectors of {write_size(largest)} on {devices} devices take about {needed / 1e9:.3g} GB of memory, "
             f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
         )
+
+
+def _needed(size: int, devices: int) -> int:
+    return HELD_AT_ONCE * devices * size

@@ -45,7 +45,8 @@ def _about_bound(cases: Mapping[str, Case], judged: str) -> str:
     if not differ_beyond_noise(copies, mine):
         return f"There {judged} took as long as {least} ({share:.0%} of its speed)."
     if share > 1:
-        return f"There {judged} took less time than copying every vector once ({share:.0%} of its speed)."
+        less = f"There {judged} took less time than copying every vector once ({share:.0%} of its speed)"
+        return f"{less}: a copy touches more memory than a sum in place."
     return f"There {judged} took {1 / share:.2f} × as long as {least} ({share:.0%} of its speed)."
 
 

@@ -40,6 +40,8 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import one_step
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import units_of
+from parallel_core.measurement.checks import Limit, noise_of
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing
@@ -107,6 +109,7 @@ def run(
         explanation=verdicts.verdict(timed, batch_size),
         notes=(verdicts.about_efficiency(timed, _most_efficient(backend)),),
         error=error,
+        limits={"scaled_batch_scaling_efficiency": _limit(timed[FIXED][1], timed[SCALED][total], total)},
         compared="the first losses",
         of="their size",
         data=data.source,
@@ -158,7 +161,7 @@ def _error_of_losses(backend: Backend, data: Dataset, batches: Mapping[Plan, int
     """Return the largest relative difference of the first losses from NumPy's, over all kinds of batches."""
     start = enlarged_start(seed, CHECKED_SCALE)
     expected = {
-        batch: numpy_losses(data, Settings(1, batch, seed=seed), start, CHECKED_STEPS)
+        batch: numpy_losses(data, Settings(1, batch, seed=seed), start, CHECKED_STEPS, _tell_of_numpy)
         for batch in set(batches.values())
     }
     losses = [
@@ -166,6 +169,10 @@ def _error_of_losses(backend: Backend, data: Dataset, batches: Mapping[Plan, int
         for (_, count), batch in batches.items()
     ]
     return largest_error(map(np.array, losses), [np.array(expected[batch]) for batch in batches.values()])
+
+
+def _tell_of_numpy(*_: int) -> None:
+    tell("check against NumPy", 0.0)
 
 
 def _by_image(cases: Mapping[Plan, Case], settings: Mapping[Plan, Settings]) -> verdicts.Timed:
@@ -192,6 +199,14 @@ def _series_of(timed: verdicts.Timed, batch_size: int) -> dict[str, tuple[float,
         )
     series["images_per_second k times one device"] = tuple(count * one for count in counts)
     return series
+
+
+def _limit(one: Case, scaled: Case, count: int) -> Limit:
+    """Return the limit of the efficiency if each device has a batch of its own: they take as long as one, at the least.
+
+    Shares of a batch have none, for they may fit better into a core's cache. Times are of an image.
+    """
+    return Limit(1.0, one.median / (count * scaled.median) - 1, noise_of(one, scaled))
 
 
 def _most_efficient(backend: Backend) -> float:

@@ -50,13 +50,13 @@ def test_batch_scaling_refuses_more_images_than_there_are(backend: Backend) -> N
         parallel_core.run_batch_scaling(backend, MADE_UP, batch_size=20, steps=10)
 
 
-@pytest.mark.parametrize(("budget", "steps"), [(1e-3, 2), (1e6, 10)])
-def test_steps_are_chosen_to_fit_the_budget_and_the_images(backend: Backend, budget: float, steps: int) -> None:
-    # Nothing is slow enough here for a number in between, and 12 images allow no more than one step of three devices.
-    result = parallel_core.run_batch_scaling(backend, MADE_UP, batch_size=1, rounds=1, budget=budget)
+@pytest.mark.parametrize(("budget", "images", "steps"), [(1e-3, 300, 2), (1e6, 12, 4)])
+def test_steps_are_chosen_to_fit_the_budget_and_the_images(
+    backend: Backend, budget: float, images: int, steps: int
+) -> None:
+    data = replace(MADE_UP, train_images=MADE_UP.train_images[:images], train_labels=MADE_UP.train_labels[:images])
+    result = parallel_core.run_batch_scaling(backend, data, batch_size=1, rounds=1, budget=budget)
     assert result.parameters["steps"] == steps
-    few = replace(MADE_UP, train_images=MADE_UP.train_images[:12], train_labels=MADE_UP.train_labels[:12])
-    assert parallel_core.run_batch_scaling(backend, few, batch_size=3, rounds=1).parameters["steps"] == 1
 
 
 def test_bare_times_are_of_all_steps_of_a_timing(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,18 @@ def test_bare_times_are_of_all_steps_of_a_timing(backend: Backend, monkeypatch: 
     monkeypatch.setattr(
         "parallel_core.experiments.training_on_multiple_gpus.batch_scaling.take_in_turn", times_of_a_step
     )
-    assert {case.bare_seconds for case in batch_scaling(backend).cases} == {(0.5,)}
+    result = batch_scaling(backend)
+    assert {case.bare_seconds for case in result.cases} == {(0.5,)}
+    assert result.problems == ()
+
+
+def test_devices_with_a_batch_each_are_not_faster_than_one(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(*_: object, units: Units, **__: object) -> dict[str, Case]:
+        return {name: case(0.5 if name == "all devices, scaled batch" else 1.0) for name in units.of}
+
+    monkeypatch.setattr("parallel_core.experiments.training_on_multiple_gpus.batch_scaling.take_in_turn", times)
+    (problem,) = batch_scaling(backend).problems
+    assert problem.startswith("scaled_batch_scaling_efficiency is 2 of at most 1: ")
 
 
 def test_gradients_that_are_not_summed_make_the_result_invalid(

@@ -1,6 +1,6 @@
 """How much of the copying is hidden under the computing, in our experiment and in the book's version of it.
 
-python -m benchmarks.overlap
+python -m benchmarks.experiments.overlap
 """
 
 from benchmarks.harness.findings import Finding, Report, Target, benchmark
@@ -12,7 +12,7 @@ TARGET = Target("at least", 0.85)
 BOOK = "book_overlap_efficiency"
 
 
-@benchmark("overlap", rounds=3)
+@benchmark("experiments/overlap", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
     """Measure `overlap_efficiency` in fresh processes, on both frameworks."""
     own = ("--rounds", 2 if quick else 3)

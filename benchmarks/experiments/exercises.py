@@ -1,0 +1,95 @@
+"""Run every exercise once on each framework, with its default options, and keep what they said.
+
+    python -m benchmarks.experiments.exercises
+
+A single run has no interval: its numbers are for reading along, and `parallel-core compare` is for conclusions.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from backends.host import core_numbers
+from benchmarks.harness.findings import results_folder
+from benchmarks.harness.provenance import libraries_in_words
+from benchmarks.harness.side_by_side import parallel_core
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.result import Result
+from parallel_core.system.files import write_json
+from parallel_core.system.formatting import listed
+from parallel_core.system.machine import describe_machine
+from parallel_core.system.subprocesses import supervise
+
+__all__ = ["SHOWN", "run_once", "short"]
+
+SIDES = {"mxnet": ("--backend", "mxnet"), "torch": ("--backend", "torch")}
+SHOWN = "parallel"
+"""It is no exercise; the README shows its output, and what the other engine says."""
+SIDES_OF_SHOWN = {**SIDES, "torch sync": ("--backend", "torch", "--engine", "sync")}
+NAME = "experiments/exercises.json"
+DEADLINE = 900.0
+"""Seconds that a run may take."""
+RAW = ("series", "tasks", "environment")
+"""What is left out of a result."""
+
+
+def run_once(experiment: str, options: Sequence[str]) -> dict[str, Any]:
+    """Run an experiment in a fresh process and return its result without the raw values, or `{"failed": reason}`."""
+    command = parallel_core("run", experiment, *options)
+    outcome = asyncio.run(supervise(command, DEADLINE, set(core_numbers())))
+    try:
+        # A result with problems comes with status 1.
+        if outcome.timed_out or outcome.status not in (0, 1):
+            raise ValueError
+        return short(Result.from_json(json.loads(outcome.output)), with_times=experiment == SHOWN)
+    except ValueError:
+        return {"failed": outcome.reason(DEADLINE)}
+
+
+def short(result: Result, with_times: bool) -> dict[str, Any]:
+    """Return a result as JSON without its raw values; the times of its cases only if they are asked for."""
+    kept = {name: value for name, value in result.as_json().items() if name not in RAW}
+    return kept if with_times else {**kept, "cases": []}
+
+
+def with_source(machine: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the file holds of an exercise: its results, and what they were measured on."""
+    backends = [result["backend"] for result in results.values() if "backend" in result]
+    return {
+        "machine": machine,
+        "versions": {backend["name"]: backend["version"] for backend in backends},
+        "kernels": {backend["name"]: libraries_in_words(backend) for backend in backends},
+        "results": results,
+    }
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=results_folder)
+@click.argument("names", nargs=-1, type=click.Choice(list(EXPERIMENTS)))
+def main(out: Path, names: Sequence[str]) -> None:
+    """Run the exercises NAMES, all by default, and write OUT/experiments/exercises.json.
+
+    Those that are not run anew stay as they were in the file, with their machine and commit.
+    """
+    path = out / NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    machine = describe_machine()
+    runs: dict[str, Mapping[str, Any]] = json.loads(path.read_text())["runs"] if names and path.exists() else {}
+    for name in names or [one.name for one in EXPERIMENTS.values() if one.exercise or one.name == SHOWN]:
+        sides = SIDES_OF_SHOWN if name == SHOWN else SIDES
+        click.echo(f"{name} on {listed(list(sides))}", err=True)
+        results = {side: run_once(name, options) for side, options in sides.items()}
+        runs[name] = with_source(machine, results)
+        write_json(path, {"schema": 1, "benchmark": "exercises", "runs": runs})
+    failed = [name for name, run in runs.items() if any("failed" in result for result in run["results"].values())]
+    click.echo(f"{len(runs)} exercises{f'; failed: {listed(failed)}' if failed else ''}")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

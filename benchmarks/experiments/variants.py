@@ -1,0 +1,116 @@
+"""What each variant on CPUs changes, against the default of its setting, in fresh processes that take turns.
+
+    python -m benchmarks.experiments.variants
+
+Where OPENBLAS_CORETYPE is set, `blas-as-shipped` changes nothing: unset it to see what OpenBLAS takes by itself.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from backends.variants import VARIANTS, Variant
+from benchmarks.harness.findings import Finding, Report, benchmark
+from benchmarks.harness.side_by_side import PRODUCT_RATE, Measured, parallel_core, ratio_by_round, take_turns
+from benchmarks.harness.side_by_side import Variant as Side
+from parallel_core.measurement.confidence_intervals import median_interval
+
+__all__ = ["Contrast", "contrasts", "main"]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """In which experiment a setting shows, and by which figure."""
+
+    experiment: str
+    figure: str
+    unit: str
+    options: tuple[str | int, ...] = ()
+    quick: tuple[str | int, ...] = ()
+
+
+TRAINING = Shown(
+    "data-parallel", "images_per_second", "images/s", ("--epochs", 1, "--limit", 60), ("--epochs", 1, "--limit", 4)
+)
+SHOWN: Mapping[str, Shown] = {
+    "bulk": TRAINING,
+    "temporary space": TRAINING,
+    "copy queue": Shown("overlap", "overlap_efficiency", "", quick=("--rounds", 1)),
+    "kernels of products": Shown("parallel", PRODUCT_RATE, "GFLOP/s", quick=("--rounds", 1)),
+}
+"""By setting; other settings are of GPUs."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A variant on one backend against the default of its setting."""
+
+    backend: str
+    variant: Variant
+    default: Variant
+
+    @property
+    def shown(self) -> Shown:
+        """Where it shows."""
+        return SHOWN[self.variant.setting]
+
+    def name_of(self, variant: Variant) -> str:
+        """Name one side's figure."""
+        return f"{self.backend}, {variant.name}: {self.shown.figure}"
+
+    @property
+    def ratio_name(self) -> str:
+        """Name the figure of the variant over that of the default."""
+        return f"{self.backend}, {self.variant.name} / {self.default.name}: {self.shown.figure}"
+
+
+def contrasts() -> Iterator[Contrast]:
+    """Iterate over all variants that can be shown on CPUs, with their backends."""
+    defaults = {variant.setting: variant for variant in VARIANTS if variant.default}
+    for variant in VARIANTS:
+        if not variant.default and variant.setting in SHOWN:
+            for backend, kinds in variant.found_on.items():
+                if "cpu" in kinds:
+                    yield Contrast(backend, variant, defaults[variant.setting])
+
+
+@benchmark("experiments/variants", rounds=3)
+def main(rounds: int, quick: bool) -> Report:
+    """Measure every variant against the default of its setting."""
+    sides = {
+        one.name_of(variant): Side(one.name_of(variant), command(one, variant, quick))
+        for one in contrasts()
+        for variant in (one.default, one.variant)
+    }
+    processes = take_turns(list(sides.values()), rounds)
+    findings = [finding for one in contrasts() for finding in findings_of(one, processes)]
+    return Report("Variants against defaults", findings, processes)
+
+
+def command(contrast: Contrast, variant: Variant, quick: bool) -> tuple[str, ...]:
+    """Make the command that runs one side."""
+    shown = contrast.shown
+    options = shown.quick if quick else shown.options
+    return parallel_core(
+        "run",
+        shown.experiment,
+        "--backend",
+        contrast.backend,
+        "--device-kind",
+        "cpu",
+        "--variant",
+        variant.name,
+        *options,
+    )
+
+
+def findings_of(contrast: Contrast, processes: Mapping[str, list[Measured]]) -> list[Finding]:
+    """List the figure of both sides, and its ratio where a ratio says something: efficiencies may be near zero."""
+    shown = contrast.shown
+    names = [contrast.name_of(variant) for variant in (contrast.variant, contrast.default)]
+    values = [[one.figures[shown.figure] for one in processes[name]] for name in names]
+    both = [Finding(name, median_interval(taken), shown.unit) for name, taken in zip(names, values, strict=True)]
+    return [*both, Finding(contrast.ratio_name, ratio_by_round(*values))] if shown.unit else both
+
+
+if __name__ == "__main__":
+    main()

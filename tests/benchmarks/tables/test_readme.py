@@ -1,0 +1,109 @@
+"""No table of measured numbers is written by hand, and none differs from the file that it comes from."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.experiments.exercises import with_source
+from benchmarks.tables.__main__ import main, written
+from benchmarks.tables.blocks import BLOCK
+from benchmarks.tables.readme import TABLES
+from tests.parallel_core.comparison import made_up
+
+MEASURED = re.compile(r"\d\s?(ns|μs|ms|s|min|%|×|images/s|[GM]B/s|GFLOP/s)(?=[\s,.;:)]|$)")
+
+
+@pytest.fixture
+def at_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+
+
+@pytest.mark.usefixtures("at_root")
+def test_every_table_and_page_is_as_its_file_says() -> None:
+    differing = [str(path) for path, text in written() if not path.exists() or path.read_text() != text]
+    assert differing == [], "python -m benchmarks.tables"
+
+
+def test_every_table_of_measured_numbers_is_in_a_block(root: Path) -> None:
+    by_hand = BLOCK.sub("", (root / "README.md").read_text())
+    assert [line for line in by_hand.splitlines() if line.startswith("|") and MEASURED.search(line)] == []
+    assert MEASURED.search("| 4 KiB | 2.4 ms (1.3–3.6) | 2 % |")
+
+
+@pytest.fixture
+def copied(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A page with one table, beside the results that it comes from."""
+    folder = Path("benchmarks/results/a-machine")
+    (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(root / "benchmarks/results/epyc-2-cores/processes.json", tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    Path("README.md").write_text(f"Before.\n\n<!-- table: processes from {folder} -->\n<!-- end -->\n\nAfter.\n")
+    return folder
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, arguments)
+    return done.exit_code, done.output
+
+
+def test_a_table_that_differs_from_its_file_is_found_and_mended(copied: Path) -> None:
+    status, told = run("--check")
+    assert status == 1
+    assert "README.md differs from its results" in told
+    assert f"{copied}/processes.md differs" in told
+    assert "| 4 KiB |" not in Path("README.md").read_text()
+    assert run()[0] == 0
+    assert run("--check") == (0, "")
+    text = Path("README.md").read_text()
+    assert text.startswith("Before.\n")
+    assert text.endswith("\nAfter.\n")
+    assert "| 4 KiB | 2.42 ms (1.33–3.61) | 2 % |" in text
+
+    document = json.loads((copied / "processes.json").read_text())
+    document["findings"][0]["estimate"] = 3000.0
+    (copied / "processes.json").write_text(json.dumps(document))
+    assert run("--check")[0] == 1
+
+
+def test_where_numbers_come_from_is_said(copied: Path) -> None:
+    path = copied / "processes.json"
+    document = json.loads(path.read_text())
+    assert "torch 2.13.0+cpu, commit not recorded, 2026-11-22" in TABLES["processes"](copied)
+    document["kernels"] = {"torch": ["MKL 2024.2", "oneDNN 3.12.0, AVX-512 kernels"]}
+    document["machine"]["commit"] = "abc1234"
+    path.write_text(json.dumps(document))
+    told = TABLES["processes"](copied)
+    assert "torch 2.13.0+cpu (MKL 2024.2; oneDNN 3.12.0, AVX-512 kernels), commit abc1234, 2026-11-22" in told
+
+
+@pytest.mark.usefixtures("copied")
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("<!-- table: what from somewhere -->", "no table is called 'what' (known: first-run, "),
+        ("<!-- table: processes from nowhere -->", "needs nowhere/processes.json, which is not there: measure it"),
+        ("<!-- table: processes -->", "a block is not of the form"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(line: str, message: str) -> None:
+    Path("README.md").write_text(f"{line}\n<!-- end -->\n")
+    status, told = run()
+    assert status == 1
+    assert message in told
+    assert len(told.splitlines()) == 1
+
+
+def test_an_exercise_that_failed_or_is_invalid_says_so(tmp_path: Path) -> None:
+    cell = made_up.Cell("barriers", "mxnet", "async")
+    invalid = made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25}, problems=("It cannot be.",))
+    run = with_source(made_up.MACHINE, {"mxnet": invalid.as_json(), "torch": {"failed": "it was | killed"}})
+    path = tmp_path / "experiments" / "exercises.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"runs": {"barriers": run}}))
+    row = TABLES["exercises"](tmp_path).splitlines()[2]
+    cells = ["`barriers`: `added_wait_fraction`", "0.25. INVALID: It cannot be.", "not measured: it was \\| killed"]
+    assert row == f"| {' | '.join(cells)} |"
