@@ -85,4 +85,5 @@ def largest_size(backend: Backend, seconds: float, wanted: int) -> int:
     # than these, so they take rather less than is foreseen.
     _, *timings = (measure(backend, partial(products, backend, x, 5)) for _ in range(1 + PROBES))
     foreseen = mean(done for _, done in timings) / 5 / PROBED_SIZE**3
-    return wanted if foreseen * wanted**3 <= seconds else max(8, int((seconds / foreseen) ** (1 / 3)) // 8 * 8)
+    largest = int((max(0.0, seconds) / foreseen) ** (1 / 3))
+    return wanted if wanted <= largest else max(8, largest // 8 * 8)
