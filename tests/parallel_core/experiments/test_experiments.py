@@ -62,7 +62,7 @@ def test_the_result_is_checked_and_described(backend: Backend, name: str) -> Non
     for case in result["cases"]:
         assert len(case["seconds"]) == len(case["dispatch_seconds"]) == 2
         assert all(0 <= sent <= done for sent, done in zip(case["dispatch_seconds"], case["seconds"], strict=True))
-        assert len(case["bare_seconds"]) in (0, 2)
+        assert name not in ON_A_BUDGET or len(case["bare_seconds"]) in (0, 2)
     assert name not in ON_A_BUDGET or any(case["bare_seconds"] for case in result["cases"])
     assert result["environment"]["cores"] >= 1
     assert result["explanation"]
