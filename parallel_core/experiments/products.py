@@ -61,9 +61,9 @@ def product_seconds(backend: Backend, size: int, device: Device, count: int = 5)
     return median(measure(backend, launch)[1] for _ in range(5)) / count
 
 
-def size_for_run(backend: Backend) -> int:
-    """Choose the matrix size with which the first device takes about 0.2 s for all products."""
-    return size_for(backend, RUN_SECONDS, PRODUCTS, backend.devices[0])
+def size_for_run(backend: Backend, share: float = 1.0) -> int:
+    """Choose the matrix size with which the first device takes about 0.2 s, or a share of that, for all products."""
+    return size_for(backend, share * RUN_SECONDS, PRODUCTS, backend.devices[0])
 
 
 def size_for(backend: Backend, seconds: float, count: int, device: Device) -> int:

@@ -61,7 +61,7 @@ def run(
     tell("the memory of a deep queue", 0.0)
     memory = measure_queue_memory(backend)
     if size is None:
-        size = largest_size(backend, left(0.6) / PRODUCTS_OF_A_ROUND / FEWEST_TIMINGS, SIZE)
+        size = largest_size(backend, left(0.45) / PRODUCTS_OF_A_ROUND / FEWEST_TIMINGS, SIZE)
     reference = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
     (in_numpy, in_backend), error = compare_with_numpy(backend, reference, size, rounds, 0.5 * left(0.7))
     one, everything = compare_barriers(backend, size, rounds, 0.8 * left(0.7))

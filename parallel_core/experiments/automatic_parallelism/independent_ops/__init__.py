@@ -39,7 +39,7 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.timing impo
 )
 from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of
-from parallel_core.experiments.products import PRODUCTS, RUN_SECONDS, size_for
+from parallel_core.experiments.products import PRODUCTS, size_for_run
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
@@ -66,7 +66,7 @@ def run(
     """
     own, threads, device = backend.workers_per_device, backend.threads_per_device, backend.devices[0]
     left = countdown(budget)
-    size = size or size_for(backend, RUN_SECONDS / 2, PRODUCTS, device)
+    size = size or size_for_run(backend, 0.5)
     wanted = sorted({own, *workers_compared})
     counts = wanted if backend.engine == "async" and device.kind == "cpu" else [own]
     others = [(workers, threads) for workers in counts if workers != own]
