@@ -174,6 +174,9 @@ def fit(
     rounds = wanted or USUAL_ROUNDS
     while rounds > 1 and not fits(0.0, rounds, late):
         rounds -= 1
+    if rounds < (wanted or USUAL_ROUNDS):
+        # Should the machine be quicker than it seems, there is time for one more.
+        return fitted(0.0, rounds)
     low, high = 0.0, max(left, 0.0)
     if fits(high, rounds):
         low = high
@@ -219,7 +222,7 @@ def _fit_of(
         seconds=after_start,
         # A profiler starts, everything is repeated twice, more slowly, and what was recorded is read and written.
         tracing={
-            cell: sounding.start / 2 + 3 * sounding.repetition * growths[cell.experiment]
+            cell: sounding.start / 3 + 3 * sounding.repetition * growths[cell.experiment]
             for cell, sounding in known.items()
         },
         processes=processes,

@@ -168,9 +168,18 @@ def test_rounds_that_are_asked_for_are_not_exceeded() -> None:
     assert {turn for turn, _, _ in machine.processes} == {CALIBRATION, 1, 2}
 
 
+def test_a_comparison_in_full_keeps_to_its_minutes_too() -> None:
+    machine = Machine(slowness=0.5)
+    comparison, _ = machine.compare(replace(PLAN, mode="full", shared=False, seconds=4 * SECONDS))
+    assert machine.now <= 1.2 * 4 * SECONDS
+    assert all(len(cell.results) == comparison.rounds >= 3 for cell in comparison.cells)
+    # After the soundings each cell has processes of its own.
+    assert all(len(cells) == (4 if turn == CALIBRATION else 1) for turn, cells, _ in machine.processes)
+
+
 def test_without_a_time_there_is_no_sounding_and_first_processes_choose_the_sizes() -> None:
     machine = Machine()
-    comparison, seen = machine.compare(replace(PLAN, rounds=3, seconds=None))
+    comparison, seen = machine.compare(replace(PLAN, rounds=3, seconds=None, shared=False))
     assert [run.what for _, run in seen if run.round == CALIBRATION] == ["overlap on mxnet async"]
     assert comparison.rounds == 3
     assert {deadline for _, _, deadline in machine.processes} == {PLAN.deadline}
