@@ -82,9 +82,9 @@ BLAS_AS_SHIPPED = Variant(
     "blas-as-shipped",
     "kernels of products",
     found_on={"mxnet": ("cpu",)},
-    meaning="MXNet's OpenBLAS of 2020 chooses its kernels by itself: for a processor that it does not know, those for "
-    "Prescott, without AVX. Look for longer products in an unchanged order; there is no difference where it knows the "
-    "processor.",
+    meaning="MXNet's OpenBLAS of 2020 chooses its kernels by itself: for a processor that it does not know, old ones "
+    "without AVX (Prescott's, or Barcelona's). Look for longer products in an unchanged order; there is no difference "
+    "where it knows the processor.",
     elsewhere="only MXNet brings a library along that takes slow kernels for processors newer than itself",
     not_on_sync=None,
 )

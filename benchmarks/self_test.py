@@ -189,7 +189,10 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
             )
             for case in one.case_names
         ]
-        measured.append({case: [list(side.medians(case)) for side in (one, same, slower)] for case in one.case_names})
+        all_sides = (one, same, slower)
+        whole = {case: [list(side.medians(case)) for side in all_sides] for case in one.case_names}
+        bare = {f"{case}, bare": [list(side.bare_medians(case)) for side in all_sides] for case in one.case_names}
+        measured.append(whole | bare)
     # Invalid processes may leave too few on one side for a verdict.
     verdicts = [all_four for all_four in verdicts if "too few runs" not in all_four]
     false = sum(called != SAME for called, *_ in verdicts)

@@ -41,6 +41,8 @@ LAYOUTS = (
 )
 """Arrays that do not lie in memory one element after the other, or cannot be written to."""
 SMALL = 10_000
+UNIT = 0.2
+"""The probability that a function is launched as one unit."""
 
 
 def draw_program(random: Random, devices: int | None = None) -> Program:
@@ -104,8 +106,10 @@ def _launch(model: Model) -> None:
         model.pick(lambda value: value.device == first.device and _size(value.content) < SMALL)
         for _ in range(model.random.randrange(3))
     ]
-    texts = [draw_function(model.random, arguments), *(value.text for value in arguments)]
-    model.make(f"launch({', '.join(texts)})", first.device, *arguments)
+    function = draw_function(model.random, arguments)
+    if model.random.random() < UNIT:
+        function = f"ops.as_unit({function})"
+    model.make(f"launch({', '.join([function, *(value.text for value in arguments)])})", first.device, *arguments)
 
 
 def _late(model: Model) -> None:

@@ -1,7 +1,8 @@
 """Which kernels MXNet computes with: its wheel's OpenBLAS multiplies matrices, and oneDNN does the rest of a network.
 
-OpenBLAS 0.3.13, of 2020, knows processors by their model. For one that it does not know it takes its kernels for
-Prescott, of 2004, at a third of the speed. So it is asked before MXNet loads it, and told what the processor can do.
+OpenBLAS 0.3.13, of 2020, knows processors by their model. For those that it does not know it takes old kernels:
+Prescott's of 2004 on Intel's and Barcelona's of 2007 on AMD's, at a third to half of the speed. So it is asked before
+MXNet loads it, and told what the processor can do.
 """
 
 import os

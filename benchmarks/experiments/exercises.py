@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -23,14 +24,18 @@ from parallel_core.measurement.result import Result
 from parallel_core.system.files import write_json
 from parallel_core.system.formatting import listed
 from parallel_core.system.machine import describe_machine
-from parallel_core.system.subprocesses import supervise
+from parallel_core.system.subprocesses import Outcome, supervise
 
-__all__ = ["SHOWN", "run_once", "short"]
+__all__ = ["SHOWN", "TRACED", "TRACED_ON", "WIDTH", "run_once", "short", "trace_once", "with_source"]
 
 SIDES = {"mxnet": ("--backend", "mxnet"), "torch": ("--backend", "torch")}
 SHOWN = "parallel"
 """It is no exercise; the README shows its output, and what the other engine says."""
 SIDES_OF_SHOWN = {**SIDES, "torch sync": ("--backend", "torch", "--engine", "sync")}
+TRACED, TRACED_ON = "overlap", "mxnet"
+"""The README shows what is printed of its trace."""
+WIDTH = 96
+"""Characters of a printed line."""
 NAME = "experiments/exercises.json"
 DEADLINE = 900.0
 """Seconds that a run may take."""
@@ -42,11 +47,27 @@ def run_once(experiment: str, options: Sequence[str]) -> dict[str, Any]:
     """Run an experiment in a fresh process and return its result without the raw values, or `{"failed": reason}`."""
     command = parallel_core("run", experiment, *options)
     outcome = asyncio.run(supervise(command, DEADLINE, set(core_numbers())))
+    return read_result(outcome, outcome.output, with_times=experiment == SHOWN)
+
+
+def trace_once(experiment: str, backend: str) -> dict[str, Any]:
+    """Run an experiment with a trace; return its result as `run_once` does, with the lines that were `printed`."""
+    with TemporaryDirectory() as folder:
+        json_file = Path(folder) / "result.json"
+        files = ("--trace", f"{folder}/trace.json", "--json", str(json_file))
+        program = (sys.executable, "-P", "-m", "parallel_core", "run", experiment, "--backend", backend, *files)
+        outcome = asyncio.run(supervise(("env", f"COLUMNS={WIDTH}", *program), DEADLINE, set(core_numbers())))
+        result = read_result(outcome, json_file.read_text() if json_file.exists() else "", with_times=False)
+    return {**result, "printed": [line.rstrip() for line in outcome.output.splitlines()]}
+
+
+def read_result(outcome: Outcome, text: str, with_times: bool) -> dict[str, Any]:
+    """Read the JSON of a run's result; `{"failed": reason}` if there is none."""
     try:
         # A result with problems comes with status 1.
         if outcome.timed_out or outcome.status not in (0, 1):
             raise ValueError
-        return short(Result.from_json(json.loads(outcome.output)), with_times=experiment == SHOWN)
+        return short(Result.from_json(json.loads(text)), with_times)
     except ValueError:
         return {"failed": outcome.reason(DEADLINE)}
 
@@ -80,10 +101,14 @@ def main(out: Path, names: Sequence[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = describe_machine()
     runs: dict[str, Mapping[str, Any]] = json.loads(path.read_text())["runs"] if names and path.exists() else {}
-    for name in names or [one.name for one in EXPERIMENTS.values() if one.exercise or one.name == SHOWN]:
+    for name in names or [one.name for one in EXPERIMENTS.values() if one.exercise or one.name in (SHOWN, TRACED)]:
+        click.echo(name, err=True)
         sides = SIDES_OF_SHOWN if name == SHOWN else SIDES
-        click.echo(f"{name} on {listed(list(sides))}", err=True)
-        results = {side: run_once(name, options) for side, options in sides.items()}
+        results = (
+            {TRACED_ON: trace_once(TRACED, TRACED_ON)}
+            if name == TRACED
+            else {side: run_once(name, options) for side, options in sides.items()}
+        )
         runs[name] = with_source(machine, results)
         write_json(path, {"schema": 1, "benchmark": "exercises", "runs": runs})
     failed = [name for name, run in runs.items() if any("failed" in result for result in run["results"].values())]

@@ -1,1 +1,12 @@
-"""Write the README's tables of measured numbers from the files that they come from: `python -m benchmarks.tables`."""
+"""Write the README's tables of measured numbers from the files that they come from: `python -m benchmarks.tables`.
+
+Each table's block in the README names its folder. What measures the files in it, on an idle machine:
+
+    parallel-core compare --out benchmarks/results/MACHINE
+    python -m benchmarks.run_all                         # abstraction, overlap, allreduce, training
+    python -m benchmarks.experiments.exercises           # each exercise once, a first run and a trace
+    python -m benchmarks.experiments.variants            # where OPENBLAS_CORETYPE is not set
+    python -m benchmarks.processes --rounds 9
+    python -m benchmarks.training.network                # as root
+    python benchmarks/self_test.py --real 3 --out benchmarks/results/MACHINE/self-test
+"""

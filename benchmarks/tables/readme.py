@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from backends.variants import VARIANTS
-from benchmarks.experiments.exercises import SHOWN
+from benchmarks.experiments.exercises import SHOWN, TRACED, TRACED_ON, WIDTH
 from benchmarks.experiments.variants import contrasts
 from benchmarks.harness.provenance import provenance, provenance_of_comparison
 from benchmarks.harness.targets import Finding
@@ -29,7 +29,6 @@ __all__ = ["TABLES"]
 
 NAMES = {"mxnet": "MXNet", "torch": "PyTorch", "numpy": "NumPy"}
 EXERCISES, VARIANTS_FILE = "experiments/exercises.json", "experiments/variants.json"
-WIDTH = 96
 
 
 def first_run(folder: Path) -> str:
@@ -49,20 +48,29 @@ def first_run(folder: Path) -> str:
     return "\n".join(["```text", *lines, "```", "", _source(folder, (EXERCISES, written["runs"][SHOWN]))])
 
 
+def trace(folder: Path) -> str:
+    """Show what is printed of a trace: its longest case, and how it agrees with the clock."""
+    run = _read(folder / EXERCISES)["runs"][TRACED]
+    lines = run["results"][TRACED_ON]["printed"]
+    # The table of all cases comes before, and what agrees comes behind.
+    first = next((place for place, line in enumerate(lines) if line.startswith("“")), 0)
+    last = next((place for place, line in enumerate(lines) if line.startswith("Of the other ")), len(lines))
+    return "\n".join(["```text", *lines[first:last], "```", "", _source(folder, (EXERCISES, run))])
+
+
 RAW = {"series": {}, "tasks": [], "environment": describe_machine()}
 """In place of what the files of runs leave out."""
 
 
 def exercises(folder: Path) -> str:
     """Give a row to each exercise: its figure on both frameworks, and the first sentence of what it says."""
-    written = _read(folder / EXERCISES)
+    runs = {name: run for name, run in _read(folder / EXERCISES)["runs"].items() if EXPERIMENTS[name].exercise}
     sides = ("mxnet", "torch")
     rows = [
         [f"`{name}`: `{EXPERIMENTS[name].metric}`", *(_said(name, run["results"][side]) for side in sides)]
-        for name, run in written["runs"].items()
-        if name != SHOWN
+        for name, run in runs.items()
     ]
-    below = _source(folder, *((EXERCISES, run) for name, run in written["runs"].items() if name != SHOWN))
+    below = _source(folder, *((EXERCISES, run) for run in runs.values()))
     return _table(["", *(NAMES[side] for side in sides)], rows, below)
 
 
@@ -236,6 +244,7 @@ def _summary(findings: Sequence[Finding]) -> str:
 TABLES: Mapping[str, Callable[[Path], str]] = {
     "first-run": first_run,
     "exercises": exercises,
+    "trace": trace,
     "variants": variants,
     "comparison": comparison,
     "wrong-verdicts": wrong_verdicts,

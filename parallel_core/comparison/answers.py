@@ -188,7 +188,9 @@ def _pair_in_words(
         experiment = ratio.cell.experiment
         if ratio.scheduling and ratio.scheduling_verdict and ratio.kernels and ratio.kernels_verdict:
             scheduling.append((experiment, ratio.scheduling, ratio.scheduling_verdict))
-            kernels.append((experiment, ratio.kernels, ratio.kernels_verdict))
+            # That there are too few runs is said once.
+            if ratio.kernels_verdict != "too few runs":
+                kernels.append((experiment, ratio.kernels, ratio.kernels_verdict))
         else:
             whole.append((experiment, ratio.interval, ratio.verdict))
     quantities = ((scheduling, SCHEDULING), (kernels, KERNELS), (whole, TIMES))
@@ -217,7 +219,7 @@ def _clauses(backend: str, found: Iterable[tuple[str, Interval, Verdict]], said:
     if same := by_verdict.get("no difference shown"):
         clauses.append(f"no difference{said.of} was shown in {listed(same)}")
     if unknown := by_verdict.get("too few runs"):
-        clauses.append(f"there are too few runs to tell{said.of} in {listed(unknown)}")
+        clauses.append(f"there are too few runs to tell in {listed(unknown)}")
     return "; ".join(clauses)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from statistics import mean
+from statistics import mean, median
 
 import numpy as np
 
@@ -52,10 +52,13 @@ def normal_matrix(backend: Backend, size: int, device: Device, seed: int = 0) ->
 
 
 def product_seconds(backend: Backend, size: int, device: Device, count: int = 5) -> float:
-    """Measure the seconds that one size × size product takes on a device, the fastest of a few tries."""
+    """Measure the seconds that one size × size product takes on a device, the median of a few tries.
+
+    Not the fastest: what is chosen by it must fit into a budget on a busy machine too.
+    """
     launch = partial(products, backend, normal_matrix(backend, size, device), count)
     measure(backend, launch)
-    return min(measure(backend, launch)[1] for _ in range(5)) / count
+    return median(measure(backend, launch)[1] for _ in range(5)) / count
 
 
 def size_for_run(backend: Backend) -> int:
@@ -82,4 +85,5 @@ def largest_size(backend: Backend, seconds: float, wanted: int) -> int:
     # than these, so they take rather less than is foreseen.
     _, *timings = (measure(backend, partial(products, backend, x, 5)) for _ in range(1 + PROBES))
     foreseen = mean(done for _, done in timings) / 5 / PROBED_SIZE**3
-    return wanted if foreseen * wanted**3 <= seconds else max(8, int((seconds / foreseen) ** (1 / 3)) // 8 * 8)
+    largest = int((max(0.0, seconds) / foreseen) ** (1 / 3))
+    return wanted if wanted <= largest else max(8, largest // 8 * 8)

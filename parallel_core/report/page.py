@@ -2,10 +2,11 @@
 
 import math
 import re
+from base64 import b64encode
 from dataclasses import replace
 from datetime import datetime
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 
 from humanize import naturalsize, precisedelta
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -40,11 +41,6 @@ __all__ = ["render"]
 FIRST_BATCHES = 20
 
 
-class _Graph(NamedTuple):
-    side: str
-    picture: Markup
-
-
 def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     """Return the report as HTML, with the cells' timelines if there is a way to read them."""
     environment = Environment(
@@ -59,12 +55,15 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     environment.filters["place"] = _write_place
     environment.filters["prose"] = _prose
     comparison, analysis = analysis.comparison, _without_few(analysis)
+    lessons, answer = _lessons(analysis)
     return environment.get_template("page.html.jinja").render(
         comparison=comparison,
         took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
         date=f"{datetime.fromisoformat(comparison.utc):%-d %B %Y, %H:%M} UTC",
         memory=naturalsize(comparison.machine["memory_bytes"]),
-        answer=analysis.answer,
+        rounds=_rounds(comparison),
+        lessons=lessons,
+        answer=answer,
         cells=analysis.cells,
         experiments=[_section(analysis, experiment, timeline_of) for experiment in analysis.experiments],
         dispatch=dispatch_chart(analysis),
@@ -78,6 +77,24 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         colours=COLOURS,
         looks=LOOKS,
     )
+
+
+def _rounds(comparison: Comparison) -> str:
+    """Say how many rounds there were: fewer than were asked for if time was up, or if it was interrupted."""
+    done = max(len(one.results) + len(one.failures) for one in comparison.cells)
+    asked = f"{comparison.rounds} round{'s' if comparison.rounds > 1 else ''}"
+    return asked if done >= comparison.rounds else f"{done} of {asked}"
+
+
+def _lessons(analysis: Analysis) -> tuple[dict[str, str], str]:
+    """Divide the answer: the sentences that are an experiment's own, by its name, and what is left."""
+    lessons: dict[str, str] = {}
+    rest = analysis.answer
+    for one in analysis.experiments:
+        if one.answer and rest.startswith(one.answer):
+            lessons[one.experiment.name] = one.answer
+            rest = rest.removeprefix(one.answer).strip()
+    return lessons, rest
 
 
 def _without_few(analysis: Analysis) -> Analysis:
@@ -196,20 +213,20 @@ def _median_explanation(cell: CellAnalysis) -> str:
     return ordered[len(ordered) // 2].explanation
 
 
-def _graph_pictures(experiment: ExperimentAnalysis) -> list[_Graph]:
+def _graph_pictures(experiment: ExperimentAnalysis) -> dict[str, str]:
+    """Return the graph of tasks that each framework recorded, as the address of a picture that holds it."""
     if not can_draw():
-        return []
+        return {}
     first_results: dict[str, Result] = {}
     for cell in experiment.believed:
         if cell.results.valid[0].tasks:
             first_results.setdefault(cell.cell.backend, cell.results.valid[0])
-    pictures = []
-    for result in first_results.values():
+    pictures: dict[str, str] = {}
+    for backend, result in first_results.items():
         stream = BytesIO()
         draw(result, stream, "svg")
-        # A page holds the picture without the declarations of a file.
-        picture = Markup("<svg" + stream.getvalue().decode().partition("<svg")[2])
-        pictures.append(_Graph(result.backend["name"], picture))
+        # An element of its own, for several of them have the same names for their parts.
+        pictures[backend] = f"data:image/svg+xml;base64,{b64encode(stream.getvalue()).decode()}"
     return pictures
 
 

@@ -9,6 +9,10 @@ those that still read it; it names that argument as consumed. Tasks are numbered
 and each of its arguments keeps the task's number and end. A collective writes to the memory of several devices at once,
 by a task on each of their streams.
 
+Tasks may be shorter than what surrounds them, and both threads need the GIL. So a task is no object beside its future,
+a future makes its rarer parts when they are needed, and arguments are replaced in the loop itself: thousands of queued
+tasks leave the caches and are walked by the garbage collector, which costs more than the instructions.
+
 A task is put in its queue, a collective in all of its queues, by one call that nothing interrupts: neither Ctrl-C nor
 another thread, whose tasks the parts of a collective would otherwise wait for, and those for them. Only then does it
 count as a reader: one that never ran would never end.

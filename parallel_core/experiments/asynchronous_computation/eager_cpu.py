@@ -8,9 +8,10 @@ control returns when the product is done, whatever the size. If a framework has 
 it worker threads, control returns as soon as the product is queued. The time until all is done is about the same:
 asynchrony moves the work and does not shorten it.
 
-Method: The book's ten products of 1000 × 1000 normal matrices, on the first device: the time until control returns and
-the time until all is done. Beside the backend that was asked for, every other framework and engine does the same in a
-fresh process each, one after the other, with as many threads, because a framework reads its engine once.
+Method: The book's ten products of 1000 × 1000 normal matrices (smaller ones if the budget of seconds is too short), on
+the first device: the time until control returns and the time until all is done. Beside the backend that was asked for,
+every other framework and engine does the same in a fresh process each, one after the other, with as many threads,
+because a framework reads its engine once.
 
 Look at: `dispatch_fraction`, the first time as a share of the second, and both times of every framework and engine in
 one table.

@@ -1,6 +1,6 @@
 """Dispatch and completion: Python returns from a product long before the product exists.
 
-Ten 1000 × 1000 normal matrices are drawn by NumPy, so that every framework multiplies the same ones; drawing and
+Ten normal matrices are drawn by NumPy, so that every framework multiplies the same ones; drawing and
 loading them is not timed, only the products are.
 """
 

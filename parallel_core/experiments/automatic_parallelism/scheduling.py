@@ -86,7 +86,7 @@ def time_programs(
         for how, take in ((ONE_BY_ONE, one_by_one), (FREE, freely))
     }
     units = {
-        name: {f"{name} on {number}": launch for number, launch in enumerate(program.units(backend))}
+        name: {case_name(name, f"share {number}"): launch for number, launch in enumerate(program.units(backend), 1)}
         for name, program in programs.items()
     }
     timed = take_in_turn(

@@ -52,6 +52,6 @@ def test_every_verb_and_every_op_is_drawn() -> None:
     ops = (
         *("matmul", "add", "multiply", "power", "relu", "total", "flatten", "conv2d", "avg_pool2d", "cross_entropy"),
         *("count_correct", "split", "concatenate", "to_host", "zeros_like", "value_and_grad", "sgd"),
-        "sgd_while_finite",
+        *("sgd_while_finite", "as_unit"),
     )
     assert [op for op in ops if f"ops.{op}" not in text] == []

@@ -15,7 +15,7 @@ from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval
 from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel
-from tests.parallel_core.comparison.test_factors import scaled
+from tests.parallel_core.comparison.test_factors import scaled, with_bare
 
 ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
 
@@ -76,8 +76,10 @@ def test_the_answer_when_nothing_can_be_compared() -> None:
     assert answer_to(alone).endswith("Only torch was measured, so there is no other framework to compare it with.")
     apart = comparison(measured(parallel("mxnet"), ONE), measured(parallel("torch", "sync"), ONE))
     assert answer_to(apart).endswith("No two frameworks were measured in the same experiment on the same engine.")
-    few = comparison(measured(parallel("mxnet"), ONE[:2]), measured(parallel("torch"), ONE[:2]))
-    assert answer_to(few).endswith("Against mxnet on the async engine, there are too few runs to tell in parallel.")
+    few = [measured(parallel(name), ONE[:2]) for name in ("mxnet", "torch")]
+    for cells in (few, [with_bare(one.cell, [(2.0, 1.0)] * 2) for one in few]):
+        answer = answer_to(comparison(*cells))
+        assert answer.endswith(" Against mxnet on the async engine, there are too few runs to tell in parallel.")
 
 
 def with_metric(one: CellResults, metric: float, noise: float = 0.01, **backend: Any) -> CellResults:

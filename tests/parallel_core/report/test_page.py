@@ -1,13 +1,18 @@
 """The report as text: what stands where, for readers, for machines that read aloud, and against hostile names."""
 
 import re
+from base64 import b64decode
 from collections import Counter
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
 
+import pytest
+
+from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.measurement.task_graph import Task
 from tests.parallel_core.comparison.made_up import NASTY, comparison, every_chart, failed, measured
 from tests.parallel_core.report.pages import full_page, page_of, with_bare_times
 
@@ -51,6 +56,17 @@ def test_the_lesson_comes_first_then_timelines_factors_figures_and_folded_tables
     assert section("allreduce").index("chart-figure-") < section("allreduce").index("chart-curves-")
     assert "chart-times-" not in section("allreduce")
     assert page().index('id="allreduce"') < page().index('id="summary"') < page().index('id="backends"')
+
+
+def test_the_answer_is_whole_and_links_to_the_experiments_that_it_is_of() -> None:
+    compared = every_chart()
+    analysis = analyse(compared)
+    top = page_of(compared).partition('id="answer"')[2].partition("<nav")[0]
+    linked = dict(re.findall(r'<li><a href="#([^"]+)">[^<]+</a>: ([^<]+)</li>', top))
+    assert linked == {one.experiment.name: one.answer for one in analysis.experiments if one.answer in analysis.answer}
+    assert list(linked) == ["parallel", "async"]
+    rest = top.partition("<p>")[2].partition("</p>")[0]
+    assert " ".join([*linked.values(), rest]) == analysis.answer
 
 
 def test_repeated_ratios_unstable_cases_and_tables_are_folded() -> None:
@@ -184,10 +200,26 @@ def test_variants_are_a_column_where_there_are_any() -> None:
     assert text.count("<td>bulk-on</td>") == 1
 
 
+def test_graphs_are_pictures_with_a_description() -> None:
+    pytest.importorskip("matplotlib")
+    tasks = (Task(NASTY, "cpu:1", "compute", (), 0.1), Task("b", "cpu:2", "copy", (0,), 0.2))
+    drawn = []
+    for side in (("a", "async"), ("a", "sync"), ("b", "async")):
+        cell = measured(Cell("graph", *side), (1.0, 1.01, 0.99))
+        results = (replace(one, tasks=tasks, parameters={"of": "a program"}) for one in cell.results)
+        drawn.append(replace(cell, results=tuple(results)))
+    pictures = [attributes for tag, attributes in _Elements(page_of(comparison(*drawn))).seen if tag == "img"]
+    assert [one["alt"] for one in pictures] == [f"The graph of tasks that {name} recorded" for name in ("a", "b")]
+    kind, _, coded = (pictures[0]["src"] or "").partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert b"&lt;script&gt;alert(" in b64decode(coded)
+
+
 def test_too_few_processes_have_values_and_no_bounds() -> None:
     cells = [with_bare_times(measured(Cell("parallel", name, "async"), (1.0, 1.2))) for name in ("mxnet", "torch")]
     text = page_of(comparison(*cells)).partition("<main>")[2].partition('id="backends"')[0]
     assert "kernels 0.5 ×: too few runs" in text
+    assert "2 of 5 rounds, each cell" in page_of(comparison(*cells))
     assert 'class="whisker"' not in text
     assert "1.10 s</span>" in text
     assert "–" not in text.partition("<h3>")[2].partition("<details>")[0]

@@ -8,7 +8,8 @@ waiting after each step costs more than waiting once. A synchronous one returns 
 Method: Four parts, a file each. `ten_products` times ten products in the backend and in NumPy, until control returns
 and until all is done. `waiting` waits for one result, for everything, and by converting a result. `increments` adds 1
 ten thousand times, waiting each time or once, and compares both times with a cost model whose parts are measured
-apart. `queue_depth` measures the memory that a deep queue takes.
+apart. `queue_depth` measures the memory that a deep queue takes. Where the budget of seconds is too short for that,
+matrices are smaller and increments fewer.
 
 Look at: `dispatch_fraction`, the share of the products' time after which control returned; `async_speedup`, waiting
 each time over waiting once; `wait_fraction`, waiting for one result over waiting for all.

@@ -150,13 +150,32 @@ def test_names_keep_no_value_alive() -> None:
 
 
 def test_done_readers_are_forgotten() -> None:
-    owner = stream()
+    owner, other = stream(), stream(SECOND)
     x = owner.submit(torch.zeros, 4)
     for _ in range(20):
-        for _ in range(100):
+        for _ in range(50):
             owner.submit(torch.numel, x)
+            other.submit(torch.numel, x)
         owner.barrier()()
+        other.barrier()()
     assert len(x.readers) < 300
+
+
+def test_of_one_queue_s_readers_the_last_counts_alone(gate: threading.Event) -> None:
+    owner, reader, seen = stream(), stream(SECOND), []
+    x = owner.submit(torch.zeros, 4)
+    parts = owner.submit(halves, owner.submit(torch.zeros, 4))
+    reader.submit(gate.wait)
+    for _ in range(10):
+        reader.submit(lambda y: seen.append(y.tolist()), x)
+        reader.submit(torch.numel, parts[0])
+    reader.submit(torch.numel, parts[1])
+    assert len(x.readers) == 1
+    assert [path for _, path, *_ in parts.readers] == [(0,), (1,)]
+    overwritten = owner.submit_consuming(fill, x)
+    gate.set()
+    overwritten.result()
+    assert seen == [[0] * 4] * 10
 
 
 def test_an_index_out_of_range_holds_no_writer_back() -> None:
