@@ -1,4 +1,4 @@
-"""Run every cell in fresh processes, in interleaved rounds (A B C D, A B C D, …), and go on when one fails."""
+"""Run a comparison: its cells in processes, in interleaved rounds (A B C D, A B C D, …), and go on when one fails."""
 
 import datetime
 from collections.abc import Callable, Mapping

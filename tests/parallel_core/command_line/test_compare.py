@@ -46,7 +46,7 @@ def test_both_frameworks_compared_for_real(require: Callable[[str], None], progr
     folder = tmp_path / "out"
     done = program(
         *("compare", "parallel", "building-blocks", "--engines", "async", "--quick", "--rounds", "1"),
-        *("--minutes", "0.5", "--out", str(folder)),
+        *("--minutes", "0.2", "--out", str(folder)),
     )
     assert done.returncode == 0, done.stderr
     assert "parallel_speedup" in done.stdout

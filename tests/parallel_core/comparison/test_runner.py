@@ -75,7 +75,13 @@ class Machine:
             repetition = REPETITION * growth * (self.slow_kernels if cell.backend == "mxnet" else 1)
             repetitions = 1 if cell.experiment == "data-parallel" else 2 if own.get("rounds") == 1 else 4
             tracing = START / 2 + 3 * repetition if plan.traces_in and turn == 1 else 0
+            before = self.now
             seconds[cell] = self._pass(FIXED + repetitions * repetition + tracing)
+            if start + sum(seconds.values()) > deadline:
+                seconds[cell] = max(0.0, deadline - start - (sum(seconds.values()) - seconds[cell]))
+                self.now = before + seconds[cell]
+                outcomes[cell] = FailedRun(turn, "took too long", refused=False)
+                break
             took = repetition * seconds[cell] / (FIXED + repetitions * repetition + tracing)
             warmups = () if repetitions == 1 else (took,)
             case = Case(EXPERIMENTS[cell.experiment].case, (took,), (took,), warmups)
