@@ -45,8 +45,8 @@ __all__ = ["EXPERIMENT", "enough_steps", "run"]
 
 SIZE = 1000
 FEWEST_STEPS, STEPS = 100, 10_000
-PRODUCTS_OF_A_ROUND = 65
-"""About how many products all parts time in a round."""
+PRODUCTS_OF_A_ROUND = 75
+"""About how many products all parts time in a round, with their share of those that are checked."""
 
 
 def run(
@@ -61,11 +61,11 @@ def run(
     tell("the memory of a deep queue", 0.0)
     memory = measure_queue_memory(backend)
     if size is None:
-        size = largest_size(backend, left(0.45) / PRODUCTS_OF_A_ROUND / FEWEST_TIMINGS, SIZE)
+        size = largest_size(backend, left(0.55) / PRODUCTS_OF_A_ROUND / FEWEST_TIMINGS, SIZE)
     reference = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
-    (in_numpy, in_backend), error = compare_with_numpy(backend, reference, size, rounds, 0.5 * left(0.7))
-    one, everything = compare_barriers(backend, size, rounds, 0.8 * left(0.7))
-    blockers = time_blockers(backend, size, rounds, left(0.7))
+    (in_numpy, in_backend), error = compare_with_numpy(backend, reference, size, rounds, 0.55 * left(0.75))
+    one, everything = compare_barriers(backend, size, rounds, 0.85 * left(0.75))
+    blockers = time_blockers(backend, size, rounds, left(0.75))
     matrix = matrix_to_wait_behind(backend)
     tell("the cost model", 0.0)
     model = fit_cost_model(backend, row_of_ones(backend), matrix, budget=0.3 * left(0.95))
