@@ -8,7 +8,7 @@ device. Eager PyTorch, which queues nothing, is shown beside it, with a target f
 
 A tiny operation (x + 1) in a queue of Python's threads costs what Python does for it on both threads, one after the
 other, for the GIL lets one of them run at a time: handing it over for a microsecond would cost several. The least queue
-that there can be, which makes an object and a lock, passes them on and calls, takes 1.5 to 1.6 times as long as eager
+that there can be, which makes an object and a lock, passes them on and calls, takes about 1.5 times as long as eager
 PyTorch. Ours also finds the device, counts readers (a later copy may overwrite what they read), passes on errors and
 compares memory.
 """

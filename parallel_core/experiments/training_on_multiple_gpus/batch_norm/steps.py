@@ -40,7 +40,7 @@ __all__ = [
 PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
 DRAWS = 3
 """Batches over which a difference is averaged."""
-STEPS = 10
+STEPS = 5
 """Steps in one timing."""
 RATE = 0.1
 

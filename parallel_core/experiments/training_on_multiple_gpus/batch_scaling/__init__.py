@@ -58,7 +58,7 @@ CHECKED_STEPS = 2
 """The first loss is of the start alone; the second one shows the gradients, and NumPy is slow."""
 CHECKED_IMAGES = 64
 """Of one device, at most."""
-FEWEST_STEPS, MOST_STEPS = 2, 10
+MOST_STEPS = 10
 TIMED_SHARE = 0.9
 """Of the budget: for what comes before the last timing ends."""
 
@@ -125,7 +125,7 @@ def _chosen_steps(backend: Backend, data: Dataset, batch_size: int, rounds: int,
     batches = sum(plans(1, total).values())
     # One more for the warm-up, and in each round a step of every device as one unit.
     fitting = int(seconds / ((rounds + 1) * batches * step)) - 1
-    return min(max(FEWEST_STEPS, min(MOST_STEPS, fitting)), len(data.train_labels) // (total * batch_size))
+    return max(1, min(MOST_STEPS, fitting, len(data.train_labels) // (total * batch_size)))
 
 
 def _time(

@@ -8,7 +8,7 @@ import parallel_core
 from backends import Backend
 from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts as answers
 
-SMALL: dict[str, Any] = {"size": 40, "steps": 30, "rounds": 2}
+SMALL: dict[str, Any] = {"size": 40, "steps": 30, "rounds": 2, "budget": 600.0}
 
 
 @pytest.mark.parametrize(

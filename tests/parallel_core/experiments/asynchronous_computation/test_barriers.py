@@ -16,13 +16,13 @@ from parallel_core.experiments.asynchronous_computation.barriers.verdicts import
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing
 
-SMALL: dict[str, Any] = {"size": 40, "deepest": 3, "rounds": 2}
+SMALL: dict[str, Any] = {"size": 40, "deepest": 3, "rounds": 2, "budget": 600.0}
 
 PLACES = ("on the same device", "on another device")
 
 
 def test_each_wait_has_a_curve_for_each_place(backend: Backend) -> None:
-    result = parallel_core.run_barriers(backend, size=16, deepest=3, rounds=2)
+    result = parallel_core.run_barriers(backend, size=16, deepest=3, rounds=2, budget=600.0)
     assert result.series["queued"] == (0, 1, 2, 3)
     medians = {case.name: case.median for case in result.cases}
     assert len(medians) == 4 * 2 * 2
@@ -57,7 +57,7 @@ def test_each_case_waits_as_its_name_says(backend: Backend, monkeypatch: pytest.
 
     found: dict[str, tuple[str, ...]] = {}
     monkeypatch.setattr("parallel_core.experiments.asynchronous_computation.barriers.take_in_turn", once)
-    parallel_core.run_barriers(Recorded(), size=8, deepest=2, rounds=1)  # type: ignore[arg-type]
+    parallel_core.run_barriers(Recorded(), size=8, deepest=2, rounds=1, budget=600.0)  # type: ignore[arg-type]
     for name, verbs in found.items():
         behind = int(name.split(", ")[1].split()[0])
         wait = name.split(", ")[0]
@@ -65,19 +65,19 @@ def test_each_case_waits_as_its_name_says(backend: Backend, monkeypatch: pytest.
 
 
 def test_a_single_device_has_one_place(load: Callable[[int], Backend]) -> None:
-    result = parallel_core.run_barriers(load(1), size=16, deepest=1, rounds=1)
+    result = parallel_core.run_barriers(load(1), size=16, deepest=1, rounds=1, budget=600.0)
     assert set(result.series) == {"queued", "seconds wait, on the same device", "seconds waitall, on the same device"}
     assert "other_device_added_wait_fraction" not in result.metrics
 
 
 def test_a_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parallel_core.experiments.asynchronous_computation.barriers.TARGET_SECONDS", 0.001)
-    assert parallel_core.run_barriers(backend, deepest=1, rounds=1).parameters["size"] % 8 == 0
+    assert parallel_core.run_barriers(backend, deepest=1, rounds=1, budget=600.0).parameters["size"] % 8 == 0
 
 
 def test_products_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parallel_core.experiments.measuring.relative_error", lambda *_: float("nan"))
-    problems = parallel_core.run_barriers(backend, size=16, deepest=1, rounds=1).problems
+    problems = parallel_core.run_barriers(backend, size=16, deepest=1, rounds=1, budget=600.0).problems
     assert any(problem.startswith("products differ from NumPy's by ") for problem in problems)
 
 

@@ -22,14 +22,14 @@ from parallel_core.experiments.asynchronous_computation.cost_model.verdicts impo
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.measurement.result import Case
 
-SMALL: dict[str, Any] = {"largest": 40, "rounds": 2}
+SMALL: dict[str, Any] = {"largest": 40, "rounds": 2, "budget": 600.0}
 
 SIZES = sizes_up_to(2**19)
 US = 1e-6
 
 
 def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> None:
-    result = parallel_core.run_cost_model(backend, largest=100, rounds=1)
+    result = parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
     assert result.series["elements"] == (2, 8, 32)
     assert [case.name for case in result.cases] == [f"increment of {size} elements" for size in (2, 8, 32)]
     assert result.series["seconds measured"] == tuple(case.median for case in result.cases)
@@ -46,7 +46,7 @@ def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> No
 
 def test_increments_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parallel_core.experiments.measuring.relative_error", lambda *_: float("nan"))
-    (problem,) = parallel_core.run_cost_model(backend, largest=2, rounds=1).problems
+    (problem,) = parallel_core.run_cost_model(backend, largest=2, rounds=1, budget=600.0).problems
     assert problem.startswith("increments differ from NumPy's by ")
 
 

@@ -13,7 +13,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import eager_cpu
 from tests.parallel_core.comparison import made_up
 
-SMALL: dict[str, Any] = {"size": 40, "against": "none", "rounds": 2}
+SMALL: dict[str, Any] = {"size": 40, "against": "none", "rounds": 2, "budget": 600.0}
 
 PAIRS = {(name, engine) for name in ("mxnet", "numpy", "torch") for engine in ("async", "sync")}
 
@@ -54,7 +54,7 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(backend: Backend, m
         return made_up.result(cell, {"10 products": 2.0})
 
     monkeypatch.setattr(eager_cpu, "measure_elsewhere", elsewhere)
-    result = parallel_core.run_eager_cpu(backend, size=8, rounds=1)
+    result = parallel_core.run_eager_cpu(backend, size=8, rounds=1, budget=600.0)
     sides = [f"{options['backend']} {options['engine']}" for options in asked]
     assert len(sides) == len(PAIRS) - 1
     assert f"{backend.name} {backend.engine}" not in sides
@@ -74,14 +74,14 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(backend: Backend, m
 def test_a_contrast_runs_in_a_process_of_its_own(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     # NumPy is installed in any case, and stands against itself too here.
     monkeypatch.setattr(eager_cpu, "contrasts", lambda *_: (("numpy", "sync"),))
-    result = parallel_core.run_eager_cpu(backend, size=8, rounds=2)
+    result = parallel_core.run_eager_cpu(backend, size=8, rounds=2, budget=600.0)
     assert [case.name for case in result.cases] == ["10 products", "10 products, numpy sync"]
     assert [len(case.seconds) for case in result.cases] == [2, 2]
 
 
 def test_products_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager_cpu, "error_of_products", lambda *_: float("nan"))
-    (problem,) = parallel_core.run_eager_cpu(backend, size=8, against="none", rounds=1).problems
+    (problem,) = parallel_core.run_eager_cpu(backend, size=8, against="none", rounds=1, budget=600.0).problems
     assert problem.startswith("products differ from NumPy's by ")
 
 

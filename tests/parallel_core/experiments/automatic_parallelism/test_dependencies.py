@@ -24,7 +24,7 @@ from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads
 
-SMALL: dict[str, Any] = {"size": 8, "rounds": 2}
+SMALL: dict[str, Any] = {"size": 8, "rounds": 2, "budget": 600.0}
 
 SIZE = 6
 
@@ -94,7 +94,7 @@ def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) 
 
 
 def test_a_single_device_computes_the_graphs_too(load: Callable[[int], Backend]) -> None:
-    result = parallel_core.run_dependencies(load(1), size=SIZE, rounds=2)
+    result = parallel_core.run_dependencies(load(1), size=SIZE, rounds=2, budget=600.0)
     assert result.problems == ()
     assert result.metrics["work_per_device_seconds"] >= result.metrics["critical_path_seconds"] * (1 - 1e-9)
 
@@ -106,13 +106,13 @@ def test_wrong_results_make_the_result_invalid(backend: Backend, monkeypatch: py
     monkeypatch.setattr(
         "parallel_core.experiments.automatic_parallelism.dependencies.launch_graph", without_the_last_operand
     )
-    (problem,) = parallel_core.run_dependencies(backend, size=SIZE, rounds=1).problems
+    (problem,) = parallel_core.run_dependencies(backend, size=SIZE, rounds=1, budget=600.0).problems
     assert problem.startswith("results differ from NumPy's by ")
 
 
 def test_the_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parallel_core.experiments.automatic_parallelism.dependencies.PRODUCT_SECONDS", 1e-5)
-    result = parallel_core.run_dependencies(backend, rounds=1)
+    result = parallel_core.run_dependencies(backend, rounds=1, budget=600.0)
     assert result.parameters["size"] % 8 == 0
     assert {"bound_fraction", "critical_path_seconds", "work_per_device_seconds"} < set(result.metrics)
 

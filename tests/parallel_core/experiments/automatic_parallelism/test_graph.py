@@ -18,7 +18,7 @@ from parallel_core.experiments.automatic_parallelism.graph.programs import mlp
 from parallel_core.experiments.automatic_parallelism.scheduling import Program, record
 from parallel_core.measurement.task_graph import Task, without_implied, without_loads
 
-SMALL: dict[str, Any] = {"batch": 20, "rounds": 2}
+SMALL: dict[str, Any] = {"batch": 20, "rounds": 2, "budget": 600.0}
 
 BATCH = 12
 
@@ -67,7 +67,7 @@ def test_new_parameters_wait_for_all_that_read_the_old_ones(backend: Backend) ->
 
 @pytest.mark.parametrize("batch", [BATCH, 13])
 def test_the_step_is_that_of_a_single_device(backend: Backend, batch: int) -> None:
-    result = parallel_core.run_graph(backend, batch=batch, rounds=1)
+    result = parallel_core.run_graph(backend, batch=batch, rounds=1, budget=600.0)
     assert result.problems == ()
     assert result.metrics["operations"] == 24
     assert result.metrics["moved_bytes"] == sum(task.bytes for task in result.tasks)
@@ -85,7 +85,7 @@ def test_the_chain_of_two_runs_on_one_device_and_is_drawn_with_its_inputs(
     load: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("parallel_core.experiments.automatic_parallelism.graph.XY_SIZE", 5)
-    result = parallel_core.run_graph(load(1), of="xy", rounds=1)
+    result = parallel_core.run_graph(load(1), of="xy", rounds=1, budget=600.0)
     assert [(task.name, task.after) for task in result.tasks] == [
         ("x", ()),
         ("y", ()),
@@ -101,7 +101,7 @@ def test_a_wrong_step_makes_the_result_invalid(backend: Backend, monkeypatch: py
         return mlp(batch - 1)
 
     monkeypatch.setattr(graph, "mlp", of_a_smaller_batch)
-    (problem,) = parallel_core.run_graph(backend, batch=BATCH, rounds=1).problems
+    (problem,) = parallel_core.run_graph(backend, batch=BATCH, rounds=1, budget=600.0).problems
     assert problem.startswith("results differ from NumPy's by ")
 
 

@@ -14,7 +14,7 @@ from parallel_core.experiments.automatic_parallelism.independent_ops import timi
 from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts as about_independent
 from parallel_core.measurement.result import describe_backend
 
-SMALL: dict[str, Any] = {"workers_compared": (1,), "size": 64, "rounds": 2}
+SMALL: dict[str, Any] = {"workers_compared": (1,), "size": 64, "rounds": 2, "budget": 600.0}
 
 Elsewhere = list[dict[str, Any]]
 
@@ -46,7 +46,7 @@ def elsewhere(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
 def test_workers_and_threads_that_a_backend_has_not_are_measured_elsewhere(
     backend: Backend, elsewhere: Elsewhere
 ) -> None:
-    result = parallel_core.run_independent_ops(backend, (1, 2), size=48, rounds=2)
+    result = parallel_core.run_independent_ops(backend, (1, 2), size=48, rounds=2, budget=600.0)
     names = [case.name for case in result.cases]
     here, threaded = ["independent, 1 worker", "chain, 1 worker"], "independent, 1 worker, 2 threads each"
     several = ["independent, 2 workers", "chain, 2 workers"] if backend.engine == "async" else []
@@ -68,7 +68,7 @@ def test_workers_and_threads_that_a_backend_has_not_are_measured_elsewhere(
 
 
 def test_one_number_of_workers_starts_no_process(backend: Backend, elsewhere: Elsewhere) -> None:
-    result = parallel_core.run_independent_ops(backend, (1,), size=48, rounds=1)
+    result = parallel_core.run_independent_ops(backend, (1,), size=48, rounds=1, budget=600.0)
     assert elsewhere == []
     assert [case.name for case in result.cases] == ["independent, 1 worker", "chain, 1 worker"]
     assert result.metrics["parallel_speedup"] == 1
@@ -82,7 +82,7 @@ def test_wrong_products_make_the_result_invalid(backend: Backend, monkeypatch: p
         return y
 
     monkeypatch.setattr(timing, "chain", one_too_few)
-    (problem,) = parallel_core.run_independent_ops(backend, (1,), size=16, rounds=1).problems
+    (problem,) = parallel_core.run_independent_ops(backend, (1,), size=16, rounds=1, budget=600.0).problems
     assert problem.startswith("products differ from NumPy's by ")
 
 
@@ -90,7 +90,7 @@ def test_wrong_products_make_the_result_invalid(backend: Backend, monkeypatch: p
 def test_the_other_workers_really_run_in_fresh_processes(require: Callable[[str], None], name: str) -> None:
     require(name)
     backend = backends.load(name, 2, "cpu", None, 1)
-    result = parallel_core.run_independent_ops(backend, size=32, rounds=2)
+    result = parallel_core.run_independent_ops(backend, size=32, rounds=2, budget=600.0)
     assert len(result.cases) == (6 if name == "mxnet" else 4)
     assert result.problems == ()
 
@@ -164,7 +164,7 @@ def test_what_is_measured_elsewhere_has_the_same_variants(
     backend: Backend, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend, "variants", ("bulk-on", "temporary-space-low"))
-    parallel_core.run_independent_ops(backend, (1, 2), size=16, rounds=1)
+    parallel_core.run_independent_ops(backend, (1, 2), size=16, rounds=1, budget=600.0)
     assert elsewhere
     assert {asked["variant"] for asked in elsewhere} == {backend.variants}
 

@@ -7,7 +7,7 @@ import pytest
 from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.measurement.result import Case
 
-SMALL: dict[str, Any] = {"size": 64, "copies": 2, "rounds": 2}
+SMALL: dict[str, Any] = {"size": 64, "copies": 2, "rounds": 2, "budget": 600.0}
 
 
 def case(seconds: float) -> Case:

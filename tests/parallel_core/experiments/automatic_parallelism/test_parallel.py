@@ -6,7 +6,7 @@ import pytest
 
 from parallel_core.experiments.automatic_parallelism import parallel
 
-SMALL: dict[str, Any] = {"size": 64, "rounds": 2}
+SMALL: dict[str, Any] = {"size": 64, "rounds": 2, "budget": 600.0}
 
 
 @pytest.mark.parametrize(

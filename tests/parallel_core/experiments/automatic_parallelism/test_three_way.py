@@ -10,7 +10,7 @@ from backends import Array, Backend
 from parallel_core import Case
 from parallel_core.experiments.automatic_parallelism import three_way
 
-SMALL: dict[str, Any] = {"size": 64, "copies": 2, "rounds": 2}
+SMALL: dict[str, Any] = {"size": 64, "copies": 2, "rounds": 2, "budget": 600.0}
 
 
 def case(seconds: float) -> Case:
@@ -23,7 +23,7 @@ def cases(*seconds: float) -> list[Case]:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_two_devices_compute_and_copy(load: Callable[[int], Backend], count: int) -> None:
-    result = parallel_core.run_three_way(load(count), size=32, copies=2, rounds=2)
+    result = parallel_core.run_three_way(load(count), size=32, copies=2, rounds=2, budget=600.0)
     *parts, together = result.cases
     assert [part.name for part in parts] == ["products on cpu:1", "products on cpu:2", "copies both ways"]
     assert together.parts == tuple(part.name for part in parts)
@@ -42,7 +42,7 @@ def test_wrong_copies_or_products_make_the_result_invalid(
         "products": lambda backend, x, count=50: [backend.launch(backend.ops.add, x, x) for _ in range(count)],
     }
     monkeypatch.setattr(three_way, broken, wrong[broken])
-    result = parallel_core.run_three_way(backend, size=16, copies=1, rounds=1)
+    result = parallel_core.run_three_way(backend, size=16, copies=1, rounds=1, budget=600.0)
     assert any(problem.startswith("products or copies differ") for problem in result.problems)
 
 
