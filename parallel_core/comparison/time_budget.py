@@ -222,7 +222,7 @@ def _fit_of(
         seconds=after_start,
         # A profiler starts, everything is repeated twice, more slowly, and what was recorded is read and written.
         tracing={
-            cell: sounding.start / 3 + 3 * sounding.repetition * growths[cell.experiment]
+            cell: sounding.start / 4 + 2 * sounding.repetition * growths[cell.experiment]
             for cell, sounding in known.items()
         },
         processes=processes,
