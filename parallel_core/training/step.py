@@ -4,13 +4,11 @@ Book: Dive into Deep Learning, "Training on Multiple GPUs". No framework is name
 to verb, so that the code shows the schedule.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from backends import Array, Backend, Device
-from backends.host import core_numbers, on_cores
 from parallel_core.training.gradient_exchange import Bucket, buckets_of, exchange
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients, shapes
 
@@ -51,9 +49,9 @@ def train_batch(
     gradients = exchange(backend, [step[1] for step in steps], buckets)
     rate = learning_rate / len(images)
     update = backend.ops.sgd_while_finite
-    updates = [(p, g, rate, guard) for p, g, guard in zip(params, gradients, guarded, strict=True)]
-    # Back to the first device, where the host prepares the next batch: gradients ended at the last one.
-    updated = _launch_on_each(backend, update, updates, last_first=True)
+    updated = [
+        backend.launch(update, p, g, rate, guard) for p, g, guard in zip(params, gradients, guarded, strict=True)
+    ]
     return [new[0] for new in updated], [new[1] for new in updated], [step[0] for step in steps]
 
 
@@ -71,23 +69,4 @@ def launch_gradients(backend: Backend, params: Sequence[Array], images: np.ndarr
     """Launch (sum of the rows' losses, its gradients) for each device's share of a batch."""
     compute = loss_and_gradients(backend.ops)
     shards = split_batch(backend, images, labels, devices_of(backend, params))
-    return _launch_on_each(backend, compute, [(p, x, y) for p, (x, y) in zip(params, shards, strict=True)])
-
-
-def _launch_on_each(
-    backend: Backend, fn: Callable[..., Array], arguments: Sequence[tuple[Any, ...]], last_first: bool = False
-) -> list[Array]:
-    """Launch a function on every device.
-
-    If the devices occupy all cores, the host takes turns with them, and all wait for the device that it delays most. So
-    it launches a device's work on that device's own cores, and what follows runs where it ended.
-    """
-    places = range(len(arguments))
-    cores: Sequence[set[int]] = [set() for _ in places]
-    if len(places) > 1 and len(backend.cores) >= len(places) and set(core_numbers()) <= set().union(*backend.cores):
-        cores = backend.cores
-    launched: dict[int, Array] = {}
-    for place in reversed(places) if last_first else places:
-        with on_cores(cores[place]):
-            launched[place] = backend.launch(fn, *arguments[place])
-    return [launched[place] for place in places]
+    return [backend.launch(compute, p, x, y) for p, (x, y) in zip(params, shards, strict=True)]
