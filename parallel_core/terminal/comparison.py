@@ -59,7 +59,7 @@ def _comparison_table(experiment: ExperimentAnalysis, narrow: bool) -> Table:
     table.add_column("figure", no_wrap=True)
     table.add_column("ratio", no_wrap=True)
     table.add_column("= kernels\n× scheduling", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
+    table.add_column("verdict", overflow="fold", min_width=len("difference"))
     table.add_column("runs", justify="right", no_wrap=True)
     for cell in experiment.cells:
         runs = str(len(cell.results.valid))
