@@ -11,13 +11,15 @@ from rich.table import Table
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.difference import Change
 from parallel_core.comparison.verdicts import TimeRatio, factors_in_words
-from parallel_core.measurement.confidence_intervals import Verdict, with_bounds
+from parallel_core.measurement.confidence_intervals import Interval, Verdict, with_bounds
 from parallel_core.system.formatting import figure
 
 __all__ = ["VERDICT_COLOURS", "factors_in_figures", "show_comparison", "verdicts_in_colour"]
 
 WIDE = 100
 """Columns of a terminal from which figures have their bounds."""
+TINY = 1e-3
+"""Below, a figure has two digits in a narrow terminal."""
 VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": "green", "slower": "red"}
 
 
@@ -59,9 +61,10 @@ def _comparison_table(experiment: ExperimentAnalysis, narrow: bool) -> Table:
     table.add_column("figure", no_wrap=True)
     table.add_column("ratio", no_wrap=True)
     table.add_column("= kernels\n× scheduling", no_wrap=True)
-    table.add_column("verdict", overflow="fold", min_width=len("difference"))
+    table.add_column("verdict", overflow="fold")
     table.add_column("runs", justify="right", no_wrap=True)
     for cell in experiment.cells:
+        verdicts = "" if cell.ratio is None else verdicts_in_colour(cell.ratio)
         runs = str(len(cell.results.valid))
         if cell.time is None:
             table.add_row(cell.cell.side, "", "", "", "", f"[red]{cell.state}[/]", runs)
@@ -69,13 +72,20 @@ def _comparison_table(experiment: ExperimentAnalysis, narrow: bool) -> Table:
         table.add_row(
             cell.cell.side,
             metric(cell.time.estimate, "s"),
-            "" if cell.metric is None else figure(cell.metric.estimate) if narrow else with_bounds(cell.metric),
+            "" if cell.metric is None else _without_bounds(cell.metric) if narrow else with_bounds(cell.metric),
             "" if cell.ratio is None else with_bounds(cell.ratio.interval),
             "" if cell.ratio is None else factors_in_figures(cell.ratio),
-            "" if cell.ratio is None else verdicts_in_colour(cell.ratio),
+            # Broken where a reader would break it, and not where the column ends.
+            verdicts.replace("difference", "differ-\nence") if narrow else verdicts,
             runs + ("!" if cell.warnings or cell.reason else ""),
         )
     return table
+
+
+def _without_bounds(metric: Interval) -> str:
+    # Two digits of what is tiny, or its zeros would take the place of words.
+    value = metric.estimate
+    return figure(value) if abs(value) >= TINY else f"{value:.2g}"
 
 
 def factors_in_figures(divided: TimeRatio | Change) -> str:
