@@ -54,6 +54,8 @@ AGAINST = Parameter(
 SIZE = 1000
 STARTING = 0.6
 """The share of the time of a process of its own that goes by until it measures, about: starting, and importing."""
+SLOWER = 2
+"""How many times as long as here a product may take on one of the others, about."""
 OTHERS, NONE = "others", "none"
 
 
@@ -75,7 +77,8 @@ def run(
     # In each process the products are timed twice: queued, and as one unit.
     share = (1 - STARTING if others else 0.9) * budget / (1 + len(others))
     if size is None:
-        size = largest_size(backend, share / FEWEST_TIMINGS / (2 * REPEATS), SIZE)
+        slowest = SLOWER if others else 1
+        size = largest_size(backend, share / FEWEST_TIMINGS / (2 * REPEATS) / slowest, SIZE)
     drawn = draw(size)
     loaded = [backend.asarray(a, backend.devices[0]) for a in drawn]
     work = {PRODUCTS_CASE: lambda: multiply(backend, loaded)}
