@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from backends.arrays import tree_leaves, tree_map
 from backends.protocol import Ops
 
-__all__ = ["CudaGraphs"]
+__all__ = ["CudaGraphs", "is_recorded_here"]
 
 ISSUED_AS_USUAL = 2
 MAX_CALLS = 64
@@ -27,6 +27,12 @@ MAX_CALLS = 64
 
 # A recording begins by waiting for the whole GPU, which CUDA refuses while anything is recorded there.
 _recording = threading.Lock()
+_here = threading.local()
+
+
+def is_recorded_here() -> bool:
+    """Return whether the calling thread records a graph: what it issues is computed later, if at all."""
+    return getattr(_here, "records", False)
 
 
 @final
@@ -53,8 +59,12 @@ class CudaGraphs:
         replayed: Ops = changed
         return replayed
 
+    def as_unit(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function whose kernels are one launch; on CPUs it is the function itself."""
+        return partial(self.issue, fn)
+
     def issue(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Return `fn(*args)`, issued to the current stream of the one GPU that all arrays are on."""
+        """Return `fn(*args)`, issued to the current stream of the one GPU that all arrays are on, or calls it if there is none."""
         tensors = [x for x in tree_leaves(args) if isinstance(x, self._torch.Tensor)]
         if not tensors or not all(x.is_cuda for x in tensors):
             return fn(*args)
@@ -86,7 +96,11 @@ class CudaGraphs:
             recording = torch.cuda.graph(graph, stream=self._streams[gpu], capture_error_mode="thread_local")
             # A recording that fails would leave its own stream behind as the current one.
             with torch.cuda.stream(current), recording:
-                result = fn(*own_args)
+                _here.records = True
+                try:
+                    result = fn(*own_args)
+                finally:
+                    _here.records = False
         return _Graph(torch, graph, [x for x in tree_leaves(own_args) if isinstance(x, torch.Tensor)], result)
 
     def _signature(self, args: Sequence[Any]) -> Hashable:
