@@ -116,11 +116,11 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     return assemble(source, spans, windows(marks), trace.problems)
 
 
-def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, float]) -> Iterator[Span]:
+def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, int]) -> Iterator[Span]:
     parsed = {thread_of(mark): task for mark in marks if (task := parse_task(mark.name))}
     queues = numbered_queues({thread: (task.device, task.queue) for thread, task in parsed.items()})
     mark_around = enclosing(marks)
-    begun: set[tuple[TraceThread, float]] = set()
+    begun: set[tuple[TraceThread, int]] = set()
     for one in work:
         mark = mark_around(one)
         task = parse_task(mark.name) if mark else None
@@ -194,7 +194,7 @@ def _queue_device(verb: str, *args: Array, **named: Array) -> Device | None:
     return None
 
 
-def _span(one: Slice, kind: SpanKind, queue: Queue, launched: float | None) -> Span:
+def _span(one: Slice, kind: SpanKind, queue: Queue, launched: int | None) -> Span:
     return Span(_readable(one.name), kind, *queue, one.start, one.end, launched, one.name)
 
 

@@ -6,15 +6,17 @@ from operator import attrgetter
 
 import numpy as np
 
-from backends.profiling import Span, SpanKind, Timeline
+from backends.profiling import Span, SpanKind, Timeline, in_seconds
 
-__all__ = ["ALL", "KINDS", "RESOLUTION", "CaseSpans", "cases_of", "is_wait"]
+__all__ = ["ALL", "KINDS", "UNKNOWN", "CaseSpans", "cases_of", "is_wait"]
 
 ALL = "all"
 """The name of the one case of a timeline that names none."""
 KINDS: tuple[SpanKind, ...] = ("compute", "copy", "exchange", "host")
-RESOLUTION = 1e-6
-"""Seconds: the frameworks' profilers write whole microseconds, so what is shorter may not be there."""
+UNKNOWN = -(2**63)
+"""When a span was launched, if the profiler does not record it."""
+UNITS = (1000, 100, 10)
+"""Nanoseconds: in which units a trace's times may be whole. MXNet and PyTorch before 2.3 write whole microseconds."""
 
 WAIT_VERBS = frozenset({"wait", "waitall"})
 WAITS_QUEUE = "waits"
@@ -22,19 +24,20 @@ WAITS_QUEUE = "waits"
 
 @dataclass(frozen=True, eq=False)
 class CaseSpans:
-    """The spans of one case, from its first launch to the end of its last span.
+    """The spans of one case, from its first launch to the end of its last span; times are whole nanoseconds.
 
-    The arrays have an entry for each span. A case without spans starts and ends at its window's start.
+    The arrays have an entry for each span, those of times are int64. A case without spans starts and ends at its
+    window's start.
     """
 
     name: str
-    start: float
-    end: float
+    start: int
+    end: int
     spans: tuple[Span, ...]
     starts: np.ndarray
     ends: np.ndarray
     launched: np.ndarray
-    """NaN if the profiler does not record it."""
+    """UNKNOWN if the profiler does not record it."""
     kinds: np.ndarray
     """Places in KINDS."""
     waits: np.ndarray
@@ -43,11 +46,23 @@ class CaseSpans:
     """Device and queue, in the order of their first spans."""
     queue_of: np.ndarray
     """Places in `queues`."""
+    resolution: int
+    """The unit in which all times of the timeline are whole, at most a microsecond: what is shorter is not there."""
+
+    @property
+    def nanoseconds(self) -> int:
+        """The length of the case."""
+        return self.end - self.start
 
     @property
     def seconds(self) -> float:
         """The length of the case."""
-        return self.end - self.start
+        return in_seconds(self.nanoseconds)
+
+    @property
+    def linked(self) -> np.ndarray:
+        """Whether the launch of each span is known."""
+        return self.launched != UNKNOWN
 
     @property
     def operations(self) -> np.ndarray:
@@ -69,35 +84,42 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
 
     A case's repetition begins by waiting until the devices are idle: waits before the first launch are left out.
     """
+    resolution = _resolution(timeline.spans)
     if not timeline.cases:
-        return (_case_spans(ALL, timeline.spans, -np.inf),)
+        return (_case_spans(ALL, timeline.spans, None, resolution),)
     cases = []
     for name, *bounds in timeline.cases:
         first, last = (bisect_left(timeline.spans, time, key=attrgetter("start")) for time in bounds)
-        cases.append(_case_spans(name, timeline.spans[first:last], bounds[0]))
+        cases.append(_case_spans(name, timeline.spans[first:last], bounds[0], resolution))
     return tuple(cases)
 
 
-def _case_spans(name: str, spans: tuple[Span, ...], earliest: float) -> CaseSpans:
+def _resolution(spans: tuple[Span, ...]) -> int:
+    times = np.array([(span.start, span.end) for span in spans], np.int64).reshape(-1, 2)
+    # The timeline may begin with an event of another clock.
+    since_first = times - times[:1, :1]
+    return next((unit for unit in UNITS if not np.any(since_first % unit)), 1)
+
+
+def _case_spans(name: str, spans: tuple[Span, ...], earliest: int | None, resolution: int) -> CaseSpans:
     waits = np.fromiter(map(is_wait, spans), bool, len(spans))
     if not waits.all():
         first = int(np.argmin(waits))
         spans, waits = spans[first:], waits[first:]
-    starts = np.fromiter((span.start for span in spans), np.float64, len(spans))
-    ends = np.fromiter((span.end for span in spans), np.float64, len(spans))
-    launches = (np.nan if span.launched is None else span.launched for span in spans)
-    launched = np.fromiter(launches, np.float64, len(spans))
+    starts = np.fromiter((span.start for span in spans), np.int64, len(spans))
+    ends = np.fromiter((span.end for span in spans), np.int64, len(spans))
+    launches = (UNKNOWN if span.launched is None else span.launched for span in spans)
+    launched = np.fromiter(launches, np.int64, len(spans))
     queues: dict[tuple[str, str], int] = {}
     queue_of = np.fromiter(
         (queues.setdefault((span.device, span.queue), len(queues)) for span in spans), np.intp, len(spans)
     )
     # A launch before the case's window is another case's.
-    known = launched[launched >= earliest]
-    idle = earliest if np.isfinite(earliest) else 0.0
+    known = launched[launched > (UNKNOWN if earliest is None else earliest - 1)]
     return CaseSpans(
         name,
-        start=float(min(starts[0], known.min(initial=np.inf))) if spans else idle,
-        end=float(ends.max()) if spans else idle,
+        start=int(known.min(initial=starts[0])) if spans else earliest or 0,
+        end=int(ends.max()) if spans else earliest or 0,
         spans=spans,
         starts=starts,
         ends=ends,
@@ -106,4 +128,5 @@ def _case_spans(name: str, spans: tuple[Span, ...], earliest: float) -> CaseSpan
         waits=waits,
         queues=tuple(queues),
         queue_of=queue_of,
+        resolution=resolution,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from backends.profiling import HOST_DEVICE, Span, SpanKind, queue_order
+from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds, queue_order
 from parallel_core.system.formatting import percent
 from parallel_core.trace_analysis.case_spans import CaseSpans, is_wait
 from parallel_core.trace_analysis.figures import CaseFigures
@@ -107,7 +107,7 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
     for span in case.spans:
         by_lane[span.device, span.queue].append(span)
     merged_lanes = tuple(
-        Lane(" ".join(queue), _merged(by_lane[queue], case.start, case.seconds / parts))
+        Lane(" ".join(queue), _merged(by_lane[queue], case.start, case.nanoseconds / parts))
         for queue in sorted(by_lane, key=lambda queue: queue_order(*queue))
     )
     return CaseLanes(case.name, case.seconds, merged_lanes, _launches(case.spans, case.start))
@@ -135,25 +135,25 @@ def drawn_ends(blocks: Sequence[Block], min_seconds: float) -> list[float]:
     ]
 
 
-def _launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:
+def _launches(spans: Sequence[Span], origin: int) -> tuple[Launch, ...]:
     """Return when the devices' operations were launched and started; nothing if there are too many to be seen."""
     launched = tuple(
-        Launch(span.launched - origin, span.start - origin, f"{span.device} {span.queue}")
+        Launch(in_seconds(span.launched - origin), in_seconds(span.start - origin), f"{span.device} {span.queue}")
         for span in spans
         if span.launched is not None and span.device != HOST_DEVICE
     )
     return launched if len(launched) <= MAX_LAUNCHES else ()
 
 
-def _merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Block, ...]:
-    """Return a lane's blocks. Spans and gaps below the resolution, in seconds, are short.
+def _merged(spans: Sequence[Span], origin: int, resolution: float) -> tuple[Block, ...]:
+    """Return a lane's blocks. Spans and gaps below the resolution, in nanoseconds, are short.
 
     Neighbouring short spans of one look, with short gaps between them, become one block. If looks change faster than
     the resolution, each look of a place becomes a block whose length is its share of the busy time.
     """
 
     def is_close(piece: list[Span], span: Span) -> bool:
-        both_short = max(_span_seconds(piece[-1]), _span_seconds(span)) < resolution
+        both_short = max(_length(piece[-1]), _length(span)) < resolution
         return both_short and span.start - piece[-1].end < resolution
 
     def is_alike(piece: list[Span], span: Span) -> bool:
@@ -182,23 +182,24 @@ def _gathered(items: Iterable[Item], belongs: Callable[[list[Item], Item], bool]
         yield group
 
 
-def _blocks_of(place: Sequence[Sequence[Span]], origin: float) -> Iterator[Block]:
-    """Make a block for each look in a place, one after the other, with lengths in proportion to their busy seconds."""
+def _blocks_of(place: Sequence[Sequence[Span]], origin: int) -> Iterator[Block]:
+    """Make a block for each look in a place, one after the other, with lengths in proportion to their busy times."""
     alike: dict[Look, list[Span]] = {}
     for piece in place:
         alike.setdefault(look(piece[0]), []).extend(piece)
     start, end = place[0][0].start, place[-1][-1].end
-    busy = {one: sum(map(_span_seconds, spans)) for one, spans in alike.items()}
+    busy = {one: sum(map(_length, spans)) for one, spans in alike.items()}
     whole = sum(busy.values())
-    reached = 0.0
+    reached = 0
     at = start
     for number, (one, spans) in enumerate(alike.items(), start=1):
         reached += busy[one]
         # The last one ends where the place does, whatever rounding says.
-        to = end if number == len(alike) or not whole else min(end, start + (end - start) * reached / whole)
+        to = end if number == len(alike) or not whole else start + (end - start) * reached // whole
         waited = [span.start - span.launched for span in spans if span.launched is not None]
-        label, longest = _block_label(spans), max(waited, default=None)
-        yield Block(at - origin, to - origin, one, label, len(spans), busy[one], longest)
+        longest = in_seconds(max(waited)) if waited else None
+        times = in_seconds(at - origin), in_seconds(to - origin)
+        yield Block(*times, one, _block_label(spans), len(spans), in_seconds(busy[one]), longest)
         at = to
 
 
@@ -207,7 +208,7 @@ def look(span: Span) -> Look:
     return "wait" if is_wait(span) else span.kind
 
 
-def _span_seconds(span: Span) -> float:
+def _length(span: Span) -> int:
     return span.end - span.start
 
 

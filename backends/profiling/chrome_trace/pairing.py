@@ -15,7 +15,9 @@ PairingKey: TypeAlias = tuple[Any, ...]
 EventTime: TypeAlias = int | Decimal | None
 
 MAX_MICROSECONDS = 10**18
-"""30 000 years: a time further from zero, or from the first one, is impossible."""
+"""30 000 years: a time further from zero is impossible."""
+MAX_NANOSECONDS = 2**62
+"""146 years: so is one that is further from the first one; differences fit in 64 bits."""
 
 EXACT = Context(prec=50)
 
@@ -24,14 +26,14 @@ TIMELESS = "without times or with impossible times"
 
 
 class Slice(NamedTuple):
-    """One complete event: `X`, or a begin and its end. Times are in seconds from the trace's earliest event."""
+    """One complete event: `X`, or a begin and its end. Times are in nanoseconds from the trace's earliest event."""
 
     name: str
     category: str
     process: int | str
     thread: int | str
-    start: float
-    end: float
+    start: int
+    end: int
     raw_args: bytes = b""
 
     @property
@@ -44,7 +46,8 @@ class Slice(NamedTuple):
 class Pairing:
     """Take in events in the order of the file, and record what cannot be used.
 
-    Times are subtracted as decimal numbers: microseconds since 1970 leave a float a quarter of a microsecond.
+    Times are added as decimal numbers, because microseconds since 1970 leave a float a quarter of a microsecond; each
+    begin and each end is then rounded to nanoseconds once, so that what touches still does.
     """
 
     def __init__(self) -> None:
@@ -56,7 +59,7 @@ class Pairing:
         self._open: dict[PairingKey, list[tuple[Event, int]]] = {}
         """Begins without their ends, and the places among the slices that are kept for them."""
         self._open_names: Counter[tuple[PairingKey, str]] = Counter()
-        self._first: EventTime = None
+        self._first: int | None = None
         # The same few names, rows and categories in a million events: each is kept once.
         self._known: dict[Any, Any] = {}
 
@@ -75,7 +78,7 @@ class Pairing:
                     self._name(event)
 
     def finish(self) -> list[Slice]:
-        """Return all slices, in microseconds from the file's first event, in the order of their begins in the file."""
+        """Return all slices, in nanoseconds from the file's first event, in the order of their begins in the file."""
         self.dropped[ENDLESS] += (event.name for begins in self._open.values() for event, _ in begins)
         return [one for one in self._slices if one is not None]
 
@@ -83,11 +86,13 @@ class Pairing:
         try:
             if begins is None or lasts is None:
                 raise ValueError("no times")
-            if self._first is None and -MAX_MICROSECONDS < begins < MAX_MICROSECONDS:
-                self._first = begins
-            exact = begins - (self._first or 0)
-            start, end = float(exact), float(exact + lasts)
-            if not -MAX_MICROSECONDS < start <= end < MAX_MICROSECONDS:
+            if not -MAX_MICROSECONDS < begins <= begins + lasts < MAX_MICROSECONDS:
+                raise ValueError("impossible times")
+            start, end = round(begins * 1000), round((begins + lasts) * 1000)
+            if self._first is None:
+                self._first = start
+            start, end = start - self._first, end - self._first
+            if not -MAX_NANOSECONDS < start <= end < MAX_NANOSECONDS:
                 raise ValueError("impossible times")
         except (ValueError, ArithmeticError):
             self.dropped[TIMELESS].append(event.name)

@@ -12,8 +12,6 @@ from backends.profiling.chrome_trace.trace_text import text_blocks
 
 __all__ = ["Slice", "Trace", "read_trace"]
 
-MICROSECONDS = 1e6
-
 
 @dataclass(frozen=True)
 class Trace:
@@ -41,21 +39,19 @@ def read_trace(path: Path) -> Trace:
             pairing.take(events)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-    slices = _in_seconds(pairing.finish())
+    slices = _from_the_earliest(pairing.finish())
     problems = _problems(document, pairing)
     if not slices:
         raise ValueError(f"{path} cannot be used: {_why_nothing(path, document, problems)}")
     return Trace(slices, pairing.processes, pairing.threads, document.properties, problems)
 
 
-def _in_seconds(slices: list[Slice]) -> tuple[Slice, ...]:
+def _from_the_earliest(slices: list[Slice]) -> tuple[Slice, ...]:
     slices.sort(key=attrgetter("start"))
-    first = slices[0].start if slices else 0.0
+    first = slices[0].start if slices else 0
     # In place: two lists of a million would need twice the memory.
     for place, (name, category, process, thread, start, end, args) in enumerate(slices):
-        slices[place] = Slice(
-            name, category, process, thread, (start - first) / MICROSECONDS, (end - first) / MICROSECONDS, args
-        )
+        slices[place] = Slice(name, category, process, thread, start - first, end - first, args)
     return tuple(slices)
 
 

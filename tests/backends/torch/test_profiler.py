@@ -36,7 +36,7 @@ def test_several_workers_of_a_device_have_queues_of_their_own(
 
 def test_threads_of_a_program_without_marks_are_called_threads() -> None:
     def ran(name: str, thread: int) -> Slice:
-        return Slice(name, "cpu_op", 1, thread, float(thread), thread + 0.5)
+        return Slice(name, "cpu_op", 1, thread, thread, thread + 1)
 
     found = timeline_of(Trace((ran("aten::mm", 1), ran("aten::copy_", 2), ran("aten::to", 3))))
     assert [(span.device, span.queue, span.kind) for span in found.spans] == [
@@ -47,29 +47,29 @@ def test_threads_of_a_program_without_marks_are_called_threads() -> None:
 
 
 def test_kernels_of_a_gpu_stand_on_its_streams_with_the_call_that_launched_them() -> None:
-    def on_gpu(name: str, category: str, stream: int, start: float, number: int) -> Slice:
+    def on_gpu(name: str, category: str, stream: int, start: int, number: int) -> Slice:
         args = json.dumps({"device": 0, "stream": stream, "correlation": number}).encode()
-        return Slice(name, category, 0, stream, start, start + 1, args)
+        return Slice(name, category, 0, stream, start, start + 10, args)
 
-    def call(name: str, start: float, number: int) -> Slice:
-        return Slice(name, "cuda_runtime", 99, 99, start, start + 0.1, json.dumps({"correlation": number}).encode())
+    def call(name: str, start: int, number: int) -> Slice:
+        return Slice(name, "cuda_runtime", 99, 99, start, start + 1, json.dumps({"correlation": number}).encode())
 
     found = timeline_of(
         Trace(
             (
-                Slice("aten::mm", "cpu_op", 99, 99, 0.0, 1.0),
-                call("cudaLaunchKernel", 0.1, 1),
-                call("cudaMemcpyAsync", 1.1, 2),
-                on_gpu("ampere_sgemm", "kernel", 7, 2.0, 1),
-                on_gpu("Memcpy DtoH (Device -> Pinned)", "gpu_memcpy", 13, 3.0, 2),
-                on_gpu("ncclDevKernel_AllReduce", "kernel", 20, 4.0, 3),
+                Slice("aten::mm", "cpu_op", 99, 99, 0, 10),
+                call("cudaLaunchKernel", 1, 1),
+                call("cudaMemcpyAsync", 11, 2),
+                on_gpu("ampere_sgemm", "kernel", 7, 20, 1),
+                on_gpu("Memcpy DtoH (Device -> Pinned)", "gpu_memcpy", 13, 30, 2),
+                on_gpu("ncclDevKernel_AllReduce", "kernel", 20, 40, 3),
             )
         )
     )
     on_streams = [span for span in found.spans if span.device == "gpu:0"]
     assert [(span.queue, span.kind, span.launched) for span in on_streams] == [
-        ("stream 7", "compute", 0.1),
-        ("stream 13", "copy", 1.1),
+        ("stream 7", "compute", 1),
+        ("stream 13", "copy", 11),
         ("stream 20", "exchange", None),
     ]
     assert [span.kind for span in found.spans if span.device == "host"] == ["host"]

@@ -12,7 +12,14 @@ from backends.profiling import Span, Timeline, Window
 from parallel_core.plots import draw
 from parallel_core.plots.style import LOOKS
 from parallel_core.plots.timeline import MAX_PANELS, timeline_figure
-from tests.parallel_core.trace_analysis.frameworks import CASES, many_small, mxnet_async, torch_async, torch_sync
+from tests.parallel_core.trace_analysis.frameworks import (
+    CASES,
+    SECOND,
+    many_small,
+    mxnet_async,
+    torch_async,
+    torch_sync,
+)
 
 
 def drawn(timeline: Timeline, kind: str = "svg") -> bytes:
@@ -92,8 +99,10 @@ def test_a_queue_that_was_mostly_idle_is_pale() -> None:
 
 
 def cases_named(*names: str) -> Timeline:
-    spans = tuple(Span("x", "compute", "cpu:1", "compute", at, at + 0.5) for at in range(len(names)))
-    return Timeline("a <name> & $more$", spans, tuple(Window(name, at, at + 1) for at, name in enumerate(names)))
+    starts = [at * SECOND for at in range(len(names))]
+    spans = tuple(Span("x", "compute", "cpu:1", "compute", at, at + SECOND // 2) for at in starts)
+    cases = tuple(Window(name, at, at + SECOND) for at, name in zip(starts, names, strict=True))
+    return Timeline("a <name> & $more$", spans, cases)
 
 
 def test_cases_beyond_the_first_ones_are_counted() -> None:

@@ -79,13 +79,13 @@ def alternating() -> Timeline:
     """Make what is hardest to draw briefly: long and short spans of all kinds, with gaps, on many queues."""
     spans = []
     for queue in range(6):
-        at = 0.0
+        at = 0
         for step in range(2000):
             kind = ("compute", "copy", "exchange")[step % 3]
-            seconds = 1e-6 * (1 + (step * (queue + 7)) % 500)
+            length = 1000 * (1 + (step * (queue + 7)) % 500)
             name = f"aten::convolution_backward_{step}"
-            spans.append(Span(name, kind, f"cpu:{queue}", "compute", at, at + seconds, 0.0, "an operator"))
-            at += seconds * 1.3
+            spans.append(Span(name, kind, f"cpu:{queue}", "compute", at, at + length, 0, "an operator"))
+            at += length * 13 // 10
     return Timeline("synthetic", tuple(sorted(spans, key=lambda span: span.start)))
 
 
