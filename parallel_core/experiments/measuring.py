@@ -31,6 +31,10 @@ __all__ = [
 
 FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
 """How often everything is timed at the least for a verdict: a warm-up, and the fewest rounds."""
+WITHHELD = (
+    "No verdict: times were measured that cannot be true, so no time and no metric here is to be believed. Other work "
+    "disturbed the machine: measure again when it has ended, or with more --rounds and --budget."
+)
 NONE: Mapping[str, float] = MappingProxyType({})
 ONCE: Mapping[str, int] = MappingProxyType({})
 NO_LIMITS: Mapping[str, Limit] = MappingProxyType({})
@@ -133,18 +137,22 @@ def result_of(
     problems: Sequence[str] = (),
     **described: Any,
 ) -> Result:
-    """Return an experiment's result: invalid if a case is faster than its parts, or values are not NumPy's.
+    """Return an experiment's result: invalid if values are not NumPy's, or a case is faster than its parts.
+
+    The latter is a disturbance, not an error of the program: the verdict is withheld, and the times are marked.
 
     `error` is the largest difference of what is `compared` from NumPy's, as a share `of` something; `limits` are those
     of metrics: beyond one by more than the noise, the result is invalid. `problems` are further ones, and `described`
     are further fields of the result. If the budget allowed too few rounds, the explanation says so.
     """
     by_name = {case.name: case for case in cases}
-    disturbed = (why_impossible(case, [by_name[part] for part in case.parts]) for case in cases if case.parts)
+    impossible = (why_impossible(case, [by_name[part] for part in case.parts]) for case in cases if case.parts)
     excesses = {name: about_excess(name, metrics[name], limit) for name, limit in limits.items()}
     believed = [excess for name, excess in excesses.items() if excess and limits[name].is_believed]
     beyond = [excess for name, excess in excesses.items() if excess and not limits[name].is_believed]
+    disturbances = (*filter(None, impossible), *beyond)
     missing = _rounds_missing(cases, parameters)
+    said = described.pop("notes", ())
     wrong = () if error < limit else (f"{compared} differ from NumPy's by {error:.1e} of {of}",)
     return Result(
         experiment=experiment,
@@ -153,11 +161,16 @@ def result_of(
         cases=tuple(cases),
         metrics=metrics,
         checks={"max_relative_error": error, **checks},
-        explanation=f"Too few rounds for a verdict, but they suggest: {explanation}" if missing else explanation,
-        notes=(*described.pop("notes", ()), *believed, *missing),
-        problems=(*filter(None, disturbed), *beyond, *wrong, *problems),
+        explanation=WITHHELD if disturbances else _hedged(explanation) if missing else explanation,
+        notes=(*(() if disturbances else (*said, *believed)), *missing),
+        problems=(*wrong, *problems, *disturbances),
+        disturbances=disturbances,
         **described,
     )
+
+
+def _hedged(explanation: str) -> str:
+    return f"Too few rounds for a verdict, but they suggest: {explanation}"
 
 
 def _rounds_missing(cases: Sequence[Case], parameters: Mapping[str, Any]) -> tuple[str, ...]:

@@ -117,6 +117,10 @@ class Result:
     """More sentences, one for each question that the experiment asks."""
     problems: tuple[str, ...] = ()
     """Why the result is invalid: a check that failed, an impossible time. Empty if it is valid."""
+    disturbances: tuple[str, ...] = ()
+    """Those of the problems that a disturbed machine explains: times that cannot be true beside numbers that are right.
+
+    If there is one, no time and no metric of the result is to be believed; measured again, they may be."""
     data: str | None = None
     """Where the training data came from; it begins with `synthetic` if they are synthetic."""
     series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -124,6 +128,11 @@ class Result:
     tasks: tuple[Task, ...] = ()
     """The operations that were recorded, if the experiment is about their graph."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
+
+    @property
+    def is_merely_disturbed(self) -> bool:
+        """Whether it is invalid, and a disturbed machine explains all that is wrong."""
+        return bool(self.problems) and set(self.problems) == set(self.disturbances)
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
@@ -153,6 +162,7 @@ class Result:
                 explanation=str(read["explanation"]),
                 notes=tuple(read["notes"]),
                 problems=tuple(read["problems"]),
+                disturbances=tuple(read.get("disturbances", ())),
                 data=read["data"],
                 series={name: _floats(values) for name, values in read["series"].items()},
                 tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),

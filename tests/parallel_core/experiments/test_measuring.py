@@ -1,5 +1,6 @@
 """What is timed in turn is a case of once, and what is wrong or cannot be makes a result invalid."""
 
+import json
 import math
 from typing import Any
 
@@ -56,6 +57,7 @@ def test_a_metric_beyond_its_limit_is_a_note_within_the_noise_and_invalid_beyond
     assert (len(within.notes), within.problems) == (1, ())
     beyond = result(metrics={"speedup": 2.6}, limits={"speedup": Limit(2, 0.3, 0.05)})
     assert (beyond.notes, len(beyond.problems)) == ((), 1)
+    assert beyond.problems == beyond.disturbances
     assert result(metrics={"speedup": 1.9}, limits={"speedup": Limit(2, -0.05, 0.05)}).notes == ()
 
 
@@ -92,7 +94,19 @@ def test_a_result_says_what_computed_and_how_fast_at_its_size() -> None:
 def test_a_result_is_invalid_if_a_check_fails_or_a_whole_is_faster_than_its_part() -> None:
     part, slow, fast = (Case(name, (taken,), (taken,)) for name, taken in (("part", 2.0), ("slow", 3.0), ("fast", 1.0)))
     assert result(part, with_parts(slow, [part])).problems == ()
-    (impossible,) = result(part, with_parts(fast, [part])).problems
-    assert "'fast' took 1 s, less than its part 'part' alone" in impossible
+    impossible = result(part, with_parts(fast, [part]), notes=("It was fast.",))
+    assert "'fast' took 1 s, less than its part 'part' alone" in impossible.problems[0]
+    assert impossible.explanation.startswith("No verdict: ")
+    assert impossible.notes == ()
     assert result(error=2e-4).problems == ("products differ from NumPy's by 2.0e-04 of the largest element",)
     assert len(result(error=math.nan).problems) == 1
+
+
+def test_a_wrong_number_is_never_excused_by_a_disturbed_machine() -> None:
+    part, fast = Case("part", (2.0,), (2.0,)), Case("fast", (1.0,), (1.0,))
+    disturbed, both = (result(part, with_parts(fast, [part]), error=error) for error in (0.0, 2e-4))
+    assert disturbed.is_merely_disturbed
+    assert not both.is_merely_disturbed
+    assert both.problems[0].startswith("products differ")
+    assert not result(part).is_merely_disturbed
+    assert Result.from_json(json.loads(json.dumps(both.as_json()))).disturbances == disturbed.problems
