@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from parallel_core.experiments.measuring import Units, largest_error, result_of,
 from parallel_core.measurement.checks import Limit
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import countdown
+from parallel_core.system.machine_watch import MachineWatch
 
 
 def test_times_are_of_one_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,3 +112,18 @@ def test_a_wrong_number_is_never_excused_by_a_disturbed_machine() -> None:
     assert both.problems[0].startswith("products differ")
     assert not result(part).is_merely_disturbed
     assert Result.from_json(json.loads(json.dumps(both.as_json()))).disturbances == disturbed.problems
+
+
+@pytest.mark.parametrize(("share", "judged"), [(0.0, True), (0.1, True), (0.5, False)])
+def test_what_is_said_of_times_is_withheld_if_others_took_the_cores(share: float, judged: bool) -> None:
+    watch = MachineWatch(10.0, 2.0, share, 0.0, None, None, None)
+    timed = replace(Case("any", (1.0,), (1.0,)), watch=watch)
+    found = result(timed, timed, notes=("Noted.",))
+    assert (found.explanation == "It was pretended.") == judged
+    assert found.explanation.startswith("No verdict: other work") != judged
+    assert found.notes == (("Noted.",) if judged else ())
+    assert found.problems == ()
+    assert found.machine_watch == watch
+    assert result(timed, judges_times=False).explanation == "It was pretended."
+    read = Result.from_json(json.loads(json.dumps(found.as_json())))
+    assert read.machine_watch == watch == read.cases[0].watch
