@@ -53,6 +53,8 @@ class Pairing:
     def __init__(self) -> None:
         self.processes: dict[int | str, str] = {}
         self.threads: dict[tuple[int | str, int | str], str] = {}
+        self.named_twice: set[int | str] = set()
+        """Processes that have two names, or the same one twice."""
         self.dropped: dict[str, list[str]] = {ENDLESS: [], BEGINLESS: [], TIMELESS: []}
         """By reason, the names of the events that were dropped."""
         self._slices: list[Slice | None] = []
@@ -62,6 +64,11 @@ class Pairing:
         self._first: int | None = None
         # The same few names, rows and categories in a million events: each is kept once.
         self._known: dict[Any, Any] = {}
+
+    @property
+    def first(self) -> int:
+        """When the file's first event started, in nanoseconds by its own clock."""
+        return self._first or 0
 
     def take(self, events: Iterable[Event]) -> None:
         """Take in some more events."""
@@ -130,6 +137,8 @@ class Pairing:
         if not isinstance(name, str):
             return
         if event.name == "process_name":
+            if event.pid in self.processes:
+                self.named_twice.add(event.pid)
             self.processes[event.pid] = name
         elif event.name == "thread_name":
             self.threads[event.pid, event.tid] = name

@@ -21,9 +21,15 @@ class Trace:
     processes: Mapping[int | str, str] = field(default_factory=dict)
     threads: Mapping[tuple[int | str, int | str], str] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
-    """What the file states beside its events."""
+    """What the file states beside its events; the first value if it gives several."""
+    contradicted: frozenset[str] = frozenset()
+    """The names of properties of which it gives several values: several files are in it."""
     problems: tuple[str, ...] = ()
     """A sentence for each reason why events were dropped."""
+    named_twice: frozenset[int | str] = frozenset()
+    """The processes that the file names more than once."""
+    begin: int = 0
+    """When the earliest event started, in nanoseconds by the file's own clock."""
 
 
 def read_trace(path: Path) -> Trace:
@@ -39,20 +45,29 @@ def read_trace(path: Path) -> Trace:
             pairing.take(events)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-    slices = _from_the_earliest(pairing.finish())
+    slices, earliest = _from_the_earliest(pairing.finish())
     problems = _problems(document, pairing)
     if not slices:
         raise ValueError(f"{path} cannot be used: {_why_nothing(path, document, problems)}")
-    return Trace(slices, pairing.processes, pairing.threads, document.properties, problems)
+    return Trace(
+        slices,
+        pairing.processes,
+        pairing.threads,
+        document.properties,
+        frozenset(document.contradicted),
+        problems,
+        frozenset(pairing.named_twice),
+        pairing.first + earliest,
+    )
 
 
-def _from_the_earliest(slices: list[Slice]) -> tuple[Slice, ...]:
+def _from_the_earliest(slices: list[Slice]) -> tuple[tuple[Slice, ...], int]:
     slices.sort(key=attrgetter("start"))
     first = slices[0].start if slices else 0
     # In place: two lists of a million would need twice the memory.
     for place, (name, category, process, thread, start, end, args) in enumerate(slices):
         slices[place] = Slice(name, category, process, thread, start - first, end - first, args)
-    return tuple(slices)
+    return tuple(slices), first
 
 
 def _problems(document: Document, pairing: Pairing) -> tuple[str, ...]:

@@ -63,6 +63,8 @@ class Document:
     """What a file holds beside its events, filled in while they are read."""
 
     properties: dict[str, Any] = field(default_factory=dict)
+    contradicted: set[str] = field(default_factory=set)
+    """The names of properties that the file gives twice, with different values."""
     has_list: bool = False
     """Whether a list of events began."""
     cut: bool = False
@@ -164,7 +166,9 @@ def _read_properties(text: _Text, document: Document) -> bool:
             if text.peek() == "[" and name == "traceEvents":
                 text.at += 1
                 return True
-            document.properties[name] = text.value()
+            value = text.value()
+            if document.properties.setdefault(name, value) != value:
+                document.contradicted.add(name)
         except ValueError:
             break
     if following == "}":
