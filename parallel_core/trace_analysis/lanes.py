@@ -27,6 +27,7 @@ __all__ = [
     "lanes",
     "look",
     "overlap_phrases",
+    "shortened",
 ]
 
 PARTS = 1500
@@ -216,15 +217,19 @@ def _block_label(spans: Sequence[Span]) -> str:
     """Name the spans of a block; a single operation by the framework's own name too."""
     if len(spans) == 1:
         (span,) = spans
-        name = _shortened(span.name)
-        operator = "" if span.kind == "host" or span.operator == span.name else _shortened(span.operator)
+        name = shortened(span.name)
+        operator = "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
         return f"{name} ({operator})" if operator else name
-    names = [_shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)]
+    names = [shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)]
     return f"{len(spans)} × {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}"
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[: MAX_NAME_CHARACTERS - 1]}…"
+def shortened(name: str, characters: int = MAX_NAME_CHARACTERS) -> str:
+    """Put an ellipsis into the middle of a name that is too long: kernels' and threads' names differ at their ends."""
+    if len(name) <= characters:
+        return name
+    kept = characters - 1
+    return f"{name[: kept - kept // 2]}…{name[len(name) - kept // 2 :]}"
 
 
 def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:
