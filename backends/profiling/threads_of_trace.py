@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ __all__ = [
     "Queue",
     "TraceThread",
     "assemble",
+    "count_unlinked",
     "enclosing",
     "host_spans",
     "numbered_queues",
@@ -28,6 +30,11 @@ TraceThread: TypeAlias = "tuple[int | str, int | str]"
 """A thread in a trace: its process and its number there."""
 Queue: TypeAlias = tuple[str, str]
 """A device, and the name of one of its queues."""
+
+UNLINKED = (
+    "{:,} of {:,} {} on devices are linked to no launch: the trace does not say which call launched them, or it began "
+    "later. How long they waited is not known"
+)
 
 
 def thread_of(one: Slice) -> TraceThread:
@@ -89,9 +96,9 @@ def numbered_queues(threads: Mapping[TraceThread, Queue]) -> dict[TraceThread, Q
     return queues
 
 
-def python_queues(slices: Iterable[Slice]) -> dict[TraceThread, Queue]:
-    """Give each of Python's own threads a queue of the host, in the order of their first slices."""
-    return numbered_queues({thread_of(one): (HOST_DEVICE, "Python") for one in slices})
+def python_queues(slices: Iterable[Slice], names: Mapping[TraceThread, str]) -> dict[TraceThread, Queue]:
+    """Give each of Python's own threads a queue of the host, in the order of their first slices, and of its name."""
+    return numbered_queues({thread_of(one): (HOST_DEVICE, names.get(thread_of(one), "Python")) for one in slices})
 
 
 def host_spans(calls: Iterable[Slice], queues: Mapping[TraceThread, Queue]) -> list[Span]:
@@ -126,3 +133,13 @@ def assemble(source: str, spans: Iterable[Span], cases: tuple[Window, ...], note
     )
     shifted = tuple(Window(case.name, case.start - begin, case.end - begin) for case in cases)
     return Timeline(source, moved, shifted, tuple(notes))
+
+
+def count_unlinked(timeline: Timeline, has_launch: Callable[[Span], bool]) -> Timeline:
+    """Return the timeline with the number of operations without a launch, of those that have one, and a note of it."""
+    launched = [span.launched is not None for span in timeline.spans if has_launch(span)]
+    unlinked = launched.count(False)
+    if not unlinked:
+        return timeline
+    note = UNLINKED.format(unlinked, len(launched), "operation" if len(launched) == 1 else "operations")
+    return replace(timeline, unlinked=unlinked, notes=(*timeline.notes, note))
