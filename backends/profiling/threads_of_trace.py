@@ -32,8 +32,8 @@ Queue: TypeAlias = tuple[str, str]
 """A device, and the name of one of its queues."""
 
 UNLINKED = (
-    "{:,} of {:,} {} on devices are linked to no launch: the trace does not say which call launched them, or it began "
-    "later. How long they waited is not known"
+    "{:,} of {:,} {} on devices are linked to no launch: it came before the recording began, or the profiler does not "
+    "tell. How long they waited is not known"
 )
 
 
