@@ -49,6 +49,8 @@ class Timeline:
     cases: tuple[Window, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader must know: events that could not be used, links that the profiler does not give."""
+    annotations: tuple[Window, ...] = field(default=(), repr=False)
+    """What a program says of itself in its profile: steps, phases; they may lie in each other."""
 
 
 def in_seconds(nanoseconds: int) -> float:

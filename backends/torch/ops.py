@@ -164,7 +164,7 @@ def _sharing_test() -> Callable[[Tensor], bool]:
 
 
 def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
-    # What is launched is one task of a worker, and eager PyTorch has no queue.
+    # What is launched is one task of a worker, and eager PyTorch has no queue. For GPUs, see `cuda/graphs.py`.
     return fn
 
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
@@ -31,7 +32,7 @@ from backends.profiling.threads_of_trace import (
     thread_of,
     windows,
 )
-from backends.profiling.timeline import Span, SpanKind, Timeline
+from backends.profiling.timeline import Span, SpanKind, Timeline, Window
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
 from backends.torch.streams.future import Announcing, futures_in
@@ -39,6 +40,9 @@ from backends.torch.streams.future import Announcing, futures_in
 __all__ = ["check", "is_from", "profile", "timeline_of"]
 
 OPERATORS, MARKS = "cpu_op", "user_annotation"
+STEP = "ProfilerStep#"
+ANNOTATIONS_ON_GPU = "gpu_user_annotation"
+"""From the first to the last operation that an annotation launched, as Kineto reckons it."""
 ON_GPU = {"kernel", "gpu_memcpy", "gpu_memset"}
 LAUNCHES = {"cuda_runtime", "cuda_driver"}
 READABLE_NAMES = {
@@ -113,7 +117,14 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         *_of_workers(work[True], tasks, launched),
         *_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
     ]
-    return assemble(source, spans, windows(marks), trace.problems)
+    timeline = assemble(source, spans, windows(marks), trace.problems)
+    return timeline if calls or timeline.cases else replace(timeline, annotations=_annotations(trace.slices))
+
+
+def _annotations(slices: Sequence[Slice]) -> tuple[Window, ...]:
+    # Kineto of 2021 has steps among the operators.
+    own = (one for one in slices if one.category == MARKS or one.name.startswith(STEP))
+    return tuple(Window(one.name, one.start, one.end) for one in own if one.category != ANNOTATIONS_ON_GPU)
 
 
 def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, int]) -> Iterator[Span]:

@@ -1,12 +1,12 @@
 """The spans of each case of a timeline, also as arrays: a million of them are too many for loops."""
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import numpy as np
 
-from backends.profiling import Span, SpanKind, Timeline, in_seconds
+from backends.profiling import Span, SpanKind, Timeline, Window, in_seconds
 
 __all__ = ["ALL", "KINDS", "UNKNOWN", "CaseSpans", "cases_of", "is_wait"]
 
@@ -48,6 +48,8 @@ class CaseSpans:
     """Places in `queues`."""
     resolution: int
     """The unit in which all times of the timeline are whole, at most a microsecond: what is shorter is not there."""
+    annotations: tuple[Window, ...] = ()
+    """The program's own, of a timeline without cases."""
 
     @property
     def nanoseconds(self) -> int:
@@ -86,7 +88,8 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     """
     resolution = _resolution(timeline.spans)
     if not timeline.cases:
-        return (_case_spans(ALL, timeline.spans, None, resolution),)
+        whole = _case_spans(ALL, timeline.spans, None, resolution)
+        return (replace(whole, annotations=timeline.annotations),)
     cases = []
     for name, *bounds in timeline.cases:
         first, last = (bisect_left(timeline.spans, time, key=attrgetter("start")) for time in bounds)

@@ -14,6 +14,11 @@ import numpy as np
 from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
 from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import PathSummary, critical_path, summarize
+from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY, QueueIdleness, queue_idleness
+from parallel_core.trace_analysis.device_figures.operations_by_name import OperationFigures, operations_by_name
+from parallel_core.trace_analysis.device_figures.queue_length import QueueLength, queue_lengths
+from parallel_core.trace_analysis.device_figures.steps import AnnotationFigures, StepsFigures, annotations, steps
+from parallel_core.trace_analysis.device_figures.temporal_breakdown import DeviceFigures, device_figures
 from parallel_core.trace_analysis.interval_sets import gaps, intersection, total_length, union
 
 __all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures_of", "timeline_figures"]
@@ -84,6 +89,17 @@ class CaseFigures:
     dispatch_fraction: float | None
     """The same as a share of the whole."""
     critical_path: PathSummary
+    devices: tuple[DeviceFigures, ...]
+    """Devices by name; the figures of Holistic Trace Analysis, among them collectives under computation."""
+    idleness: tuple[QueueIdleness, ...]
+    """Devices' queues by name."""
+    queue_lengths: tuple[QueueLength, ...]
+    """Devices' queues by name, without those that have no links to launches."""
+    operations: tuple[OperationFigures, ...]
+    """By name, those that took the most time first."""
+    annotations: tuple[AnnotationFigures, ...]
+    """The program's own, by name, those that last longest first."""
+    steps: StepsFigures | None
 
     @property
     def idle_share(self) -> float:
@@ -95,12 +111,15 @@ class CaseFigures:
         return asdict(self)
 
 
-def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
-    """Compute the figures of every case; a timeline without cases is one case, named "all"."""
-    return tuple(figures_of(case) for case in cases_of(timeline))
+def timeline_figures(timeline: Timeline, kernel_delay: int = KERNEL_DELAY) -> tuple[CaseFigures, ...]:
+    """Compute the figures of every case; a timeline without cases is one case, named "all".
+
+    Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as kernel waits.
+    """
+    return tuple(figures_of(case, kernel_delay) for case in cases_of(timeline))
 
 
-def figures_of(case: CaseSpans) -> CaseFigures:
+def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures:
     """Compute one case's figures; seconds are 0 if it has no spans."""
     computing = union(case.intervals(case.kinds == KINDS.index("compute")))
     communicating = union(case.intervals(np.isin(case.kinds, [KINDS.index("copy"), KINDS.index("exchange")])))
@@ -127,6 +146,12 @@ def figures_of(case: CaseSpans) -> CaseFigures:
         control_returned_seconds=None if returned is None else in_seconds(returned),
         dispatch_fraction=returned / case.nanoseconds if returned is not None and case.nanoseconds else None,
         critical_path=summarize(critical_path(case)),
+        devices=device_figures(case),
+        idleness=queue_idleness(case, kernel_delay),
+        queue_lengths=queue_lengths(case),
+        operations=operations_by_name(case),
+        annotations=annotations(case),
+        steps=steps(case),
     )
 
 
