@@ -144,7 +144,7 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
     if unlinked:
         notes.append(UNLINKED.format(", ".join(unlinked)))
     timeline = assemble(source, [*host, *spans], cases, notes)
-    return count_unlinked(timeline, lambda span: span.device != HOST_DEVICE)
+    return count_unlinked(timeline, set(devices.values()))
 
 
 def _copying_threads(operators: Sequence[Slice]) -> set[TraceThread]:

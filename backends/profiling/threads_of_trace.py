@@ -2,14 +2,16 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import TypeAlias
 
-from backends.profiling.chrome_trace.slices import Slice
+import numpy as np
+
+from backends.profiling.chrome_trace.slices import Slice, TraceThread
 from backends.profiling.marks import parse_case, parse_verb
-from backends.profiling.timeline import HOST_DEVICE, Span, Timeline, Window
+from backends.profiling.spans import UNKNOWN, Queue, Span, Spans
+from backends.profiling.timeline import HOST_DEVICE, Timeline, Window
 
 __all__ = [
     "Queue",
@@ -25,11 +27,6 @@ __all__ = [
     "thread_of",
     "windows",
 ]
-
-TraceThread: TypeAlias = "tuple[int | str, int | str]"
-"""A thread in a trace: its process and its number there."""
-Queue: TypeAlias = tuple[str, str]
-"""A device, and the name of one of its queues."""
 
 UNLINKED = (
     "{:,} of {:,} {} on devices are linked to no launch: it came before the recording began, or the profiler does not "
@@ -112,34 +109,23 @@ def host_spans(calls: Iterable[Slice], queues: Mapping[TraceThread, Queue]) -> l
 
 def assemble(source: str, spans: Iterable[Span], cases: tuple[Window, ...], notes: Sequence[str]) -> Timeline:
     """Make a timeline that begins with its first case; if there are cases, spans outside of them are left out."""
-    ordered = sorted(spans, key=attrgetter("start"))
+    ordered = Spans.joined([Spans.of(spans)])
     if not cases:
-        return Timeline(source, tuple(ordered), (), tuple(notes))
+        return Timeline(source, ordered, (), tuple(notes))
     begin = cases[0].start
-    starts = [case.start for case in cases]
-
-    def is_within(span: Span) -> bool:
-        place = bisect_right(starts, span.start)
-        return place > 0 and span.start < cases[place - 1].end
-
-    moved = tuple(
-        span._replace(
-            start=span.start - begin,
-            end=span.end - begin,
-            launched=None if span.launched is None else span.launched - begin,
-        )
-        for span in ordered
-        if is_within(span)
-    )
+    starts, ends = (np.array([case[place] for case in cases], np.int64) for place in (1, 2))
+    case_of = np.searchsorted(starts, ordered.starts, side="right") - 1
+    within = ordered.select((case_of >= 0) & (ordered.starts < ends[case_of]))
     shifted = tuple(Window(case.name, case.start - begin, case.end - begin) for case in cases)
-    return Timeline(source, moved, shifted, tuple(notes))
+    return Timeline(source, within.moved(-begin), shifted, tuple(notes))
 
 
-def count_unlinked(timeline: Timeline, has_launch: Callable[[Span], bool]) -> Timeline:
-    """Return the timeline with the number of operations without a launch, of those that have one, and a note of it."""
-    launched = [span.launched is not None for span in timeline.spans if has_launch(span)]
-    unlinked = launched.count(False)
+def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:
+    """Return the timeline with the number of the devices' operations that no launch is linked to, and a note of it."""
+    spans = timeline.columns
+    operations = np.array([device in devices for device, _ in spans.queues], bool)[spans.queue_of]
+    count, unlinked = np.count_nonzero(operations), np.count_nonzero(operations & (spans.launched == UNKNOWN))
     if not unlinked:
         return timeline
-    note = UNLINKED.format(unlinked, len(launched), "operation" if len(launched) == 1 else "operations")
+    note = UNLINKED.format(unlinked, count, "operation" if count == 1 else "operations")
     return replace(timeline, unlinked=unlinked, notes=(*timeline.notes, note))

@@ -129,7 +129,7 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     gpus = {span.device for span in of_gpus}
     notes = (*trace.problems, *_gpu_models(gpus, trace.properties.get("deviceProperties")))
     timeline = assemble(source, [*spans, *of_gpus], windows(marks), notes)
-    timeline = count_unlinked(timeline, lambda span: span.device in gpus)
+    timeline = count_unlinked(timeline, gpus)
     return timeline if calls or timeline.cases else replace(timeline, annotations=_annotations(trace.slices))
 
 
