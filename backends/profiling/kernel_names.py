@@ -42,7 +42,20 @@ PLUMBING = {
     "TrivialOffsetCalculator",
 }
 """PyTorch's template arguments that say least."""
-GENERIC = {"Params", "apply", "exists", "impl", "kernel", "launch", "run", "type", "value", "value_type"}
+GENERIC = {
+    "Params",
+    "apply",
+    "combine",
+    "dispatch",
+    "exists",
+    "impl",
+    "kernel",
+    "launch",
+    "run",
+    "type",
+    "value",
+    "value_type",
+}
 """Names that say nothing without the class or namespace around them."""
 BUILT_IN = re.compile(
     r"(?:(?:un)?signed|bool|true|false|char|short|int|long|float|double|half|void|auto|const|[\s*&])+"
@@ -267,7 +280,7 @@ def _name_node(name: Name, after: str) -> _Node:
     components = name.components
     last = len(components) - 1
     # What a function or a functor holds is called by the function's name.
-    while last > 0 and components[last].identifier.startswith(("{", "'", "<lambda", "operator()")):
+    while last > 0 and components[last].identifier.startswith(("{", "'", "$_", "<lambda", "operator()")):
         last -= 1
     telling, before, tail = components[last], components[:last], components[last + 1 :]
     label = telling.identifier.removesuffix(".kd")

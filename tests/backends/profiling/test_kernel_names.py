@@ -65,6 +65,7 @@ TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT128x192x64_MI16x16x1_S
         ("void sort<less, thrust::operator< <int>, a::operator()>(int)", "sort<less, thrust::operator<<int>, a>"),
         ("a::Pointer::operator->()", "Pointer::operator->"),
         ("foo(int)::{lambda(char, a::B<int>)#2}::operator()(char) const", "foo"),
+        ("void deep_ep::internode_ll::dispatch<true, fill(int)::$_0>(void*)", "internode_ll::dispatch<true, fill>"),
         ("void run<(4)<(8), (1 >> 2)>(int)", "run<(4)<(8), (1 >> 2)>"),
         ("void at::native::fill<4, float>(int) [clone .kd]", "fill<4, float>"),
         ("attn_fwd.kd", "attn_fwd"),
