@@ -142,7 +142,7 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
     if unlinked:
         notes.append(UNLINKED.format(", ".join(unlinked)))
     timeline = assemble(source, Spans.joined([Spans.of(host), waited, spans]), cases, notes)
-    return count_unlinked(timeline, lambda device: device != HOST_DEVICE)
+    return count_unlinked(timeline, set(devices.values()))
 
 
 def _copying_threads(operators: Slices) -> set[TraceThread]:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -143,15 +143,11 @@ def assemble(source: str, spans: Iterable[Span], cases: tuple[Window, ...], note
     return Timeline(source, within.moved(-begin), shifted, tuple(notes))
 
 
-def count_unlinked(timeline: Timeline, is_launched: Callable[[str], bool]) -> Timeline:
-    """Return the timeline with the number of operations without a launch, of those that have one, and a note of it.
-
-    `is_launched` takes a device, and returns whether what runs there was launched.
-    """
+def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:
+    """Return the timeline with the number of the devices' operations that no launch is linked to, and a note of it."""
     spans = timeline.columns
-    of_queues = np.array([is_launched(device) for device, _ in spans.queues], bool)
-    operations = of_queues[spans.queue_of] if spans else np.zeros(0, bool)
-    count, unlinked = int(operations.sum()), int((operations & (spans.launched == UNKNOWN)).sum())
+    operations = np.array([device in devices for device, _ in spans.queues], bool)[spans.queue_of]
+    count, unlinked = np.count_nonzero(operations), np.count_nonzero(operations & (spans.launched == UNKNOWN))
     if not unlinked:
         return timeline
     note = UNLINKED.format(unlinked, count, "operation" if count == 1 else "operations")

@@ -134,7 +134,7 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         spans.append(Spans.of(exchange.span for exchange in gloo))
     devices = {device for device, _ in on_devices.queues}
     notes = (*trace.problems, *left_out(slices), *waits_left_out(slices), *_models(devices, trace.properties))
-    timeline = count_unlinked(assemble(source, Spans.joined(spans), windows(marks), notes), devices.__contains__)
+    timeline = count_unlinked(assemble(source, Spans.joined(spans), windows(marks), notes), devices)
     return timeline if calls or timeline.cases else replace(timeline, annotations=_annotations(slices))
 
 
