@@ -14,7 +14,7 @@ from typing import Any, final
 
 import msgspec
 
-__all__ = ["Document", "Event", "decoded_args", "read_events"]
+__all__ = ["Document", "Event", "read_events"]
 
 PHASES = frozenset("XBEbeM")
 MAX_EVENT_CHARACTERS = 1 << 18
@@ -27,15 +27,15 @@ EXACT_VALUE = json.JSONDecoder(parse_float=Decimal)
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event as it stands in the file; times are in microseconds, and none is rounded."""
+    """One event as it stands in the file; times are texts, in microseconds."""
 
     ph: str = ""
     name: str = ""
     cat: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: int | Decimal | None = None
-    dur: int | Decimal | None = None
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
     id: int | str | None = None
     id2: dict[str, int | str] | None = None
     args: msgspec.Raw = msgspec.Raw(b"")
@@ -46,16 +46,6 @@ ENCODER = msgspec.json.Encoder(decimal_format="number")
 EVENTS = msgspec.json.Decoder(list[Event])
 ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 """What decoding damaged text raises."""
-
-
-def decoded_args(raw: bytes) -> dict[str, Any]:
-    """Decode an event's arguments; there are none if they are no object, or cannot be decoded."""
-    # The standard library's decoder takes lone surrogates, which msgspec passes over and then refuses.
-    try:
-        decoded = json.loads(raw or b"{}")
-    except (ValueError, RecursionError):
-        return {}
-    return decoded if isinstance(decoded, dict) else {}
 
 
 @dataclass
