@@ -7,6 +7,7 @@ from pathlib import Path
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Trace
 from backends.profiling.collectives import Collective, collectives_of, job_of
+from backends.profiling.communication import with_communication
 from backends.profiling.merged_ranks import divided
 from backends.profiling.perfetto import OWN_KEY
 from parallel_core.errors import RequestError
@@ -55,17 +56,19 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def read_ranks(files: Iterable[Path], keep_spans: bool) -> dict[int, RankTrace]:
+def read_ranks(
+    files: Iterable[Path], kernels: re.Pattern[str] | None = None, *, keep_spans: bool = False
+) -> dict[int, RankTrace]:
     """Read the traces of all ranks in files, of which one may hold several; in the order of the ranks.
 
-    A trace's rank is what it says itself, else what its file's name says, else its place. Without `keep_spans` only one
-    trace is in memory at a time. Raises RequestError, which names the file, for one that cannot be used, and if two
-    are of the same rank.
+    A trace's rank is what it says itself, else what its file's name says, else its place. Kernels whose full names
+    hold `kernels` communicate, too. Without `keep_spans` only one trace is in memory at a time. Raises RequestError,
+    which names the file, for one that cannot be used, and if two are of the same rank.
     """
     read: list[RankTrace] = []
     with without_garbage_collection():
         for file in files:
-            for one in _ranks_in(file):
+            for one in _ranks_in(file, kernels):
                 kept = one if keep_spans else replace(one, timeline=replace(one.timeline, spans=()))
                 read.append(kept)
     return dict(sorted(_numbered(read).items()))
@@ -91,7 +94,7 @@ def _moved(span: Span, device: str, later: int) -> Span:
     return span._replace(device=device, start=span.start + later, end=span.end + later, launched=launched)
 
 
-def _ranks_in(file: Path) -> Iterator[RankTrace]:
+def _ranks_in(file: Path, kernels: re.Pattern[str] | None) -> Iterator[RankTrace]:
     trace = trace_in(file)
     try:
         parts = divided(trace)
@@ -99,6 +102,8 @@ def _ranks_in(file: Path) -> Iterator[RankTrace]:
         raise RequestError(f"{file} cannot be used: {error}") from error
     for part in parts:
         timeline = timeline_in(part, file)
+        if kernels is not None:
+            timeline = with_communication(timeline, kernels)
         job = job_of(part)
         base = part.properties.get("baseTimeNanoseconds")
         begin = part.begin + (base if isinstance(base, int) else 0)
