@@ -53,6 +53,7 @@ class Pairing:
         self.processes: dict[int | str, str] = {}
         self.threads: dict[TraceThread, str] = {}
         self.named_twice: set[int | str] = set()
+        """Processes that have two names, or the same one twice."""
         self.dropped: dict[str, list[str]] = {ENDLESS: [], BEGINLESS: [], TIMELESS: []}
         """By reason, the names of the events that were dropped."""
         self._names: Places[str] = Places()

@@ -28,10 +28,10 @@ class Trace:
     """The names of properties of which it gives several values: several files are in it."""
     problems: tuple[str, ...] = ()
     """A sentence for each reason why events were dropped."""
+    named_twice: frozenset[int | str] = frozenset()
+    """The processes that the file names more than once."""
     begin: int = 0
     """When the earliest event started, in nanoseconds by the file's own clock."""
-    named_twice: frozenset[int | str] = frozenset()
-    """The processes that the file names more than once, be it by the same name."""
 
     @cached_property
     def columns(self) -> Slices:
@@ -64,8 +64,8 @@ def read_trace(path: Path) -> Trace:
         document.properties,
         frozenset(document.contradicted),
         problems,
-        begin,
         frozenset(pairing.named_twice),
+        begin,
     )
 
 
