@@ -68,13 +68,18 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
     known = _offsets(met)
     by_ends = 0
     for calls, in_order in doubtful:
-        ending_together = _ending_together(calls, known) or _ending_together(calls, _shifted(calls))
+        ending_together = _ending_together(calls, known)
+        if not known:
+            ending_together = ending_together or _ending_together(calls, _shifted(calls))
+        elif _kind(in_order) not in ONE_SENDS:
+            # By clocks that are known, what does not overlap is not the same collective.
+            in_order = []
         met += ending_together or in_order
         by_ends += len(ending_together)
     met.sort(key=lambda meeting: min(part.start for part in meeting.values()))
     taken = sum(map(len, met))
     considered = sum(one.kind.lower() not in POINT_TO_POINT for own in collectives.values() for one in own)
-    telling = [meeting for meeting in met if _kind(meeting) not in ONE_SENDS] or met
+    telling = [meeting for meeting in met if _kind([meeting]) not in ONE_SENDS] or met
     agree = _overlapping(telling) >= MOST if telling else None
     return Meetings(tuple(met), considered - taken, by_ends, agree, _offsets(telling))
 
@@ -213,5 +218,6 @@ def _offsets(met: Sequence[Meeting]) -> dict[int, int]:
     return {rank: round(median(some)) for rank, some in sorted(later.items())}
 
 
-def _kind(meeting: Meeting) -> str:
-    return next(iter(meeting.values())).kind.lower()
+def _kind(met: Sequence[Meeting]) -> str:
+    """Return the kind of collectives that are all of one, "" if there are none."""
+    return next(iter(met[0].values())).kind.lower() if met else ""
