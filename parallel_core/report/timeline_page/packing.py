@@ -7,7 +7,8 @@ negative are folded first: 0, −1, 1, −2 become 0, 1, 2, 3. `unpacking.js` re
     {"origin": 0, "lanes": [["gpu:0", "stream 7", 3753], …], "labels": [["gemm", "aten::mm", "compute"], …],
      "cases": [["run", 0, 900], …], "segments": 120}
 
-`lanes` name the device, the queue and the number of spans. The spans stand lane by lane in the order of their start,
+`lanes` name the device, the queue and the number of spans; cases and the program's own annotations are lanes of no
+device, above the others. The spans stand lane by lane in the order of their start,
 with a column for each of: the time since the end of the span before (folded; the first one's: since the origin), the
 duration, the place in `labels`, the delay since the launch (folded, plus one; 0 if it is not known). Then come the
 segments of the critical paths, joined where they follow each other on a lane, with columns of the time since the end
@@ -21,12 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import Span, Timeline, queue_order
+from backends.profiling import Span, Timeline, Window
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.critical_path import Segment, critical_path
-from parallel_core.trace_analysis.lanes import look, shortened
+from parallel_core.trace_analysis.lanes import lane_order, look, shortened
 
-__all__ = ["pack"]
+__all__ = ["MARK", "first_time", "lanes_of", "pack"]
+
+MARK = "mark"
+"""How cases and annotations look, beside the looks of spans."""
 
 MAX_NAME_CHARACTERS = 300
 COMPRESSION = 9
@@ -40,10 +44,27 @@ class _Stretch(NamedTuple):
     lane: int
 
 
-def pack(timeline: Timeline) -> bytes:
-    """Return a timeline with the critical paths of its cases as compressed bytes; equal timelines give equal bytes."""
-    spans = timeline.spans
-    queues = sorted({(span.device, span.queue) for span in spans}, key=lambda queue: queue_order(*queue))
+def first_time(timeline: Timeline) -> int:
+    """Return when a timeline's first span, launch or case begins; 0 if it has none."""
+    begins = [span.start for span in timeline.spans[:1]]
+    begins += [window.start for window in (*timeline.cases, *timeline.annotations)]
+    launches = (span.launched for span in timeline.spans if span.launched is not None)
+    return min((*begins, *launches), default=0)
+
+
+def lanes_of(timeline: Timeline) -> list[tuple[str, str]]:
+    """Return the device and queue of each lane from top to bottom; those of cases and annotations have no device."""
+    return _lanes((*_marks(timeline), *timeline.spans))
+
+
+def pack(timeline: Timeline, origin: int | None = None) -> bytes:
+    """Return a timeline with the critical paths of its cases as compressed bytes; equal timelines give equal bytes.
+
+    Times count from the origin, which is the timeline's first time unless told.
+    """
+    spans = (*_marks(timeline), *timeline.spans)
+    origin = first_time(timeline) if origin is None else origin
+    queues = _lanes(spans)
     lane_of = {queue: lane for lane, queue in enumerate(queues)}
     path = _path(timeline, lane_of)
     lanes = np.fromiter((lane_of[span.device, span.queue] for span in spans), np.int64, len(spans))
@@ -54,7 +75,6 @@ def pack(timeline: Timeline) -> bytes:
     known = np.fromiter((span.launched is not None for span in spans), bool, len(spans))
     launched = np.fromiter((span.start if span.launched is None else span.launched for span in spans), np.int64)
     labels, label_of = _labels(spans)
-    origin = int(min((*starts[:1], *launched, *(case.start for case in timeline.cases)), default=0))
     header = {
         "origin": origin,
         "lanes": [(*queue, count) for queue, count in zip(queues, np.bincount(lanes).tolist(), strict=True)],
@@ -78,6 +98,29 @@ def pack(timeline: Timeline) -> bytes:
     return zlib.compress(first + written + b"".join(others), COMPRESSION)
 
 
+def _marks(timeline: Timeline) -> list[Span]:
+    """Return cases and annotations as spans of no device, on so many queues that none overlap."""
+    marks = []
+    for what, windows in (("cases", timeline.cases), ("annotations", timeline.annotations)):
+        reached: list[int] = []
+        # Of those that begin together the longest holds the others.
+        for one in sorted(windows, key=lambda window: (window.start, -window.end)):
+            row = next((row for row, end in enumerate(reached) if end <= one.start), len(reached))
+            reached[row : row + 1] = [one.end]
+            marks.append(_mark(one, what if row == 0 else f"{what} {row + 1}"))
+    return marks
+
+
+def _mark(window: Window, queue: str) -> Span:
+    return Span(window.name, "host", "", queue, window.start, window.end)
+
+
+def _lanes(spans: Sequence[Span]) -> list[tuple[str, str]]:
+    queues = {(span.device, span.queue) for span in spans}
+    marks = list(dict.fromkeys((span.device, span.queue) for span in spans if not span.device))
+    return marks + sorted(queues.difference(marks), key=lambda queue: lane_order(*queue))
+
+
 def _labels(spans: Sequence[Span]) -> tuple[list[tuple[str, str, str]], np.ndarray]:
     """Return the distinct names of spans, the most frequent first for they take the fewest bytes, and their places."""
     found: dict[tuple[str, str, str], int] = {}
@@ -92,7 +135,8 @@ def _labels(spans: Sequence[Span]) -> tuple[list[tuple[str, str, str]], np.ndarr
 def _label(span: Span) -> tuple[str, str, str]:
     # The marks of the host's calls are numbered: no two are alike, and none says more than its name.
     operator = "" if span.kind == "host" or span.operator == span.name else span.operator
-    return shortened(span.name, MAX_NAME_CHARACTERS), shortened(operator, MAX_NAME_CHARACTERS), look(span)
+    how = look(span) if span.device else MARK
+    return shortened(span.name, MAX_NAME_CHARACTERS), shortened(operator, MAX_NAME_CHARACTERS), how
 
 
 def _path(timeline: Timeline, lane_of: dict[tuple[str, str], int]) -> list[_Stretch]:

@@ -53,12 +53,20 @@ def page(timelines: dict[str, Timeline]) -> str:
     return render(timelines, {name: timeline_figures(timeline) for name, timeline in timelines.items()})
 
 
-def plain(timeline: Timeline) -> list[list[Any]]:
-    """Return what the lanes of a packed timeline must be, in `Unpacked`'s form."""
-    launched = [span.launched for span in timeline.spans if span.launched is not None]
-    origin = min([*launched, *(one.start for one in (*timeline.spans, *timeline.cases))])
+def plain(timeline: Timeline, origin: int | None = None) -> list[list[Any]]:
+    """Return what the lanes of a packed timeline must be, in `Unpacked`'s form; without annotations that overlap."""
+    if origin is None:
+        launched = [span.launched for span in timeline.spans if span.launched is not None]
+        marks = (*timeline.cases, *timeline.annotations)
+        origin = min([*launched, *(one.start for one in (*timeline.spans, *marks))])
+    named = (("cases", timeline.cases), ("annotations", timeline.annotations))
+    marked = [
+        ["", name, [[one.name, "", "mark", one.start - origin, one.end - origin, None] for one in windows]]
+        for name, windows in named
+        if windows
+    ]
     queues = sorted({(span.device, span.queue) for span in timeline.spans}, key=lambda queue: queue_order(*queue))
-    return [
+    return marked + [
         [*queue, [_plain(span, origin) for span in timeline.spans if (span.device, span.queue) == queue]]
         for queue in queues
     ]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
-from parallel_core.report.timeline_page.packing import pack
+from parallel_core.report.timeline_page.packing import first_time, lanes_of, pack
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.critical_path import critical_path
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, plain, unpack
@@ -38,7 +38,8 @@ def test_the_critical_path_comes_back_with_its_lanes() -> None:
     timeline = mxnet_async()
     unpacked = unpack(pack(timeline))
     assert [name for name, *_ in unpacked.cases] == [case.name for case in timeline.cases]
-    first = min(timeline.spans[0].start, timeline.cases[0].start)
+    first = first_time(timeline)
+    assert first == timeline.cases[0].start
     lanes = [(device, queue) for device, queue, _ in unpacked.lanes]
     found = [(start, end, lanes[lane] if lane >= 0 else None) for start, end, lane in unpacked.path]
     segments = [segment for case in cases_of(timeline) for segment in critical_path(case)]
@@ -55,7 +56,34 @@ def test_what_follows_on_a_lane_is_one_stretch_of_the_path() -> None:
 
 def test_an_empty_timeline_and_one_of_empty_cases_are_packed() -> None:
     assert unpack(pack(Timeline("made up", ()))) == ([], [], [])
-    assert unpack(pack(Timeline("made up", (), (Window("run", 5, 9),)))) == ([], [["run", 0, 4]], [])
+    lanes, cases, path = unpack(pack(Timeline("made up", (), (Window("run", 5, 9),))))
+    assert (lanes, cases, path) == ([["", "cases", [["run", "", "mark", 0, 4, None]]]], [["run", 0, 4]], [])
+
+
+def test_annotations_in_each_other_get_lanes_below_each_other() -> None:
+    marked = (
+        Window("forward", 10, 50),
+        Window("step", 10, 100),
+        Window("other thread", 40, 120),
+        Window("step", 100, 190),
+    )
+    timeline = Timeline("made up", (Span("add", "compute", "cpu:1", "compute", 0, 10),), annotations=marked)
+    found = [
+        (queue, [(name, start, end) for name, _, _, start, end, _ in spans])
+        for _, queue, spans in unpack(pack(timeline)).lanes
+    ]
+    assert found == [
+        ("annotations", [("step", 10, 100), ("step", 100, 190)]),
+        ("annotations 2", [("forward", 10, 50)]),
+        ("annotations 3", [("other thread", 40, 120)]),
+        ("compute", [("add", 0, 10)]),
+    ]
+    assert lanes_of(timeline) == [("", name) for name, _ in found[:3]] + [("cpu:1", "compute")]
+
+
+def test_times_count_from_the_origin() -> None:
+    (lane,) = unpack(pack(Timeline("made up", (Span("add", "compute", "cpu:1", "compute", 70, 90, 60),)), 50)).lanes
+    assert lane == ["cpu:1", "compute", [["add", "", "compute", 20, 40, 10]]]
 
 
 def test_long_names_lose_their_middle() -> None:
