@@ -35,6 +35,7 @@ from backends.profiling.threads_of_trace import (
 from backends.profiling.timeline import Span, SpanKind, Timeline, Window
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
+from backends.torch.gloo import exchanges, without_exchanges
 from backends.torch.streams.future import Announcing, futures_in
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
@@ -107,7 +108,8 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     tasks = [one for one in marks if parse_task(one.name)]
     workers = {thread_of(one) for one in tasks}
     work: dict[bool, list[Slice]] = {True: [], False: []}
-    for one in outermost(one for one in trace.slices if one.category == OPERATORS):
+    gloo = exchanges(marks, trace.slices)
+    for one in without_exchanges(outermost(one for one in trace.slices if one.category == OPERATORS), gloo):
         work[thread_of(one) in workers].append(one)
     calls = outermost_calls(marks)
     with_marks = calls or on_gpu
@@ -116,6 +118,8 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         *(_of_python(work[False], calls, eager=not tasks and not on_gpu) if with_marks else _of_threads(work[False])),
         *_of_workers(work[True], tasks, launched),
         *_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
+        # The verbs' marks say what exchanges.
+        *([] if calls else [exchange.span for exchange in gloo]),
     ]
     timeline = assemble(source, spans, windows(marks), trace.problems)
     return timeline if calls or timeline.cases else replace(timeline, annotations=_annotations(trace.slices))

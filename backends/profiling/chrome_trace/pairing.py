@@ -52,6 +52,8 @@ class Pairing:
     def __init__(self) -> None:
         self.processes: dict[int | str, str] = {}
         self.threads: dict[TraceThread, str] = {}
+        self.named_twice: set[int | str] = set()
+        """Processes that have two names, or the same one twice."""
         self.dropped: dict[str, list[str]] = {ENDLESS: [], BEGINLESS: [], TIMELESS: []}
         """By reason, the names of the events that were dropped."""
         self._names: Places[str] = Places()
@@ -178,6 +180,8 @@ class Pairing:
         if not isinstance(name, str):
             return
         if event.name == "process_name":
+            if event.pid in self.processes:
+                self.named_twice.add(event.pid)
             self.processes[event.pid] = name
         elif event.name == "thread_name":
             self.threads[event.pid, event.tid] = name

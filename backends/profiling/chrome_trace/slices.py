@@ -28,6 +28,8 @@ class Trace:
     """The names of properties of which it gives several values: several files are in it."""
     problems: tuple[str, ...] = ()
     """A sentence for each reason why events were dropped."""
+    named_twice: frozenset[int | str] = frozenset()
+    """The processes that the file names more than once."""
     begin: int = 0
     """When the earliest event started, in nanoseconds by the file's own clock."""
 
@@ -62,6 +64,7 @@ def read_trace(path: Path) -> Trace:
         document.properties,
         frozenset(document.contradicted),
         problems,
+        frozenset(pairing.named_twice),
         begin,
     )
 
