@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from backends.profiling import Timeline
 from parallel_core.plots.style import LOOKS
-from parallel_core.report.timeline_page.packing import MARK, first_time, lanes_of, pack
+from parallel_core.report.timeline_page.packing import MARK, first_time, pack
 from parallel_core.system import files
 from parallel_core.system.formatting import figure, percent
 from parallel_core.trace_analysis.case_spans import KINDS
@@ -34,16 +34,25 @@ class _Shown(NamedTuple):
 
 
 def write_timeline_page(
-    timelines: Mapping[str, Timeline], figures: Mapping[str, Sequence[CaseFigures]], path: Path
+    timelines: Mapping[str, Timeline],
+    figures: Mapping[str, Sequence[CaseFigures]],
+    path: Path,
+    later: Mapping[str, int] | None = None,
 ) -> None:
     """Write the page of timelines by their names, stacked in their order; see `render`. Raises OSError."""
-    files.write_whole(path, lambda stream: stream.write(render(timelines, figures).encode(errors="replace")))
+    page = render(timelines, figures, later).encode(errors="replace")
+    files.write_whole(path, lambda stream: stream.write(page))
 
 
-def render(timelines: Mapping[str, Timeline], figures: Mapping[str, Sequence[CaseFigures]]) -> str:
+def render(
+    timelines: Mapping[str, Timeline],
+    figures: Mapping[str, Sequence[CaseFigures]],
+    later: Mapping[str, int] | None = None,
+) -> str:
     """Return the page of timelines by their names, with each one's figures under the same name.
 
-    A single timeline may have the name "". All have one scale of time, as their times are.
+    A single timeline may have the name "". All have one scale of time; `later` are the nanoseconds by which the zeros
+    of some lie later than those of the others.
     """
     environment = Environment(
         loader=PackageLoader("parallel_core.report.timeline_page", "."),
@@ -56,8 +65,9 @@ def render(timelines: Mapping[str, Timeline], figures: Mapping[str, Sequence[Cas
     environment.filters["percent"] = percent
     environment.filters["figure"] = figure
     environment.filters["phrases"] = overlap_phrases
-    origin = min(map(first_time, timelines.values()), default=0)
-    shown = [_shown(name, timeline, figures[name], origin) for name, timeline in timelines.items()]
+    shifts = {name: (later or {}).get(name, 0) for name in timelines}
+    origin = min((first_time(timeline) + shifts[name] for name, timeline in timelines.items()), default=0)
+    shown = [_shown(name, timeline, figures[name], origin - shifts[name]) for name, timeline in timelines.items()]
     used: set[str] = {look(span) for timeline in timelines.values() for span in timeline.spans}
     looks: dict[str, str] = {one: appearance.name for one, appearance in LOOKS.items() if one in used}
     if any(timeline.cases or timeline.annotations for timeline in timelines.values()):
@@ -73,5 +83,6 @@ def render(timelines: Mapping[str, Timeline], figures: Mapping[str, Sequence[Cas
 
 
 def _shown(name: str, timeline: Timeline, figures: Sequence[CaseFigures], origin: int) -> _Shown:
-    lanes = tuple(" ".join(filter(None, lane)) for lane in lanes_of(timeline))
-    return _Shown(name, timeline, lanes, b64encode(pack(timeline, origin)).decode(), figures)
+    lanes, data = pack(timeline, origin)
+    names = tuple(" ".join(filter(None, lane)) for lane in lanes)
+    return _Shown(name, timeline, names, b64encode(data).decode(), figures)

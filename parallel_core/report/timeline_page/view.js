@@ -6,6 +6,7 @@
   // Spans below two pixels share marks, which are paler the less of a pixel was busy.
   const [MIN_PIXELS, MIN_OPACITY, DIMMED, MIN_VIEW, MIN_LETTERS] = [2, 0.2, 0.18, 20, 5];
   const FONT = "system-ui, sans-serif";
+  const PATH = "critical path";
   const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "μs"], [1, "ns"]];
   const LOOKS = ["compute", "copy", "exchange", "host", "wait", "mark"];
 
@@ -162,7 +163,7 @@
     context.lineWidth = 2;
     context.beginPath();
     // Within a pixel the path is one vertical line over the lanes that it touches.
-    let [column, high, low, pen] = [NaN, 0, 0, null];
+    let [column, high, low, pen, reached] = [NaN, 0, 0, null, NaN];
     const flush = () => {
       if (Number.isNaN(column)) return;
       context.moveTo(column, high - 1);
@@ -170,13 +171,12 @@
       column = NaN;
     };
     for (let at = firstAfter(ends, from); at < starts.length && starts[at] < to; at += 1) {
-      if (lanes[at] < 0) {
-        pen = null;
-        continue;
-      }
       const y = barTop(lanes[at]) + BAR;
       const [left, right] = [Math.max(-4, pixels(starts[at])), Math.min(width + 4, pixels(ends[at]))];
       const pixel = Math.round(left);
+      // While it is idle there is no line.
+      if (starts[at] !== reached) pen = null;
+      reached = ends[at];
       if (pixel !== column) {
         flush();
         [column, high, low] = [pixel, pen ?? y, pen ?? y];
@@ -416,8 +416,9 @@
         ? Uint8Array.from(timeline.labels, ({ name, operator }) => `${name}\n${operator}`.toLowerCase().includes(wanted))
         : null;
       if (wanted) {
-        timeline.lanes.forEach(({ starts, ends, labels }, lane) => labels.forEach((label, span) => {
-          if (!timeline.matches[label]) return;
+        timeline.lanes.forEach(({ queue, starts, ends, labels }, lane) => labels.forEach((label, span) => {
+          // What is on the critical path stands on its own lane, too.
+          if (!timeline.matches[label] || queue === PATH) return;
           matching.push({ timeline, lane, span });
           time += ends[span] - starts[span];
         }));

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core.report.timeline_page import write_timeline_page
+from parallel_core.report.timeline_page.page import render
 from parallel_core.trace_analysis.figures import timeline_figures
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain, unpack
 from tests.parallel_core.trace_analysis.frameworks import mxnet_async, torch_async
@@ -54,7 +55,7 @@ def test_names_are_text_wherever_they_stand() -> None:
     assert "b" not in parsed.tags
     assert parsed.texts.count(NASTY) >= 4
     assert f"gpu:0 {NASTY} stream {NASTY}" in parsed.texts
-    assert plain(nasty()) == unpack(b64decode(parsed.packed[0])).lanes
+    assert plain(nasty()) == unpack(b64decode(parsed.packed[0])).own
 
 
 def test_nothing_comes_from_outside() -> None:
@@ -109,8 +110,11 @@ def test_several_timelines_count_from_the_same_time() -> None:
         f"rank {rank}": Timeline("made up", (Span("gemm", "compute", "gpu:0", "stream 7", 10 * rank, 30),))
         for rank in (1, 2)
     }
-    first, second = (unpack(b64decode(packed)).lanes for packed in _Parsed(page(ranks)).packed)
+    first, second = (unpack(b64decode(packed)).own for packed in _Parsed(page(ranks)).packed)
     assert (first, second) == (plain(ranks["rank 1"], 10), plain(ranks["rank 2"], 10))
+    text = render(ranks, dict.fromkeys(ranks, ()), {"rank 1": 100})
+    first, second = (unpack(b64decode(packed)).own for packed in _Parsed(text).packed)
+    assert (first, second) == (plain(ranks["rank 1"], -80), plain(ranks["rank 2"], 20))
 
 
 def test_a_timeline_without_spans_is_said_to_have_none() -> None:
