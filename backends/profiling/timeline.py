@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from backends.profiling.host_calls import HostCalls
+
 __all__ = ["HOST_DEVICE", "Span", "SpanKind", "Timeline", "Window", "in_seconds", "queue_order"]
 
 SpanKind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
@@ -51,6 +53,8 @@ class Timeline:
     """What a reader must know: events that could not be used, links that the profiler does not give."""
     annotations: tuple[Window, ...] = field(default=(), repr=False)
     """What a program says of itself in its profile: steps, phases; they may lie in each other."""
+    host_calls: HostCalls | None = field(default=None, repr=False, compare=False)
+    """All that the host did, call within call, if other programs' profiles have it, with links to operations."""
 
 
 def in_seconds(nanoseconds: int) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.profiling.chrome_trace.slices import Slice, Trace
+from backends.profiling.host_calls import HostCalls
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
     Queue,
@@ -35,6 +36,7 @@ from backends.profiling.threads_of_trace import (
 from backends.profiling.timeline import Span, SpanKind, Timeline, Window
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
+from backends.torch.host_calls import SYNCHRONISATIONS, host_calls
 from backends.torch.streams.future import Announcing, futures_in
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
@@ -118,13 +120,40 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         *_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
     ]
     timeline = assemble(source, spans, windows(marks), trace.problems)
-    return timeline if calls or timeline.cases else replace(timeline, annotations=_annotations(trace.slices))
+    if calls or timeline.cases:
+        return timeline
+    return replace(
+        timeline,
+        annotations=_annotations(trace.slices),
+        host_calls=_host_calls(trace.slices, work[False]) if on_gpu else None,
+    )
 
 
 def _annotations(slices: Sequence[Slice]) -> tuple[Window, ...]:
     # Kineto of 2021 has steps among the operators.
     own = (one for one in slices if one.category == MARKS or one.name.startswith(STEP))
     return tuple(Window(one.name, one.start, one.end) for one in own if one.category != ANNOTATIONS_ON_GPU)
+
+
+def _host_calls(slices: Sequence[Slice], outer: Sequence[Slice]) -> HostCalls:
+    # Steps say when, and not what.
+    of_host = {OPERATORS, MARKS, *LAUNCHES}
+    own = [one for one in slices if one.category in of_host and not one.name.startswith(STEP)]
+    # Threads that ran operators have the names that their spans have.
+    queues = python_queues((*outer, *own))
+    synchronisations = [one for one in slices if one.category == SYNCHRONISATIONS]
+    return host_calls(
+        own,
+        LAUNCHES,
+        MARKS,
+        synchronisations,
+        {thread: queue for thread, (_, queue) in queues.items()},
+        _gpu_queue,
+    )
+
+
+def _gpu_queue(device: object, stream: object) -> Queue:
+    return f"gpu:{device}", f"stream {stream}"
 
 
 def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, int]) -> Iterator[Span]:
@@ -175,7 +204,7 @@ def _of_gpus(work: Sequence[Slice], launches: Sequence[Slice]) -> Iterator[Span]
     starts = {args["correlation"]: one.start for one in launches if "correlation" in (args := one.args)}
     for one in work:
         args = one.args
-        queue = f"gpu:{args.get('device', one.process)}", f"stream {args.get('stream', one.thread)}"
+        queue = _gpu_queue(args.get("device", one.process), args.get("stream", one.thread))
         exchanges = "nccl" in one.name.lower()
         kind: SpanKind = "copy" if one.category == "gpu_memcpy" else "exchange" if exchanges else "compute"
         yield _span(one, kind, queue, starts.get(args.get("correlation")))

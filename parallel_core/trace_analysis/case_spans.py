@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from backends.profiling import Span, SpanKind, Timeline, Window, in_seconds
+from backends.profiling import HostCalls, Span, SpanKind, Timeline, Window, in_seconds
 
 __all__ = ["ALL", "KINDS", "UNKNOWN", "CaseSpans", "cases_of", "is_wait"]
 
@@ -50,6 +50,8 @@ class CaseSpans:
     """The unit in which all times of the timeline are whole, at most a microsecond: what is shorter is not there."""
     annotations: tuple[Window, ...] = ()
     """The program's own, of a timeline without cases."""
+    host_calls: HostCalls | None = None
+    """What the host did, call within call, of a timeline without cases."""
 
     @property
     def nanoseconds(self) -> int:
@@ -89,7 +91,7 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     resolution = _resolution(timeline.spans)
     if not timeline.cases:
         whole = _case_spans(ALL, timeline.spans, None, resolution)
-        return (replace(whole, annotations=timeline.annotations),)
+        return (replace(whole, annotations=timeline.annotations, host_calls=timeline.host_calls),)
     cases = []
     for name, *bounds in timeline.cases:
         first, last = (bisect_left(timeline.spans, time, key=attrgetter("start")) for time in bounds)
