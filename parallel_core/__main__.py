@@ -10,7 +10,7 @@ import click
 
 from backends import BackendError, ComputationError
 from parallel_core.command_line import cli
-from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.errors import DISTURBED, DisturbedError, MeasurementError, RequestError
 from parallel_core.jobs.rank import in_a_job, leave
 from parallel_core.system.signals import INTERRUPTED, end_soon_on_interrupt
 
@@ -18,7 +18,10 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line with this process's arguments, and exit: 0, 1 for a failed run, 2 for a bad request."""
+    """Run the command line with this process's arguments, and exit.
+
+    The status is 0, or 1 for a failed run, 2 for a bad request, 3 for times that a disturbed machine made impossible.
+    """
     end_soon_on_interrupt()
     for stream in (sys.stdout, sys.stderr):
         # A terminal without “×” shows a question mark, and no result is lost.
@@ -44,6 +47,8 @@ def message_and_status(error: Exception) -> tuple[str, int]:
     match error:
         case click.ClickException():
             message, status = error.format_message(), 2
+        case DisturbedError():
+            message, status = str(error), DISTURBED
         case ComputationError() | MeasurementError() | OSError() | MemoryError():
             message, status = str(error) or type(error).__name__, 1
         case BackendError() | RequestError():

@@ -1,6 +1,12 @@
-"""Errors that the user reads in one line: a request that cannot be met (exit status 2), a run that failed (1)."""
+"""Errors that the user reads in one line, each with the exit status it ends the program with.
 
-__all__ = ["MeasurementError", "RequestError"]
+A request that cannot be met ends it with 2, a run that failed with 1, one that a busy machine disturbed with DISTURBED.
+"""
+
+__all__ = ["DISTURBED", "DisturbedError", "MeasurementError", "RequestError"]
+
+DISTURBED = 3
+"""The exit status of a run whose numbers are right and whose times cannot be true: measured again, they may be."""
 
 
 class RequestError(ValueError):
@@ -9,3 +15,7 @@ class RequestError(ValueError):
 
 class MeasurementError(RuntimeError):
     """The run failed after it had begun."""
+
+
+class DisturbedError(MeasurementError):
+    """The numbers are right, but times are not to be believed: measure again on a quieter machine."""

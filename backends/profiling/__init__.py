@@ -4,7 +4,7 @@ from backends.profiling.chrome_trace.slices import Trace, read_trace
 from backends.profiling.host_calls import HostCalls
 from backends.profiling.marks import Mark, case_text
 from backends.profiling.profilers import check_profiler, run_profiler, timeline_from
-from backends.profiling.timeline import HOST_DEVICE, Span, SpanKind, Timeline, Window, in_seconds, queue_order
+from backends.profiling.timeline import HOST_DEVICE, Span, SpanKind, Spans, Timeline, Window, in_seconds, queue_order
 
 __all__ = [
     "HOST_DEVICE",
@@ -12,6 +12,7 @@ __all__ = [
     "Mark",
     "Span",
     "SpanKind",
+    "Spans",
     "Timeline",
     "Trace",
     "Window",

@@ -4,11 +4,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TypeAlias
 
-from backends.profiling.chrome_trace.slices import Slice
+import numpy as np
+
+from backends.profiling.chrome_trace.slices import Slice, TraceThread
 from backends.profiling.marks import parse_case, parse_verb
-from backends.profiling.timeline import HOST_DEVICE, Span, Timeline, Window
+from backends.profiling.spans import Queue, Span, Spans
+from backends.profiling.timeline import HOST_DEVICE, Timeline, Window
 
 __all__ = [
     "Queue",
@@ -23,11 +25,6 @@ __all__ = [
     "thread_of",
     "windows",
 ]
-
-TraceThread: TypeAlias = "tuple[int | str, int | str]"
-"""A thread in a trace: its process and its number there."""
-Queue: TypeAlias = tuple[str, str]
-"""A device, and the name of one of its queues."""
 
 
 def thread_of(one: Slice) -> TraceThread:
@@ -105,24 +102,12 @@ def host_spans(calls: Iterable[Slice], queues: Mapping[TraceThread, Queue]) -> l
 
 def assemble(source: str, spans: Iterable[Span], cases: tuple[Window, ...], notes: Sequence[str]) -> Timeline:
     """Make a timeline that begins with its first case; if there are cases, spans outside of them are left out."""
-    ordered = sorted(spans, key=attrgetter("start"))
+    ordered = Spans.joined([Spans.of(spans)])
     if not cases:
-        return Timeline(source, tuple(ordered), (), tuple(notes))
+        return Timeline(source, ordered, (), tuple(notes))
     begin = cases[0].start
-    starts = [case.start for case in cases]
-
-    def is_within(span: Span) -> bool:
-        place = bisect_right(starts, span.start)
-        return place > 0 and span.start < cases[place - 1].end
-
-    moved = tuple(
-        span._replace(
-            start=span.start - begin,
-            end=span.end - begin,
-            launched=None if span.launched is None else span.launched - begin,
-        )
-        for span in ordered
-        if is_within(span)
-    )
+    starts, ends = (np.array([case[place] for case in cases], np.int64) for place in (1, 2))
+    case_of = np.searchsorted(starts, ordered.starts, side="right") - 1
+    within = ordered.select((case_of >= 0) & (ordered.starts < ends[case_of]))
     shifted = tuple(Window(case.name, case.start - begin, case.end - begin) for case in cases)
-    return Timeline(source, moved, shifted, tuple(notes))
+    return Timeline(source, within.moved(-begin), shifted, tuple(notes))

@@ -1,36 +1,19 @@
 """What a profiler recorded, in the same terms for every framework: spans on queues, and when they were launched."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from functools import cached_property
+from typing import NamedTuple
 
 from backends.profiling.host_calls import HostCalls
+from backends.profiling.spans import Span, SpanKind, Spans
 
-__all__ = ["HOST_DEVICE", "Span", "SpanKind", "Timeline", "Window", "in_seconds", "queue_order"]
-
-SpanKind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
-"""What a span does: compute, copy from one device to another, sum over devices, or launch and wait in Python."""
+__all__ = ["HOST_DEVICE", "Span", "SpanKind", "Spans", "Timeline", "Window", "in_seconds", "queue_order"]
 
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""
 QUEUES = ("python", "waits", "calling", "compute", "copy")
 """The first words of queues' names, in the order in which they are listed; others come after them."""
-
-
-class Span(NamedTuple):
-    """One operation, from start to end, on one queue; spans of one device and queue never overlap.
-
-    Times are whole nanoseconds from the timeline's beginning. `launched` is when the call that asked for the operation
-    began, if the profiler records it; `operator` is the framework's own name, `name` the one that readers know.
-    """
-
-    name: str
-    kind: SpanKind
-    device: str
-    queue: str
-    start: int
-    end: int
-    launched: int | None = None
-    operator: str = ""
 
 
 class Window(NamedTuple):
@@ -47,7 +30,8 @@ class Timeline:
 
     source: str
     """The framework, its version and engine; the profiler's name if another program wrote the file."""
-    spans: tuple[Span, ...] = field(repr=False)
+    spans: Sequence[Span] = field(repr=False)
+    """Those of a file are `Spans`; `columns` has them as such in any case."""
     cases: tuple[Window, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader must know: events that could not be used, links that the profiler does not give."""
@@ -55,6 +39,11 @@ class Timeline:
     """What a program says of itself in its profile: steps, phases; they may lie in each other."""
     host_calls: HostCalls | None = field(default=None, repr=False, compare=False)
     """All that the host did, call within call, if other programs' profiles have it, with links to operations."""
+
+    @cached_property
+    def columns(self) -> Spans:
+        """The spans as columns: for what is asked of all of them."""
+        return Spans.of(self.spans)
 
 
 def in_seconds(nanoseconds: int) -> float:

@@ -18,7 +18,6 @@ from typing import Any
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.profiling.chrome_trace.slices import Slice, Trace
-from backends.profiling.host_calls import HostCalls
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
     Queue,
@@ -36,7 +35,8 @@ from backends.profiling.threads_of_trace import (
 from backends.profiling.timeline import Span, SpanKind, Timeline, Window
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
-from backends.torch.host_calls import SYNCHRONISATIONS, host_calls
+from backends.torch.gloo import exchanges, without_exchanges
+from backends.torch.host_calls import host_calls
 from backends.torch.streams.future import Announcing, futures_in
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
@@ -109,7 +109,8 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     tasks = [one for one in marks if parse_task(one.name)]
     workers = {thread_of(one) for one in tasks}
     work: dict[bool, list[Slice]] = {True: [], False: []}
-    for one in outermost(one for one in trace.slices if one.category == OPERATORS):
+    gloo = exchanges(marks, trace.slices)
+    for one in without_exchanges(outermost(one for one in trace.slices if one.category == OPERATORS), gloo):
         work[thread_of(one) in workers].append(one)
     calls = outermost_calls(marks)
     with_marks = calls or on_gpu
@@ -118,42 +119,20 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         *(_of_python(work[False], calls, eager=not tasks and not on_gpu) if with_marks else _of_threads(work[False])),
         *_of_workers(work[True], tasks, launched),
         *_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
+        # The verbs' marks say what exchanges.
+        *([] if calls else [exchange.span for exchange in gloo]),
     ]
     timeline = assemble(source, spans, windows(marks), trace.problems)
     if calls or timeline.cases:
         return timeline
-    return replace(
-        timeline,
-        annotations=_annotations(trace.slices),
-        host_calls=_host_calls(trace.slices, work[False]) if on_gpu else None,
-    )
+    found = host_calls(trace.columns, {}, LAUNCHES) if on_gpu else None
+    return replace(timeline, annotations=_annotations(trace.slices), host_calls=found)
 
 
 def _annotations(slices: Sequence[Slice]) -> tuple[Window, ...]:
     # Kineto of 2021 has steps among the operators.
     own = (one for one in slices if one.category == MARKS or one.name.startswith(STEP))
     return tuple(Window(one.name, one.start, one.end) for one in own if one.category != ANNOTATIONS_ON_GPU)
-
-
-def _host_calls(slices: Sequence[Slice], outer: Sequence[Slice]) -> HostCalls:
-    # Steps say when, and not what.
-    of_host = {OPERATORS, MARKS, *LAUNCHES}
-    own = [one for one in slices if one.category in of_host and not one.name.startswith(STEP)]
-    # Threads that ran operators have the names that their spans have.
-    queues = python_queues((*outer, *own))
-    synchronisations = [one for one in slices if one.category == SYNCHRONISATIONS]
-    return host_calls(
-        own,
-        LAUNCHES,
-        MARKS,
-        synchronisations,
-        {thread: queue for thread, (_, queue) in queues.items()},
-        _gpu_queue,
-    )
-
-
-def _gpu_queue(device: object, stream: object) -> Queue:
-    return f"gpu:{device}", f"stream {stream}"
 
 
 def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, int]) -> Iterator[Span]:
@@ -204,7 +183,7 @@ def _of_gpus(work: Sequence[Slice], launches: Sequence[Slice]) -> Iterator[Span]
     starts = {args["correlation"]: one.start for one in launches if "correlation" in (args := one.args)}
     for one in work:
         args = one.args
-        queue = _gpu_queue(args.get("device", one.process), args.get("stream", one.thread))
+        queue = f"gpu:{args.get('device', one.process)}", f"stream {args.get('stream', one.thread)}"
         exchanges = "nccl" in one.name.lower()
         kind: SpanKind = "copy" if one.category == "gpu_memcpy" else "exchange" if exchanges else "compute"
         yield _span(one, kind, queue, starts.get(args.get("correlation")))

@@ -27,7 +27,7 @@ from parallel_core.comparison.storage import (
     write_comparison,
 )
 from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
-from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.report import write_report
 from parallel_core.system import files
@@ -164,7 +164,12 @@ def compare(
     show_comparison(analysis, console)
     console.print(f"Report: {page}", soft_wrap=True)
     if not analysis.believed:
-        raise MeasurementError(f"nothing could be measured: {analysis.cells[0].reason}")
+        # What gave no result at all is not explained by a disturbed machine.
+        merely = all(
+            cell.results and all(result.is_merely_disturbed for result in cell.results) for cell in comparison.cells
+        )
+        error = DisturbedError if merely else MeasurementError
+        raise error(f"nothing could be measured: {analysis.cells[0].reason}")
 
 
 def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str, ...]:

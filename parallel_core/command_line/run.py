@@ -15,7 +15,7 @@ from parallel_core.command_line import options
 from parallel_core.command_line.experiment_options import parameter_options
 from parallel_core.command_line.profiling import check_profiling, profile_and_show, profile_if_possible
 from parallel_core.command_line.resources import resource_options, run_with_resources
-from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.experiment import parameters_of
 from parallel_core.experiments.explanation import explanation
@@ -167,6 +167,5 @@ def _write(result: Result, console: Console, json_path: Path | None, plot_path: 
 
 def _refuse_invalid(result: Result) -> None:
     if result.problems:
-        raise MeasurementError(
-            f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}"
-        )
+        error = DisturbedError if result.is_merely_disturbed else MeasurementError
+        raise error(f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}")

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from parallel_core.comparison.cells import Cell, FailedRun
 from parallel_core.comparison.plan import Plan
+from parallel_core.errors import DISTURBED
 from parallel_core.measurement.result import Result
 from parallel_core.system.subprocesses import Outcome, supervise
 
@@ -72,7 +73,7 @@ async def run_once(
         outcome = await supervise(plan.command(cell, chosen, plan.trace(cell, turn)), deadline, plan.cores)
     except (FileNotFoundError, PermissionError) as error:
         return _not_started(plan, cell, turn, error)
-    if outcome.status in (0, 1) and not outcome.timed_out:
+    if outcome.status in (0, 1, DISTURBED) and not outcome.timed_out:
         with suppress(ValueError):
             return _result(plan, cell, json.loads(outcome.output))
     return _failure(outcome, turn, deadline)

@@ -32,7 +32,7 @@ from parallel_core.doctor.data_and_caches import examine_caches, examine_data
 from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section
 from parallel_core.doctor.frameworks import examine_frameworks, try_backend
 from parallel_core.doctor.gpus import ask_driver, examine_gpus, examine_transfers
-from parallel_core.doctor.host import examine_cores, examine_memory
+from parallel_core.doctor.host import examine_cores, examine_load, examine_memory
 from parallel_core.doctor.kernels import examine_kernels
 from parallel_core.doctor.ports import examine_ports
 from parallel_core.doctor.python import examine_packages, examine_python, for_this_python
@@ -110,7 +110,7 @@ def _sections(deadline: float) -> Iterator[Section]:
     yield examine_frameworks(attempts)
     yield examine_kernels(attempts, os.environ, processor_flags())
     gpus = examine_gpus(ask_driver(), attempts, os.environ)
-    yield Section("Devices", (examine_cores(), examine_memory(), *gpus))
+    yield Section("Devices", (examine_cores(), examine_load(), examine_memory(), *gpus))
     yield examine_settings(os.environ, attempts)
     yield examine_transfers(attempts)
     yield examine_data()

@@ -1,24 +1,27 @@
 """Cores and memory of this machine, and how much of them this process may use."""
 
 import os
-from pathlib import Path
+from dataclasses import asdict
+from time import sleep
 
 import psutil
 from humanize import naturalsize
 
 from backends.host import available_cores, core_numbers
 from parallel_core.doctor.finding import Diagnosis, Finding
+from parallel_core.system.control_group import processor_quota, read_limits
+from parallel_core.system.formatting import percent
+from parallel_core.system.machine_watch import sample_machine, watched
 
-__all__ = ["examine_cores", "examine_memory"]
+__all__ = ["examine_cores", "examine_load", "examine_memory"]
 
-CONTROL_GROUP = Path("/sys/fs/cgroup")
-"""Where a container sees its own limits (Linux, "Control Group v2")."""
+WATCHED_SECONDS = 0.5
+"""For so long the doctor sits still and looks what others do."""
 
 
 def examine_cores() -> Finding:
     """Report the cores of the machine, those of this process, and the share of their time that a container may use."""
-    machine, own, limits = os.cpu_count() or 1, available_cores(), _read_limits("cpu.max")
-    quota = limits[0] / limits[1] if len(limits) == 2 else None
+    machine, own, quota = os.cpu_count() or 1, available_cores(), processor_quota()
     figures = {"machine": machine, "available": own, "core_numbers": core_numbers(), "quota": quota}
     text = f"{own} of {machine} may be used" if own < machine else f"{own}"
     if quota is not None and quota < own:
@@ -36,18 +39,25 @@ def examine_cores() -> Finding:
     return Finding("CPU cores", "fine", text, None, figures)
 
 
+def examine_load() -> Finding:
+    """Report how much of the cores' time others take at this moment, while this process does nothing."""
+    before = sample_machine()
+    sleep(WATCHED_SECONDS)
+    watch = watched(before, sample_machine())
+    figures = asdict(watch)
+    if watch.others_share is None:
+        return Finding("other work", "absent", "the system does not count it", None, figures)
+    text = f"others take {percent(watch.taken_share)} of the cores' time"
+    if not watch.is_disturbed:
+        return Finding("other work", "fine", text, None, figures)
+    cause = "what others take is missing from every measurement: runs repeat more, and give no verdict above 20%"
+    return Finding("other work", "doubtful", text, Diagnosis(cause, "top -b -n 1 -o %CPU | head -15"), figures)
+
+
 def examine_memory() -> Finding:
     """Report the memory of the machine, or of the container, and how much of it is free."""
     memory = psutil.virtual_memory()
-    limit = min([memory.total, *_read_limits("memory.max")])
+    limit = min([memory.total, *read_limits("memory.max")])
     figures = {"total_bytes": limit, "available_bytes": min(memory.available, limit)}
     text = f"{naturalsize(limit, binary=True)}, {naturalsize(figures['available_bytes'], binary=True)} free"
     return Finding("memory", "fine", text, None, figures)
-
-
-def _read_limits(file: str) -> list[int]:
-    # Without a limit the file says `max`.
-    try:
-        return [int(word) for word in (CONTROL_GROUP / file).read_text().split()]
-    except (OSError, ValueError):
-        return []

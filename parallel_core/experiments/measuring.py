@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from backends import Backend
+from backends.process_groups import GroupedBackend
 from parallel_core.errors import RequestError
 from parallel_core.measurement.checks import Limit, about_excess, largest_of, relative_error, why_impossible
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.system.machine_watch import MachineWatch, joined_watches
 
 __all__ = [
     "FEWEST_TIMINGS",
@@ -31,6 +33,14 @@ __all__ = [
 
 FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
 """How often everything is timed at the least for a verdict: a warm-up, and the fewest rounds."""
+DISTURBED = (
+    "No verdict: other work took so much of the cores' time that these times say little about what was timed. Measure "
+    "again when it has ended."
+)
+WITHHELD = (
+    "No verdict: times were measured that cannot be true, so no time and no metric here is to be believed. Other work "
+    "disturbed the machine: measure again when it has ended, or with more --rounds and --budget."
+)
 NONE: Mapping[str, float] = MappingProxyType({})
 ONCE: Mapping[str, int] = MappingProxyType({})
 NO_LIMITS: Mapping[str, Limit] = MappingProxyType({})
@@ -131,20 +141,29 @@ def result_of(
     checks: Mapping[str, float] = NONE,
     limits: Mapping[str, Limit] = NO_LIMITS,
     problems: Sequence[str] = (),
+    judges_times: bool = True,
     **described: Any,
 ) -> Result:
-    """Return an experiment's result: invalid if a case is faster than its parts, or values are not NumPy's.
+    """Return an experiment's result: invalid if values are not NumPy's, or a case is faster than its parts.
+
+    The latter is a disturbance, not an error of the program: the verdict is withheld, and the times are marked.
 
     `error` is the largest difference of what is `compared` from NumPy's, as a share `of` something; `limits` are those
     of metrics: beyond one by more than the noise, the result is invalid. `problems` are further ones, and `described`
-    are further fields of the result. If the budget allowed too few rounds, the explanation says so.
+    are further fields of the result. If the budget allowed too few rounds, the explanation says so. What is said of
+    times (unless it does not judge them) is withheld if others took too much of the cores.
     """
     by_name = {case.name: case for case in cases}
-    disturbed = (why_impossible(case, [by_name[part] for part in case.parts]) for case in cases if case.parts)
+    impossible = (why_impossible(case, [by_name[part] for part in case.parts]) for case in cases if case.parts)
     excesses = {name: about_excess(name, metrics[name], limit) for name, limit in limits.items()}
     believed = [excess for name, excess in excesses.items() if excess and limits[name].is_believed]
     beyond = [excess for name, excess in excesses.items() if excess and not limits[name].is_believed]
+    disturbances = (*filter(None, impossible), *beyond)
     missing = _rounds_missing(cases, parameters)
+    # The other ranks of a job on this host would be taken for strangers.
+    watch = None if isinstance(backend, GroupedBackend) else _watch_over(cases)
+    withheld = WITHHELD if disturbances else DISTURBED if judges_times and watch and not watch.allows_verdict else ""
+    said = described.pop("notes", ())
     wrong = () if error < limit else (f"{compared} differ from NumPy's by {error:.1e} of {of}",)
     return Result(
         experiment=experiment,
@@ -153,11 +172,23 @@ def result_of(
         cases=tuple(cases),
         metrics=metrics,
         checks={"max_relative_error": error, **checks},
-        explanation=f"Too few rounds for a verdict, but they suggest: {explanation}" if missing else explanation,
-        notes=(*described.pop("notes", ()), *believed, *missing),
-        problems=(*filter(None, disturbed), *beyond, *wrong, *problems),
+        explanation=withheld or (_hedged(explanation) if missing else explanation),
+        notes=(*(() if withheld else (*said, *believed)), *missing),
+        problems=(*wrong, *problems, *disturbances),
+        disturbances=disturbances,
+        machine_watch=watch,
         **described,
     )
+
+
+def _watch_over(cases: Sequence[Case]) -> MachineWatch | None:
+    """Put together what was watched while the cases were timed; those of one interleaving share a watch."""
+    watches = {id(case.watch): case.watch for case in cases if case.watch is not None}
+    return joined_watches(tuple(watches.values()))
+
+
+def _hedged(explanation: str) -> str:
+    return f"Too few rounds for a verdict, but they suggest: {explanation}"
 
 
 def _rounds_missing(cases: Sequence[Case], parameters: Mapping[str, Any]) -> tuple[str, ...]:

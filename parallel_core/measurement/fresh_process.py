@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.errors import DISTURBED, MeasurementError, RequestError
 from parallel_core.measurement.result import Result
 from parallel_core.system.subprocesses import Outcome
 
@@ -36,7 +36,7 @@ def measure_elsewhere(experiment: str, options: Mapping[str, str | float | Seque
         outcome = Outcome(done.returncode, done.stdout, done.stderr, timed_out=False)
     except subprocess.TimeoutExpired:
         outcome = Outcome(-9, "", "", timed_out=True)
-    if outcome.status in (0, 1) and not outcome.timed_out:
+    if outcome.status in (0, 1, DISTURBED) and not outcome.timed_out:
         try:
             return Result.from_json(json.loads(outcome.output))
         except ValueError:

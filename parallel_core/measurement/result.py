@@ -4,13 +4,14 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self, TypeAlias
 
 from backends import Backend
 from backends.installation.kernels import kernels_of, product_of
 from parallel_core.measurement.task_graph import Task
 from parallel_core.system.machine import describe_machine
+from parallel_core.system.machine_watch import MachineWatch
 
 __all__ = ["MACHINE_KEYS", "Case", "Result", "Timing", "describe_backend"]
 
@@ -43,7 +44,7 @@ class Case:
     empty if that was not measured. `repeats` is how often it was done within one timing, if doing it
     once is too short to be timed; all seconds are of doing it once. `again`, which is kept within
     `timing.repeatable`, repeats the case in the process that timed it, and returns the timing; if it repeats only a
-    `share` of the case, the timing is of that share.
+    `share` of the case, the timing is of that share. `watch` says what else the machine did while it was timed.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Case:
     repeats: int = 1
     again: Callable[[], Timing] | None = field(default=None, compare=False, repr=False)
     share: float = field(default=1.0, compare=False)
+    watch: MachineWatch | None = field(default=None, compare=False, repr=False)
 
     @property
     def median(self) -> float:
@@ -78,7 +80,7 @@ class Case:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a result's `cases`."""
-        return {name: value for name, value in vars(self).items() if name != "again"}
+        return {name: value for name, value in vars(self).items() if name not in ("again", "watch")}
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
@@ -117,6 +119,10 @@ class Result:
     """More sentences, one for each question that the experiment asks."""
     problems: tuple[str, ...] = ()
     """Why the result is invalid: a check that failed, an impossible time. Empty if it is valid."""
+    disturbances: tuple[str, ...] = ()
+    """Those of the problems that a disturbed machine explains: times that cannot be true beside numbers that are right.
+
+    If there is one, no time and no metric of the result is to be believed; measured again, they may be."""
     data: str | None = None
     """Where the training data came from; it begins with `synthetic` if they are synthetic."""
     series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -124,11 +130,19 @@ class Result:
     tasks: tuple[Task, ...] = ()
     """The operations that were recorded, if the experiment is about their graph."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
+    machine_watch: MachineWatch | None = None
+    """What else the machine did while the cases were timed; None if that was not watched."""
+
+    @property
+    def is_merely_disturbed(self) -> bool:
+        """Whether it is invalid, and a disturbed machine explains all that is wrong."""
+        return bool(self.problems) and set(self.problems) == set(self.disturbances)
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
-        cases, tasks = [case.as_json() for case in self.cases], [vars(task) for task in self.tasks]
-        text = json.dumps({"schema": RESULT_SCHEMA, **vars(self), "cases": cases, "tasks": tasks}, default=dict)
+        lists = {"cases": [case.as_json() for case in self.cases], "tasks": [vars(task) for task in self.tasks]}
+        watch = None if self.machine_watch is None else asdict(self.machine_watch)
+        text = json.dumps({"schema": RESULT_SCHEMA, **vars(self), **lists, "machine_watch": watch}, default=dict)
         # JSON has no NaN; most readers refuse a file that holds one.
         result: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
         return result
@@ -143,20 +157,23 @@ class Result:
             missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
             if missing:
                 raise ValueError(f"a result without {', '.join(missing)}")
+            watch = MachineWatch(**read["machine_watch"]) if read.get("machine_watch") else None
             return cls(
                 experiment=str(read["experiment"]),
                 backend=dict(read["backend"]),
                 parameters=dict(read["parameters"]),
-                cases=tuple(Case.from_json(case) for case in read["cases"]),
+                cases=tuple(replace(Case.from_json(case), watch=watch) for case in read["cases"]),
                 metrics=dict(zip(read["metrics"], _floats(read["metrics"].values()), strict=True)),
                 checks=dict(zip(read["checks"], _floats(read["checks"].values()), strict=True)),
                 explanation=str(read["explanation"]),
                 notes=tuple(read["notes"]),
                 problems=tuple(read["problems"]),
+                disturbances=tuple(read.get("disturbances", ())),
                 data=read["data"],
                 series={name: _floats(values) for name, values in read["series"].items()},
                 tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
                 environment=dict(read["environment"]),
+                machine_watch=watch,
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a result: {error}") from error

@@ -11,6 +11,7 @@ from time import perf_counter
 from backends import Array, Backend
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Timing
+from parallel_core.system.machine_watch import MachineWatch, joined_watches, sample_machine, watched
 
 __all__ = [
     "Timing",
@@ -93,27 +94,58 @@ def interleave(
     Every other round goes backwards: the state in which a case leaves caches and memory is not always met by the same
     other one. The first `warmups` rounds are not counted: their times are the cases' `warmup_seconds`. There are fewer
     rounds, but one at least, if another one would take more than the budget of seconds, judging by the last one.
+
+    If others took time of the cores, up to twice as many rounds are taken while the budget lasts, and those count in
+    which others took least: which ones these are does not depend on the times.
     """
     started = perf_counter()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
+    watches: list[MachineWatch] = []
     there = list(cases)
     with without_garbage_collection():
         last = 0.0
-        for done in range(warmups + rounds):
+        for done in range(warmups + 2 * rounds):
             began = perf_counter()
+            if done >= warmups + rounds and not (budget < math.inf and _are_disturbed(watches, rounds)):
+                break
             if done > warmups and began - started + last > budget:
                 break
+            before = sample_machine()
             for place, name in enumerate(there[::-1] if done % 2 else there):
-                tell(name, (done + place / len(cases)) / (warmups + rounds))
+                tell(name, min(1.0, (done + place / len(cases)) / (warmups + rounds)))
                 timings[name].append(cases[name]())
             last = perf_counter() - began
+            if done >= warmups:
+                watches.append(watched(before, sample_machine()))
+    kept = _quietest(watches, rounds)
+    watch = joined_watches([watches[index] for index in kept], len(watches) - len(kept))
+
+    def counted(taken: list[Timing]) -> list[Timing]:
+        return [taken[warmups + index] for index in kept]
+
     return tuple(
         Case(
             name,
-            seconds=tuple(done for _, done in taken[warmups:]),
-            dispatch_seconds=tuple(sent for sent, _ in taken[warmups:]),
+            seconds=tuple(done for _, done in counted(taken)),
+            dispatch_seconds=tuple(sent for sent, _ in counted(taken)),
             warmup_seconds=tuple(done for _, done in taken[:warmups]),
             again=if_repeatable(cases[name]),
+            watch=watch,
         )
         for name, taken in timings.items()
     )
+
+
+def _quietest(watches: Sequence[MachineWatch], rounds: int) -> list[int]:
+    """Return which rounds, so many at most, others disturbed least, in their order."""
+
+    def taken(index: int) -> float:
+        return (watches[index].others_share or 0.0) + (watches[index].stolen_share or 0.0)
+
+    return sorted(sorted(range(len(watches)), key=taken)[:rounds])
+
+
+def _are_disturbed(watches: Sequence[MachineWatch], rounds: int) -> bool:
+    """Tell whether even the quietest rounds were disturbed."""
+    watch = joined_watches([watches[index] for index in _quietest(watches, rounds)])
+    return watch is not None and watch.is_disturbed

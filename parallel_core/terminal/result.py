@@ -40,6 +40,9 @@ def show(result: Result, console: Console) -> None:
     # The first sentence says who schedules; the others, what is unusual about the devices.
     for note in (*filter(None, backend["scheduler"].split("; ")[1:]), *result.notes):
         console.print(f"· {escape(note)}")
+    wanted = threads * workers * sum(device.startswith("cpu") for device in backend["devices"])
+    for sentence in result.machine_watch.in_words(wanted) if result.machine_watch else ():
+        console.print(f"· {escape(sentence)}", style="yellow")
     for problem in result.problems:
         console.print(f"INVALID: {escape(problem)}", style="bold red")
 

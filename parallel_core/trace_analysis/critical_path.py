@@ -15,14 +15,14 @@ shows where the time went: to shorten the case, something in it must change.
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds
-from parallel_core.trace_analysis.case_spans import UNKNOWN, CaseSpans
+from parallel_core.trace_analysis.case_spans import KINDS, UNKNOWN, CaseSpans
 from parallel_core.trace_analysis.linked_path.walk import LinkedPath, host_stretches, walk
 
 __all__ = ["PathCauses", "PathPart", "PathSummary", "Segment", "critical_path", "path_summary", "summarize"]
@@ -95,10 +95,13 @@ def path_summary(case: CaseSpans) -> PathSummary:
     path = walk(case, case.host_calls)
     lengths = defaultdict[str, int](int)
     for piece in path.pieces:
-        kind = case.spans[piece.place].kind if piece.kind == "operation" else piece.kind
+        kind = KINDS[case.kinds[piece.place]] if piece.kind == "operation" else piece.kind
         lengths[kind] += piece.end - piece.start
+    whole = sum(lengths.values())
+    idle = whole - sum(lengths[one] for one in CAUSES[:5])
     causes = PathCauses(*(in_seconds(lengths[one]) for one in CAUSES))
-    return replace(summarize(_linked_segments(case, path)), causes=causes)
+    parts = _linked_parts(case, path, whole)
+    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, parts, causes)
 
 
 def summarize(path: Sequence[Segment]) -> PathSummary:
@@ -141,6 +144,37 @@ def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
     if case.start < time:
         segments.append(Segment(case.start, time, None))
     return tuple(reversed(segments))
+
+
+def _linked_parts(case: CaseSpans, path: LinkedPath, whole: int) -> tuple[PathPart, ...]:
+    """Add a path up by queue, kind and name, in columns: it may have a million stretches."""
+    calls, spans, stretches = path.calls, case.spans, host_stretches(path)
+    # The names of spans come first, then those of calls.
+    names = (*spans.names, *calls.names, BETWEEN_CALLS)
+    queues = (*spans.queues, *((HOST_DEVICE, queue) for queue in calls.queues))
+    pieces = ([one for one in path.pieces if one.kind == kind] for kind in ("operation", "wait"))
+    operations, waits = (
+        np.array([(one.place, one.end - one.start) for one in some], np.int64).reshape(-1, 2).T for some in pieces
+    )
+    between = np.where(stretches.calls >= 0, calls.name_of[stretches.calls], len(calls.names))
+    name_of = (spans.name_of[operations[0]], calls.name_of[waits[0]] + len(spans.names), between + len(spans.names))
+    of_host = (calls.queue_of[waits[0]], stretches.threads)
+    queue_of = (spans.queue_of[operations[0]], *(queue + len(spans.queues) for queue in of_host))
+    kinds = np.concatenate((case.kinds[operations[0]], np.full(len(waits[0]) + len(between), KINDS.index("host"))))
+    lengths = np.concatenate((operations[1], waits[1], stretches.ends - stretches.starts))
+    of_queues = np.concatenate(queue_of).astype(np.int64) * len(KINDS) + kinds
+    keys, key_of, counts = np.unique(
+        of_queues * len(names) + np.concatenate(name_of), return_inverse=True, return_counts=True
+    )
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, key_of, lengths)
+    parts = []
+    for key, count, taken in zip(keys.tolist(), counts.tolist(), sums.tolist(), strict=True):
+        (queue, kind), name = divmod(key // len(names), len(KINDS)), key % len(names)
+        if taken:
+            device, own = queues[queue]
+            parts.append(PathPart(device, own, KINDS[kind], names[name], count, in_seconds(taken), taken / whole))
+    return tuple(sorted(parts, key=lambda part: (-part.seconds, part.name)))
 
 
 def _linked_segments(case: CaseSpans, path: LinkedPath) -> tuple[Segment, ...]:

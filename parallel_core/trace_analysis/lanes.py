@@ -4,11 +4,14 @@ A case may hold 100 000 spans, and a picture is some hundred points wide. Short 
 block, which records how much of it was busy. Spans and gaps longer than the resolution stay as they are.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+from humanize import metric
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds, queue_order
 from parallel_core.system.formatting import percent
@@ -22,11 +25,14 @@ __all__ = [
     "Lane",
     "Launch",
     "Look",
+    "block_text",
     "drawn_ends",
     "few_lanes",
+    "lane_order",
     "lanes",
     "look",
     "overlap_phrases",
+    "shortened",
 ]
 
 PARTS = 1500
@@ -36,8 +42,12 @@ MAX_BLOCK_PARTS = 25
 """A block of many spans is at most this many parts wide, so that its busy share is that of its surroundings."""
 MAX_LAUNCHES = 40
 MAX_NAMES = 2
-MAX_NAME_CHARACTERS = 32
+MAX_NAME_CHARACTERS = 120
 """Kernels of GPUs have names of hundreds."""
+MAX_LISTED_CHARACTERS = 32
+"""Of a name among others."""
+RANK = re.compile(r"rank (\d+) (.+)")
+"""A device of one rank among several."""
 
 Look: TypeAlias = SpanKind | Literal["wait"]
 """How a block is drawn: by its kind, or as a wait of the host."""
@@ -108,9 +118,18 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
         by_lane[span.device, span.queue].append(span)
     merged_lanes = tuple(
         Lane(" ".join(queue), _merged(by_lane[queue], case.start, case.nanoseconds / parts))
-        for queue in sorted(by_lane, key=lambda queue: queue_order(*queue))
+        for queue in sorted(by_lane, key=lambda queue: lane_order(*queue))
     )
-    return CaseLanes(case.name, case.seconds, merged_lanes, _launches(case.spans, case.start))
+    # The launches of several ranks come from as many hosts.
+    several = any(RANK.fullmatch(device) for device, _ in by_lane)
+    launches = () if several else _launches(case.spans, case.start)
+    return CaseLanes(case.name, case.seconds, merged_lanes, launches)
+
+
+def lane_order(device: str, queue: str) -> tuple[object, ...]:
+    """Return the key by which lanes are sorted: rank by rank if there are several, and as `queue_order` says."""
+    match = RANK.fullmatch(device)
+    return (int(match[1]), *queue_order(match[2], queue)) if match else (-1, *queue_order(device, queue))
 
 
 def few_lanes(case: CaseSpans, max_blocks: int) -> CaseLanes:
@@ -216,15 +235,33 @@ def _block_label(spans: Sequence[Span]) -> str:
     """Name the spans of a block; a single operation by the framework's own name too."""
     if len(spans) == 1:
         (span,) = spans
-        name = _shortened(span.name)
-        operator = "" if span.kind == "host" or span.operator == span.name else _shortened(span.operator)
+        name = shortened(span.name)
+        operator = "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
         return f"{name} ({operator})" if operator else name
-    names = [_shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)]
+    names = [
+        shortened(name, MAX_LISTED_CHARACTERS)
+        for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)
+    ]
     return f"{len(spans)} × {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}"
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[: MAX_NAME_CHARACTERS - 1]}…"
+def shortened(name: str, characters: int = MAX_NAME_CHARACTERS) -> str:
+    """Put an ellipsis into the middle of a name that is too long: kernels' and threads' names differ at their ends."""
+    if len(name) <= characters:
+        return name
+    kept = characters - 1
+    return f"{name[: kept - kept // 2]}…{name[len(name) - kept // 2 :]}"
+
+
+def block_text(block: Block) -> str:
+    """Say what a block is, in lines: its name, how long it took from when on, and how long it waited."""
+    lines = [block.label, f"{metric(block.end - block.start, 's')} from {1000 * block.start:.6g} ms"]
+    if block.spans > 1:
+        lines[-1] += f", {percent(block.busy_share)} of it busy"
+    if block.waited is not None:
+        limit = "at most " if block.spans > 1 else ""
+        lines.append(f"{limit}{metric(block.waited, 's')} from launch to start")
+    return "\n".join(lines)
 
 
 def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:

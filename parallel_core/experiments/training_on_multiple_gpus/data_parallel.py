@@ -29,6 +29,7 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import err
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import bare_epoch_seconds, repeated_steps
 from parallel_core.measurement.result import Case, Result
+from parallel_core.system.machine_watch import sample_machine, watched
 from parallel_core.training.batches import Settings, batches
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, checkpoint_of
 from parallel_core.training.dataset import Dataset
@@ -82,6 +83,7 @@ def run(
     # A single bucket holds the last gradient too.
     early = _reduced_early(backend, params, data, settings, buckets) if len(buckets) > 1 else 0
     epochs = start.epochs
+    before = sample_machine()
     every = checkpoints.every if checkpoints else None
     for progress in continue_training(
         backend, params, _with_fewer_tests(data, settings), settings, on_batch, start, every
@@ -91,6 +93,7 @@ def run(
         if len(progress.epochs) > len(epochs):
             epochs = progress.epochs
             on_epoch(epochs[-1])
+    watch = watched(before, sample_machine())
     timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
 
     difference = largest_replica_difference(backend, params)
@@ -119,6 +122,7 @@ def run(
                 bare_seconds=bare_epoch_seconds(backend, len(params), data, settings, timed[0]),
                 again=again,
                 share=share,
+                watch=watch,
             ),
         ),
         metrics=metrics,
@@ -128,6 +132,7 @@ def run(
         compared="the first losses",
         of="their size",
         checks={"max_replica_difference": difference},
+        judges_times=False,
         problems=()
         if difference == 0
         else (f"the devices' parameters differ after training, by {difference:.1e} of the largest",),

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunProgram
+from parallel_core.experiments import measuring
+from tests.conftest import MEASURED, RunProgram
 
 PROGRAM = [sys.executable, "-m", "parallel_core"]
-# Five rounds, so that no single disturbance makes a result that cannot be.
 ALLREDUCE = ["run", "allreduce", "--backend", "numpy"]
 SMALL = ["run", "parallel", "--backend", "numpy", "--size", "64", "--rounds", "5"]
 
@@ -32,23 +32,38 @@ def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str
 
 def test_a_table_goes_to_standard_output() -> None:
     done = run(*SMALL)
-    assert done.returncode == 0
+    assert done.returncode in MEASURED
     assert "parallel_speedup" in done.stdout
     assert "GFLOP/s on one core\n" in done.stdout
-    assert done.stderr == ""
+    # One line if the machine was disturbed.
+    assert done.stderr.count("\n") == bool(done.returncode)
 
 
 def test_json_on_standard_output_has_it_to_itself(program: RunProgram) -> None:
     done = program(*SMALL, "--json", "-")
-    assert done.returncode == 0
+    assert done.returncode in MEASURED
     assert json.loads(done.stdout)["experiment"] == "parallel"
     assert "parallel_speedup" in done.stderr
 
 
 def test_json_in_a_file(program: RunProgram, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    assert program(*SMALL, "--json", str(path)).returncode == 0
+    assert program(*SMALL, "--json", str(path)).returncode in MEASURED
     assert json.loads(path.read_text())["metrics"]["parallel_speedup"] > 0
+
+
+def test_times_that_cannot_be_true_are_shown_without_a_verdict_and_end_with_status_3(
+    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "result.json"
+    monkeypatch.setattr(measuring, "why_impossible", lambda *_: "the whole was faster than its part")
+    done = program(*SMALL, "--json", str(path))
+    told = "parallel-core: parallel on numpy gave an invalid result: the whole was faster than its part\n"
+    assert (done.returncode, done.stderr) == (3, told)
+    assert "No verdict: times were measured that cannot be true" in done.stdout
+    assert "INVALID: the whole was faster than its part" in done.stdout
+    written = json.loads(path.read_text())
+    assert written["problems"] == written["disturbances"] == ["the whole was faster than its part"]
 
 
 def test_allreduce_shows_a_row_for_each_size_and_a_column_for_each_algorithm(program: RunProgram) -> None:
@@ -67,7 +82,7 @@ def test_each_engine_from_the_command_line(require: Callable[[str], None], backe
     variant = ["--variant", "copy-on-compute-queue"]
     for engine, options in (("async", variant), ("sync", [])):
         done = run(*SMALL[:3], backend, *SMALL[4:], "--engine", engine, *options, "--json", "-", COLUMNS="200")
-        assert done.returncode in (0, 1), done.stderr
+        assert done.returncode in MEASURED, done.stderr
         described = json.loads(done.stdout)["backend"]
         assert (described["name"], described["engine"]) == (backend, engine)
         assert described["variants"] == options[1:]

@@ -63,6 +63,12 @@ def test_what_was_measured_before_a_crash_is_kept(interpreter: Path) -> None:
     assert after_crash.outcomes[SECOND] == FailedRun(1, "was killed by SIGSEGV", refused=False)
 
 
+def test_the_result_of_a_disturbed_machine_is_read(interpreter: Path) -> None:
+    disturbed = with_interpreter(interpreter, f'{sys.executable} "$@"; exit 3')
+    outcomes = asyncio.run(run_cells(replace(disturbed, shared=False, seconds=None), [SECOND], SMALL, 1, 60.0)).outcomes
+    assert isinstance(outcomes[SECOND], Result)
+
+
 @pytest.mark.parametrize(
     ("script", "reason", "refused"),
     [

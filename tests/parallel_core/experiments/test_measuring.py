@@ -1,6 +1,8 @@
 """What is timed in turn is a case of once, and what is wrong or cannot be makes a result invalid."""
 
+import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from parallel_core.experiments.measuring import Units, largest_error, result_of,
 from parallel_core.measurement.checks import Limit
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import countdown
+from parallel_core.system.machine_watch import MachineWatch
 
 
 def test_times_are_of_one_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +59,7 @@ def test_a_metric_beyond_its_limit_is_a_note_within_the_noise_and_invalid_beyond
     assert (len(within.notes), within.problems) == (1, ())
     beyond = result(metrics={"speedup": 2.6}, limits={"speedup": Limit(2, 0.3, 0.05)})
     assert (beyond.notes, len(beyond.problems)) == ((), 1)
+    assert beyond.problems == beyond.disturbances
     assert result(metrics={"speedup": 1.9}, limits={"speedup": Limit(2, -0.05, 0.05)}).notes == ()
 
 
@@ -92,7 +96,34 @@ def test_a_result_says_what_computed_and_how_fast_at_its_size() -> None:
 def test_a_result_is_invalid_if_a_check_fails_or_a_whole_is_faster_than_its_part() -> None:
     part, slow, fast = (Case(name, (taken,), (taken,)) for name, taken in (("part", 2.0), ("slow", 3.0), ("fast", 1.0)))
     assert result(part, with_parts(slow, [part])).problems == ()
-    (impossible,) = result(part, with_parts(fast, [part])).problems
-    assert "'fast' took 1 s, less than its part 'part' alone" in impossible
+    impossible = result(part, with_parts(fast, [part]), notes=("It was fast.",))
+    assert "'fast' took 1 s, less than its part 'part' alone" in impossible.problems[0]
+    assert impossible.explanation.startswith("No verdict: ")
+    assert impossible.notes == ()
     assert result(error=2e-4).problems == ("products differ from NumPy's by 2.0e-04 of the largest element",)
     assert len(result(error=math.nan).problems) == 1
+
+
+def test_a_wrong_number_is_never_excused_by_a_disturbed_machine() -> None:
+    part, fast = Case("part", (2.0,), (2.0,)), Case("fast", (1.0,), (1.0,))
+    disturbed, both = (result(part, with_parts(fast, [part]), error=error) for error in (0.0, 2e-4))
+    assert disturbed.is_merely_disturbed
+    assert not both.is_merely_disturbed
+    assert both.problems[0].startswith("products differ")
+    assert not result(part).is_merely_disturbed
+    assert Result.from_json(json.loads(json.dumps(both.as_json()))).disturbances == disturbed.problems
+
+
+@pytest.mark.parametrize(("share", "judged"), [(0.0, True), (0.1, True), (0.5, False)])
+def test_what_is_said_of_times_is_withheld_if_others_took_the_cores(share: float, judged: bool) -> None:
+    watch = MachineWatch(10.0, 2.0, share, 0.0, None, None, None)
+    timed = replace(Case("any", (1.0,), (1.0,)), watch=watch)
+    found = result(timed, timed, notes=("Noted.",))
+    assert (found.explanation == "It was pretended.") == judged
+    assert found.explanation.startswith("No verdict: other work") != judged
+    assert found.notes == (("Noted.",) if judged else ())
+    assert found.problems == ()
+    assert found.machine_watch == watch
+    assert result(timed, judges_times=False).explanation == "It was pretended."
+    read = Result.from_json(json.loads(json.dumps(found.as_json())))
+    assert read.machine_watch == watch == read.cases[0].watch

@@ -2,6 +2,7 @@
 
 import gc
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from parallel_core.measurement.benchmark import Benchmark
 from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import interleave, measure
+from parallel_core.system.machine_watch import MachineWatch
 
 
 def test_rounds_go_back_and_forth_and_warm_ups_are_kept_apart() -> None:
@@ -26,6 +28,34 @@ def test_rounds_go_back_and_forth_and_warm_ups_are_kept_apart() -> None:
     assert second == Case("b", seconds=(3.5, 6.5), dispatch_seconds=(3, 6), warmup_seconds=(2.5,))
     assert (second.median, second.dispatch_median) == (5, 4.5)
     assert second.spread == pytest.approx(1.5 / 5)
+
+
+QUIET = MachineWatch(1.0, 2.0, 0.0, 0.0, 0.0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("others", "budget", "counted"),
+    [
+        # By round, what others took; the quietest ones count, in their order.
+        ((0.5, 0.0, 0.5, 0.0, 0.0), 60.0, [1, 3, 4]),
+        ((0.0, 0.0, 0.01), 60.0, [0, 1, 2]),
+        ((0.5, 0.6, 0.7, 0.8, 0.4, 0.3), 60.0, [0, 4, 5]),
+        # Without a budget nothing is repeated.
+        ((0.5, 0.6, 0.7), math.inf, [0, 1, 2]),
+    ],
+)
+def test_rounds_in_which_others_took_time_are_repeated_within_the_budget(
+    monkeypatch: pytest.MonkeyPatch, others: tuple[float, ...], budget: float, counted: list[int]
+) -> None:
+    watches = iter([replace(QUIET, others_share=share) for share in others])
+    monkeypatch.setattr("parallel_core.measurement.timing.watched", lambda *_: next(watches))
+    taken = iter(range(100))
+    (case,) = interleave({"a": lambda: (0.0, float(next(taken)))}, rounds=3, warmups=1, budget=budget)
+    assert [seconds - 1 for seconds in case.seconds] == counted
+    assert case.warmup_seconds == (0.0,)
+    assert case.watch is not None
+    assert case.watch.repeated_rounds == len(others) - 3
+    assert next(watches, None) is None
 
 
 def test_the_garbage_collector_rests_while_times_are_taken_and_only_then() -> None:

@@ -64,7 +64,7 @@ def test_all_panels_have_one_scale_and_the_legend_each_look_once() -> None:
 
 def test_a_block_tells_what_ran_when_for_how_long_and_how_long_it_waited() -> None:
     block = drawn(panels(analysed(), timeline_of)).panels[0].lanes[1].blocks[1]
-    assert block.text == "matmul (_npi_matmul)\n6.00 ms from 6.03 ms\nwaited 5.97 ms"
+    assert block.text == "matmul (_npi_matmul)\n6.00 ms from 6.03 ms\n5.97 ms from launch to start"
     assert (block.place, block.length, block.opacity) == ("1.0964", "1.0909", "")
     many = drawn(panels(analysed(), small)).panels[0].lanes[0].blocks[0]
     assert re.fullmatch(r"\d+ × add\n[\d.]+ ms from 0 ms, 80% of it busy", many.text)

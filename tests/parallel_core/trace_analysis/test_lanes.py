@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window, in_seconds
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.lanes import CaseLanes, drawn_ends, few_lanes, lanes, look
+from parallel_core.trace_analysis.lanes import (
+    Block,
+    CaseLanes,
+    block_text,
+    drawn_ends,
+    few_lanes,
+    lanes,
+    look,
+    shortened,
+)
 from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.frameworks import many_small, mxnet_async
 
@@ -175,7 +184,30 @@ def test_a_block_says_what_is_in_it() -> None:
     assert [block.label for block in lanes(case).lanes[0].blocks] == ["7 × add, multiply, …", "matmul (aten::mm)"]
 
 
-def test_names_are_cut_where_nobody_would_read_on() -> None:
-    (case,) = cases_of(Timeline("made up", (Span("kernel<" * 100, "compute", "gpu:0", "compute", 0, ns(1)),)))
+def test_long_names_keep_both_ends() -> None:
+    assert shortened("kernel<kernel<float>", 20) == "kernel<kernel<float>"
+    assert shortened("kernel<kernel<float>", 11) == "kerne…loat>"
+    (case,) = cases_of(Timeline("made up", (Span("kernel<" * 40, "compute", "gpu:0", "compute", 0, ns(1)),)))
     (block,) = lanes(case).lanes[0].blocks
-    assert block.label == "kernel<kernel<kernel<kernel<ker…"
+    assert len(block.label) == 120
+
+
+def test_the_lanes_of_a_rank_stand_together() -> None:
+    places = [(f"rank {rank} {device}", "queue") for rank in (0, 2, 10) for device in (HOST_DEVICE, "gpu:2", "gpu:10")]
+    spans = tuple(
+        Span("x", "host" if device.endswith(HOST_DEVICE) else "copy", device, queue, 1, 2, 0)
+        for device, queue in reversed(places)
+    )
+    (case,) = cases_of(Timeline("made up", spans))
+    shown = lanes(case)
+    assert [lane.name for lane in shown.lanes] == [" ".join(place) for place in places]
+    # They come from as many hosts.
+    assert shown.launches == ()
+
+
+def test_a_block_tells_its_name_when_it_ran_and_how_long_it_waited() -> None:
+    one = Block(0.001, 0.003, "compute", "matmul", 1, 0.002, 0.0005)
+    assert block_text(one) == "matmul\n2.00 ms from 1 ms\n500 μs from launch to start"
+    many = one._replace(label="5 × matmul", spans=5, busy=0.001)
+    assert block_text(many) == "5 × matmul\n2.00 ms from 1 ms, 50% of it busy\nat most 500 μs from launch to start"
+    assert block_text(one._replace(waited=None)) == "matmul\n2.00 ms from 1 ms"

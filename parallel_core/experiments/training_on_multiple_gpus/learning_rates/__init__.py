@@ -49,6 +49,7 @@ from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
 )
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
+from parallel_core.system.machine_watch import sample_machine, watched
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import ignore
@@ -95,7 +96,9 @@ def run(
     refuse_single_device(backend, "learning-rates", "compares devices")
     rates = tuple(sorted(rates))
     data = replace(data, test_images=data.test_images[:TEST_IMAGES], test_labels=data.test_labels[:TEST_IMAGES])
+    before = sample_machine()
     trained = _train_all(backend, data, rates, settings, initial_scale, rounds, on_batch)
+    watch = watched(before, sample_machine())
 
     accuracies = {
         plan: {rate: [one.accuracy for one in trainings[place :: len(rates)]] for place, rate in enumerate(rates)}
@@ -106,7 +109,7 @@ def run(
     one, scaled = curves[FIXED, 1], {count: curve for (kind, count), curve in curves.items() if kind == SCALED}
     fixed = {count: curve for (kind, count), curve in curves.items() if kind == FIXED and count > 1}
     cases = tuple(
-        case_of(case_name(*plan, total), trainings, backend, plan[1], data, initial_scale)
+        replace(case_of(case_name(*plan, total), trainings, backend, plan[1], data, initial_scale), watch=watch)
         for plan, trainings in trained.items()
     )
     difference = device_difference(trained)
@@ -138,6 +141,7 @@ def run(
         compared="the first losses",
         of="their size",
         checks={"max_device_difference": difference},
+        judges_times=False,
         problems=() if difference < 1e-4 else (unlike,),
         data=data.source,
         series={"rate": rates}

@@ -111,7 +111,11 @@ def test_other_phases_are_no_slices(read: Read) -> None:
 def test_arguments_are_a_mapping(read: Read) -> None:
     given = {"External id": 5, "stream": 7, "name": "é", "Input Dims": [[1, 2], []], "inner": {"x": None}}
     with_arguments, without, no_mapping = read(
-        [complete(args=given), complete(start=1), complete(start=2, args="none")]
+        [
+            complete(cat="kernel", args=given),
+            complete(cat="kernel", start=1),
+            complete(cat="kernel", start=2, args="none"),
+        ]
     ).slices
     assert dict(with_arguments.args) == given
     assert with_arguments.args.get("device") is None

@@ -1,0 +1,196 @@
+"""What else the machine did while something was timed: who took time of this process's cores, and how fast they ran.
+
+Linux counts what every core did (`/proc/stat`): what it worked, less what this process and its children worked, is what
+others took of it. A hypervisor's share is counted as stolen. The counts have a grain of 10 ms, so nothing is concluded
+from less than LEAST_SECONDS.
+"""
+
+import resource
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from backends.host import available_cores, core_numbers
+from parallel_core.system.control_group import processor_quota
+from parallel_core.system.formatting import figure, percent
+
+__all__ = ["MachineSample", "MachineWatch", "joined_watches", "sample_machine", "usable_cores", "watched"]
+
+STATISTICS = Path("/proc/stat")
+PRESSURE = Path("/proc/pressure/cpu")
+PROCESSORS = Path("/proc/cpuinfo")
+FREQUENCIES = Path("/sys/devices/system/cpu")
+TICKS_PER_SECOND = 100
+"""Of the counts of /proc/stat, on every Linux that frameworks run on (proc(5), USER_HZ)."""
+
+WORTH_SAYING, TOO_MUCH = 0.05, 0.2
+"""Shares of the cores' time that others took: from the first on it is said, from the second on nothing is concluded."""
+LEAST_SECONDS = 0.1
+"""Less than this says nothing, for the counts are coarse."""
+UNSTEADY = 0.9
+"""The slowest clock as a share of the fastest one, below which it is said."""
+
+
+@dataclass(frozen=True)
+class MachineSample:
+    """What was counted up to a moment, in seconds; None where the system does not count it."""
+
+    at: float
+    own: float
+    worked: float | None
+    stolen: float | None
+    waited: float | None
+    mhz: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class MachineWatch:
+    """What others took while something was timed, as shares of the time of all cores that this process may use."""
+
+    watched_seconds: float
+    cores: float
+    """How many this process may use; a fraction if a container's quota allows less than the cores that it sees."""
+    others_share: float | None
+    stolen_share: float | None
+    waiting_share: float | None
+    """The share of the time in which some process, of this program or not, waited for a core."""
+    slowest_mhz: float | None
+    fastest_mhz: float | None
+    repeated_rounds: int = 0
+    """How many rounds were left out because others took more of the cores in them than in those that count."""
+
+    @property
+    def taken_share(self) -> float:
+        """The share that others took or the hypervisor stole; 0 if it is not known, or too little to be counted."""
+        share = (self.others_share or 0.0) + (self.stolen_share or 0.0)
+        return share if share * self.watched_seconds * self.cores >= LEAST_SECONDS else 0.0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether others took enough to be told, and to measure again."""
+        return self.taken_share >= WORTH_SAYING
+
+    @property
+    def allows_verdict(self) -> bool:
+        """Whether others left so much of the cores that times say something about what was timed."""
+        return self.taken_share < TOO_MUCH
+
+    def in_words(self, threads: int = 0) -> tuple[str, ...]:
+        """Say what others took, how unsteady the clock was, and that so many threads lack cores, where it matters."""
+        sentences = []
+        cores = f"{figure(self.cores)} {'core' if self.cores == 1 else 'cores'}"
+        if threads > self.cores:
+            sentences.append(f"{threads} threads of devices share the time of {cores}: not all can work at once.")
+        if self.is_disturbed:
+            by_host = self.stolen_share or 0.0
+            stolen = f", {percent(by_host)} by the hypervisor" if by_host >= 0.01 else ""
+            again = f" {self.repeated_rounds} rounds were repeated." if self.repeated_rounds else ""
+            sentences.append(
+                f"Others took {percent(self.taken_share)} of the time of the {cores}{stolen} while this was timed."
+                f"{again} End other programs and measure again; a larger --budget repeats more."
+            )
+        if self.slowest_mhz and self.fastest_mhz and self.slowest_mhz < UNSTEADY * self.fastest_mhz:
+            sentences.append(
+                f"The cores' clock ran at {figure(self.slowest_mhz)} to {figure(self.fastest_mhz)} MHz meanwhile: "
+                "what was timed last may differ from what was timed first."
+            )
+        return tuple(sentences)
+
+
+def usable_cores() -> float:
+    """Return how many cores this process may use: a container's quota may allow less than the cores that it sees."""
+    return min(float(available_cores()), processor_quota() or float("inf"))
+
+
+def sample_machine() -> MachineSample:
+    """Read what the system has counted so far; it takes about 0.1 ms."""
+    worked, stolen = _core_seconds()
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return MachineSample(perf_counter(), own, worked, stolen, _waited_seconds(), _clocks())
+
+
+def watched(before: MachineSample, after: MachineSample) -> MachineWatch:
+    """Return what happened between two samples."""
+    seconds = after.at - before.at
+    cores = usable_cores()
+
+    def share(first: float | None, last: float | None, own: float, of: float) -> float | None:
+        return None if first is None or last is None else max(0.0, last - first - own) / of
+
+    own, of = after.own - before.own, seconds * available_cores()
+    mhz = (*before.mhz, *after.mhz)
+    return MachineWatch(
+        seconds,
+        cores,
+        share(before.worked, after.worked, own, of),
+        share(before.stolen, after.stolen, 0.0, of),
+        share(before.waited, after.waited, 0.0, seconds),
+        # An idle core rests: the fastest one of a moment is the one that worked.
+        min((max(one.mhz) for one in (before, after) if one.mhz), default=None),
+        max(mhz, default=None),
+    )
+
+
+def joined_watches(watches: Sequence[MachineWatch], repeated_rounds: int = 0) -> MachineWatch | None:
+    """Put watches of several times together; None if there is none."""
+    if not watches:
+        return None
+    seconds = sum(watch.watched_seconds for watch in watches)
+
+    def mean(name: str) -> float | None:
+        known = [(getattr(watch, name), watch.watched_seconds) for watch in watches if getattr(watch, name) is not None]
+        total = sum(weight for _, weight in known)
+        return sum(value * weight for value, weight in known) / total if total else None
+
+    def clocks(name: str) -> list[float]:
+        return [mhz for watch in watches if (mhz := getattr(watch, name)) is not None]
+
+    return MachineWatch(
+        seconds,
+        min(watch.cores for watch in watches),
+        mean("others_share"),
+        mean("stolen_share"),
+        mean("waiting_share"),
+        min(clocks("slowest_mhz"), default=None),
+        max(clocks("fastest_mhz"), default=None),
+        repeated_rounds + sum(watch.repeated_rounds for watch in watches),
+    )
+
+
+def _core_seconds() -> tuple[float | None, float | None]:
+    """Return how long the cores of this process have worked, for whomever, and how long they were stolen."""
+    own = {f"cpu{number}" for number in core_numbers()}
+    try:
+        rows = [line.split() for line in STATISTICS.read_text().splitlines() if line.partition(" ")[0] in own]
+        # user, nice, system, idle, iowait, irq, softirq, steal (proc(5)).
+        counts = [[int(word) for word in row[1:9]] for row in rows]
+        worked = sum(sum(count[:3]) + count[5] + count[6] for count in counts)
+        stolen = sum(count[7] for count in counts)
+    except (OSError, ValueError, IndexError):
+        return None, None
+    return (worked / TICKS_PER_SECOND, stolen / TICKS_PER_SECOND) if counts else (None, None)
+
+
+def _waited_seconds() -> float | None:
+    try:
+        some = PRESSURE.read_text().splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _clocks() -> tuple[float, ...]:
+    """Return the clocks of this process's cores, in MHz; nothing if the system does not say."""
+    numbers = core_numbers()
+    try:
+        files = [FREQUENCIES / f"cpu{number}" / "cpufreq" / "scaling_cur_freq" for number in numbers]
+        return tuple(int(file.read_text()) / 1000 for file in files)
+    except (OSError, ValueError):
+        pass
+    try:
+        lines = PROCESSORS.read_text().splitlines()
+        return tuple(float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz"))
+    except (OSError, ValueError):
+        return ()
