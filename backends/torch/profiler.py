@@ -37,6 +37,7 @@ from backends.profiling.threads_of_trace import (
 from backends.profiling.timeline import Span, SpanKind, Spans, Timeline, Window, queue_order
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
+from backends.torch.host_calls import host_calls
 from backends.torch.kineto.categories import (
     ANNOTATIONS_ON_DEVICE,
     MARKS,
@@ -44,6 +45,7 @@ from backends.torch.kineto.categories import (
     OPERATORS,
     STEP,
     in_words_of_today,
+    is_launch,
     left_out,
 )
 from backends.torch.kineto.device_spans import device_spans, waits_left_out
@@ -135,7 +137,13 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     devices = {device for device, _ in on_devices.queues}
     notes = (*trace.problems, *left_out(slices), *waits_left_out(slices), *_models(devices, trace.properties))
     timeline = count_unlinked(assemble(source, Spans.joined(spans), windows(marks), notes), devices)
-    return timeline if calls or timeline.cases else replace(timeline, annotations=_annotations(slices))
+    if calls or timeline.cases:
+        return timeline
+    found = host_calls(slices, names, {*filter(is_launch, slices.categories)}) if on_devices else None
+    # Of a trace of devices alone nothing is known of the host.
+    return replace(
+        timeline, annotations=_annotations(slices), host_calls=found if found and len(found.starts) else None
+    )
 
 
 def _thread_names(trace: Trace) -> dict[TraceThread, str]:
