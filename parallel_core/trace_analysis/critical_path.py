@@ -72,6 +72,8 @@ class PathCauses:
     """From the end of the operation that another one waited for to the other's start."""
 
 
+IDLE = -1
+"""The place of no span."""
 CAUSES = ("compute", "copy", "exchange", "host", "wait", "launch delay", "queue delay")
 """Kinds of spans and of pieces, in the order of the fields of PathCauses."""
 
@@ -91,7 +93,7 @@ class PathSummary:
 def path_summary(case: CaseSpans) -> PathSummary:
     """Find a case's critical path and add it up by name. O(n log n)."""
     if case.host_calls is None:
-        return summarize(critical_path(case))
+        return _unlinked_summary(case)
     path = walk(case, case.host_calls)
     lengths = defaultdict[str, int](int)
     for piece in path.pieces:
@@ -124,26 +126,58 @@ def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
     """
     if case.host_calls is not None:
         return _linked_segments(case, walk(case, case.host_calls))
+    return tuple(
+        Segment(start, end, None if place == IDLE else case.spans[place]) for start, end, place in _unlinked_path(case)
+    )
+
+
+def _unlinked_summary(case: CaseSpans) -> PathSummary:
+    """Add a path up by name, in columns, as `summarize` does."""
+    path = np.array(_unlinked_path(case), np.int64).reshape(-1, 3)
+    lengths, places = path[:, 1] - path[:, 0], path[:, 2]
+    whole, idle = int(lengths.sum()), int(lengths[places == IDLE].sum())
+    lengths, places = lengths[places != IDLE], places[places != IDLE]
+    spans = case.spans
+    of_queues = case.queue_of[places].astype(np.int64) * len(KINDS) + case.kinds[places]
+    keys, first, key_of, counts = np.unique(
+        of_queues * len(spans.names) + spans.name_of[places], return_index=True, return_inverse=True, return_counts=True
+    )
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, key_of, lengths)
+    parts = []
+    for place in np.argsort(first).tolist():
+        span, taken = spans[int(places[first[place]])], int(sums[place])
+        share = taken / whole
+        parts.append(
+            PathPart(span.device, span.queue, span.kind, span.name, int(counts[place]), in_seconds(taken), share)
+        )
+    parts.sort(key=lambda part: -part.seconds)
+    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, tuple(parts))
+
+
+def _unlinked_path(case: CaseSpans) -> list[tuple[int, int, int]]:
+    """Return the path's stretches in the order of time: from when to when, and the place of the span, or IDLE."""
     if not np.any(case.operations & (case.ends > case.starts)):
-        return ()
+        return []
     trace = _Candidates(case)
     place: int | None = trace.by_end[-1]
     time = trace.ends[trace.by_end[-1]]
-    segments: list[Segment] = []
+    stretches: list[tuple[int, int, int]] = []
     while place is not None:
         end = min(trace.ends[place], time)
         if end < time:
-            segments.append(Segment(end, time, None))
+            stretches.append((end, time, IDLE))
         if trace.is_operation[place]:
             following, time = trace.before_operation(place), trace.starts[place]
         else:
             following, time = trace.before_call(place, end)
         if time < end:
-            segments.append(Segment(time, end, case.spans[place]))
+            stretches.append((time, end, place))
         place = following
     if case.start < time:
-        segments.append(Segment(case.start, time, None))
-    return tuple(reversed(segments))
+        stretches.append((case.start, time, IDLE))
+    stretches.reverse()
+    return stretches
 
 
 def _linked_parts(case: CaseSpans, path: LinkedPath, whole: int) -> tuple[PathPart, ...]:
