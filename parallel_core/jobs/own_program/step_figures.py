@@ -114,7 +114,7 @@ def step_figures(timeline: Timeline, steps: int, rank: int | None = None) -> Ste
     )
 
 
-def _of_whole_steps(timeline: Timeline, steps: int) -> tuple[Span, ...]:
+def _of_whole_steps(timeline: Timeline, steps: int) -> Sequence[Span]:
     """Return the spans without those of a step in which the recording ended."""
     ends = [one.end for one in timeline.annotations if one.name.startswith(STEP)]
     if len(ends) <= steps:
