@@ -94,6 +94,15 @@ def test_one_kind_s_clocks_serve_for_another_that_lost_some_in_between() -> None
     assert (len(found.met), found.by_ends, found.unmatched) == (38, 18, 2)
 
 
+def test_order_does_not_count_against_clocks_that_others_agree_on() -> None:
+    calls, _ = job(2, 20, seed=3)
+    for rank, own in calls.items():
+        own += [call((100 * n + 50 * rank) * MS, (100 * n + 50 * rank + 9) * MS, "coalesced") for n in range(9)]
+        own += [call((10 * n + rank) * MS, (10 * n + rank) * MS + 9, "broadcast") for n in range(9)]
+    found = meetings(calls)
+    assert (len(found.met), found.unmatched, found.clocks_agree) == (29, 18, True)
+
+
 def test_nothing_is_matched_by_chance() -> None:
     calls, _ = job(2, 20, seed=3)
     others, _ = job(2, 15, seed=5, offsets=[0, DAY])
