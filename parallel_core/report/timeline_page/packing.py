@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling import Span, Spans, Timeline, Window
-from backends.profiling.columns import coded
 from backends.profiling.spans import KINDS, UNKNOWN, Queue
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.critical_path import critical_path
@@ -146,8 +145,9 @@ def _labels(spans: Spans) -> tuple[list[tuple[str, str, str]], np.ndarray]:
     columns = (spans.name_of, spans.operator_of, spans.kinds, spans.queue_of)
     sizes = (len(spans.names), len(spans.operators), len(KINDS), len(spans.queues))
     _, examples, alike = np.unique(np.ravel_multi_index(columns, sizes), return_index=True, return_inverse=True)
-    labels, codes = coded(_label(spans[place]) for place in examples.tolist())
-    places = codes[alike]
+    found: dict[tuple[str, str, str], int] = {}
+    codes = [found.setdefault(_label(spans[place]), len(found)) for place in examples.tolist()]
+    places, labels = np.array(codes)[alike], list(found)
     by_count = np.argsort(-np.bincount(places, minlength=len(labels)), kind="stable")
     rank = np.empty_like(by_count)
     rank[by_count] = np.arange(len(by_count))
