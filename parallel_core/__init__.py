@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from parallel_core.errors import MeasurementError, RequestError
     from parallel_core.experiments.explanation import explain
+    from parallel_core.jobs.own_program.steps import profiled_step
     from parallel_core.measurement.benchmark import Benchmark
     from parallel_core.measurement.result import Case, Result
     from parallel_core.training.batches import Settings
@@ -30,6 +31,7 @@ __all__ = [
     "Settings",
     "explain",
     "load_fashion_mnist",
+    "profiled_step",
 ]
 
 HOMES = {
@@ -42,6 +44,7 @@ HOMES = {
     "Settings": "training.batches",
     "explain": "experiments.explanation",
     "load_fashion_mnist": "training.dataset",
+    "profiled_step": "jobs.own_program.steps",
 }
 
 

@@ -3,18 +3,20 @@
 from backends.profiling.chrome_trace.slices import Trace, read_trace
 from backends.profiling.marks import Mark, case_text
 from backends.profiling.profilers import check_profiler, run_profiler, timeline_from
-from backends.profiling.timeline import HOST_DEVICE, Span, SpanKind, Timeline, Window, queue_order
+from backends.profiling.timeline import HOST_DEVICE, Span, SpanKind, Spans, Timeline, Window, in_seconds, queue_order
 
 __all__ = [
     "HOST_DEVICE",
     "Mark",
     "Span",
     "SpanKind",
+    "Spans",
     "Timeline",
     "Trace",
     "Window",
     "case_text",
     "check_profiler",
+    "in_seconds",
     "queue_order",
     "read_trace",
     "run_profiler",

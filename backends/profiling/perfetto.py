@@ -24,8 +24,6 @@ SCHEMA = 1
 CASES = "cases"
 CASES_PROCESS = 1
 FIRST_DEVICE = 2
-NANOSECONDS = 1e9
-"""Times are rounded to nanoseconds, so that what touches still touches, and no more, when it is read back."""
 
 JSONObject: TypeAlias = dict[str, Any]
 PerfettoRow: TypeAlias = dict[str, int]
@@ -43,6 +41,7 @@ def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
         "schema": SCHEMA,
         "source": timeline.source,
         "notes": timeline.notes,
+        "unlinked": timeline.unlinked,
         # A trace has no beginning but its first event.
         "first_event_us": slices[0]["ts"] if slices else 0.0,
     }
@@ -62,12 +61,14 @@ def parse_timeline(trace: Trace) -> Timeline:
     if own.get("schema") != SCHEMA:
         raise ValueError(f"it is a timeline of schema {own.get('schema')}, but {SCHEMA} is known")
     try:
-        first = float(own["first_event_us"]) / 1e6
+        first = round(float(own["first_event_us"]) * 1000)
         return Timeline(
             str(own["source"]),
             tuple(_parse_span(one, trace, first) for one in trace.slices if one.process != CASES_PROCESS),
             tuple(Window(one.name, *_times(one, first)) for one in trace.slices if one.process == CASES_PROCESS),
             tuple(map(str, own["notes"])),
+            # Files of before have no such number.
+            int(own.get("unlinked", 0)),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"it is a damaged timeline of parallel-core ({error!r})") from error
@@ -98,44 +99,35 @@ def _slices(timeline: Timeline, rows: Mapping[Queue, PerfettoRow]) -> Iterator[J
     for span in timeline.spans:
         args: JSONObject = {"operator": span.operator, "kind": span.kind}
         if span.launched is not None:
-            args["waited_us"] = (_nanoseconds(span.start) - _nanoseconds(span.launched)) / 1000
+            args["waited_us"] = (span.start - span.launched) / 1000
         yield {**_slice(span, span.kind, rows[span.device, span.queue]), "args": args}
 
 
 def _slice(one: Span | Window, category: str, row: PerfettoRow) -> JSONObject:
-    start, end = _nanoseconds(one.start), _nanoseconds(one.end)
-    return {"ph": "X", "name": one.name, "cat": category, **row, "ts": start / 1000, "dur": (end - start) / 1000}
+    ts, dur = one.start / 1000, (one.end - one.start) / 1000
+    return {"ph": "X", "name": one.name, "cat": category, **row, "ts": ts, "dur": dur}
 
 
 def _arrows(spans: Iterable[Span], rows: Mapping[Queue, PerfettoRow]) -> Iterator[JSONObject]:
-    launches = {_microseconds(span.start): rows[span.device, span.queue] for span in spans if span.kind == "host"}
+    launches = {span.start: rows[span.device, span.queue] for span in spans if span.kind == "host"}
     for number, span in enumerate(spans, 1):
-        launched = None if span.launched is None else _microseconds(span.launched)
-        if launched in launches:
+        if span.launched is not None and span.launched in launches:
             arrow = {"name": "launch", "cat": "launch", "id": number}
             row = rows[span.device, span.queue]
-            yield {"ph": "s", **arrow, **launches[launched], "ts": launched}
-            yield {"ph": "f", "bp": "e", **arrow, **row, "ts": _microseconds(span.start)}
+            yield {"ph": "s", **arrow, **launches[span.launched], "ts": span.launched / 1000}
+            yield {"ph": "f", "bp": "e", **arrow, **row, "ts": span.start / 1000}
 
 
-def _parse_span(one: Slice, trace: Trace, first: float) -> Span:
+def _parse_span(one: Slice, trace: Trace, first: int) -> Span:
     args = one.args
     kind, waited = args["kind"], args.get("waited_us")
     if kind not in get_args(SpanKind):
         raise ValueError(f"unknown kind {kind!r}")
     device, queue = trace.processes[one.process], trace.threads[one.process, one.thread]
     # The very number at which the span of the launch starts.
-    launched = None if waited is None else (_nanoseconds(first + one.start) - round(waited * 1000)) / NANOSECONDS
+    launched = None if waited is None else first + one.start - round(waited * 1000)
     return Span(one.name, kind, device, queue, *_times(one, first), launched, str(args.get("operator", "")))
 
 
-def _times(one: Slice, first: float) -> tuple[float, float]:
-    return _nanoseconds(first + one.start) / NANOSECONDS, _nanoseconds(first + one.end) / NANOSECONDS
-
-
-def _microseconds(seconds: float) -> float:
-    return _nanoseconds(seconds) / 1000
-
-
-def _nanoseconds(seconds: float) -> int:
-    return round(seconds * NANOSECONDS)
+def _times(one: Slice, first: int) -> tuple[int, int]:
+    return first + one.start, first + one.end

@@ -2,32 +2,38 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
-from typing import TypeAlias
 
-from backends.profiling.chrome_trace.slices import Slice
+import numpy as np
+
+from backends.profiling.chrome_trace.columns import recoded
+from backends.profiling.chrome_trace.slices import Slice, Slices, TraceThread
 from backends.profiling.marks import parse_case, parse_verb
-from backends.profiling.timeline import HOST_DEVICE, Span, Timeline, Window
+from backends.profiling.spans import KINDS, UNKNOWN, Queue, Span, SpanKind, Spans
+from backends.profiling.timeline import HOST_DEVICE, Timeline, Window
 
 __all__ = [
     "Queue",
     "TraceThread",
     "assemble",
+    "count_unlinked",
     "enclosing",
     "host_spans",
     "numbered_queues",
     "outermost",
     "outermost_calls",
     "python_queues",
+    "spans_of",
     "thread_of",
     "windows",
 ]
 
-TraceThread: TypeAlias = "tuple[int | str, int | str]"
-"""A thread in a trace: its process and its number there."""
-Queue: TypeAlias = tuple[str, str]
-"""A device, and the name of one of its queues."""
+UNLINKED = (
+    "{:,} of {:,} {} on devices are linked to no launch: it came before the recording began, or the profiler does not "
+    "tell. How long they waited is not known"
+)
 
 
 def thread_of(one: Slice) -> TraceThread:
@@ -35,20 +41,22 @@ def thread_of(one: Slice) -> TraceThread:
     return one.process, one.thread
 
 
-def outermost(slices: Iterable[Slice]) -> list[Slice]:
-    """Return those slices that lie in no other one of the same thread; `slices` come in the order of their start."""
-    outer: list[Slice] = []
-    last: dict[TraceThread, int] = {}
-    for one in slices:
-        thread = one.process, one.thread
-        place = last.get(thread)
-        if place is None or one.start >= outer[place].end:
-            last[thread] = len(outer)
-            outer.append(one)
-        elif one.start == outer[place].start and one.end > outer[place].end:
+def outermost(slices: Slices) -> Slices:
+    """Return those slices that lie in no other one of the same thread."""
+    places: list[int] = []
+    last: dict[int, int] = {}
+    until: dict[int, int] = {}
+    starts, ends = slices.starts.tolist(), slices.ends.tolist()
+    for place, (row, start, end) in enumerate(zip(slices.row_of.tolist(), starts, ends, strict=True)):
+        if start >= until.get(row, start):
+            last[row] = len(places)
+            until[row] = end
+            places.append(place)
+        elif end > until[row] and start == starts[places[last[row]]]:
             # Of those that begin together the longest holds the others.
-            outer[place] = one
-    return outer
+            places[last[row]] = place
+            until[row] = end
+    return slices.select(np.array(places, np.intp))
 
 
 def enclosing(slices: Iterable[Slice]) -> Callable[[Slice], Slice | None]:
@@ -68,7 +76,7 @@ def enclosing(slices: Iterable[Slice]) -> Callable[[Slice], Slice | None]:
 
 def outermost_calls(marks: Iterable[Slice]) -> list[Slice]:
     """Return the marks of verbs' calls, without the calls that another verb made."""
-    return outermost(mark for mark in marks if parse_verb(mark.name))
+    return list(outermost(Slices.of(mark for mark in marks if parse_verb(mark.name))))
 
 
 def windows(marks: Iterable[Slice]) -> tuple[Window, ...]:
@@ -89,9 +97,28 @@ def numbered_queues(threads: Mapping[TraceThread, Queue]) -> dict[TraceThread, Q
     return queues
 
 
-def python_queues(slices: Iterable[Slice]) -> dict[TraceThread, Queue]:
-    """Give each of Python's own threads a queue of the host, in the order of their first slices."""
-    return numbered_queues({thread_of(one): (HOST_DEVICE, "Python") for one in slices})
+def python_queues(slices: Iterable[Slice], names: Mapping[TraceThread, str]) -> dict[TraceThread, Queue]:
+    """Give each of Python's own threads a queue of the host, in the order of their first slices, and of its name."""
+    threads = slices.threads() if isinstance(slices, Slices) else map(thread_of, slices)
+    return numbered_queues({thread: (HOST_DEVICE, names.get(thread, "Python")) for thread in threads})
+
+
+def spans_of(
+    slices: Slices,
+    kind: Callable[[str], SpanKind],
+    queues: Mapping[TraceThread, Queue],
+    readable: Callable[[str], str],
+) -> Spans:
+    """Return slices of operators as spans without a launch, on the queues of their threads.
+
+    `kind` and `readable` take an operator's own name.
+    """
+    operators, operator_of = recoded(slices.names, slices.name_of, str)
+    names, name_of = recoded(operators, operator_of, readable)
+    known, queue_of = recoded(slices.rows, slices.row_of, queues.__getitem__)
+    kinds = np.array([KINDS.index(kind(operator)) for operator in operators], np.int8)[operator_of]
+    launched = np.full(len(slices), UNKNOWN)
+    return Spans(names, operators, known, name_of, operator_of, queue_of, kinds, slices.starts, slices.ends, launched)
 
 
 def host_spans(calls: Iterable[Slice], queues: Mapping[TraceThread, Queue]) -> list[Span]:
@@ -105,24 +132,23 @@ def host_spans(calls: Iterable[Slice], queues: Mapping[TraceThread, Queue]) -> l
 
 def assemble(source: str, spans: Iterable[Span], cases: tuple[Window, ...], notes: Sequence[str]) -> Timeline:
     """Make a timeline that begins with its first case; if there are cases, spans outside of them are left out."""
-    ordered = sorted(spans, key=attrgetter("start"))
+    ordered = Spans.joined([Spans.of(spans)])
     if not cases:
-        return Timeline(source, tuple(ordered), (), tuple(notes))
+        return Timeline(source, ordered, (), tuple(notes))
     begin = cases[0].start
-    starts = [case.start for case in cases]
-
-    def is_within(span: Span) -> bool:
-        place = bisect_right(starts, span.start)
-        return place > 0 and span.start < cases[place - 1].end
-
-    moved = tuple(
-        span._replace(
-            start=span.start - begin,
-            end=span.end - begin,
-            launched=None if span.launched is None else span.launched - begin,
-        )
-        for span in ordered
-        if is_within(span)
-    )
+    starts, ends = (np.array([case[place] for case in cases], np.int64) for place in (1, 2))
+    case_of = np.searchsorted(starts, ordered.starts, side="right") - 1
+    within = ordered.select((case_of >= 0) & (ordered.starts < ends[case_of]))
     shifted = tuple(Window(case.name, case.start - begin, case.end - begin) for case in cases)
-    return Timeline(source, moved, shifted, tuple(notes))
+    return Timeline(source, within.moved(-begin), shifted, tuple(notes))
+
+
+def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:
+    """Return the timeline with the number of the devices' operations that no launch is linked to, and a note of it."""
+    spans = timeline.columns
+    operations = np.array([device in devices for device, _ in spans.queues], bool)[spans.queue_of]
+    count, unlinked = np.count_nonzero(operations), np.count_nonzero(operations & (spans.launched == UNKNOWN))
+    if not unlinked:
+        return timeline
+    note = UNLINKED.format(unlinked, count, "operation" if count == 1 else "operations")
+    return replace(timeline, unlinked=unlinked, notes=(*timeline.notes, note))

@@ -1,12 +1,13 @@
 """What a profiler recorded, in the same terms for every framework: spans on queues, and when they were launched."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from functools import cached_property
+from typing import NamedTuple
 
-__all__ = ["HOST_DEVICE", "Span", "SpanKind", "Timeline", "Window", "queue_order"]
+from backends.profiling.spans import Span, SpanKind, Spans
 
-SpanKind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
-"""What a span does: compute, copy from one device to another, sum over devices, or launch and wait in Python."""
+__all__ = ["HOST_DEVICE", "Span", "SpanKind", "Spans", "Timeline", "Window", "in_seconds", "queue_order"]
 
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""
@@ -14,29 +15,12 @@ QUEUES = ("python", "waits", "calling", "compute", "copy")
 """The first words of queues' names, in the order in which they are listed; others come after them."""
 
 
-class Span(NamedTuple):
-    """One operation, from start to end, on one queue; spans of one device and queue never overlap.
-
-    Times are in seconds from the timeline's beginning. `launched` is when the call that asked for the operation began,
-    if the profiler records it; `operator` is the framework's own name, `name` the one that readers know.
-    """
-
-    name: str
-    kind: SpanKind
-    device: str
-    queue: str
-    start: float
-    end: float
-    launched: float | None = None
-    operator: str = ""
-
-
 class Window(NamedTuple):
-    """The time from `start` to `end`, in seconds from the timeline's beginning, in which a case was repeated."""
+    """The time from `start` to `end`, in nanoseconds from the timeline's beginning, in which a case was repeated."""
 
     name: str
-    start: float
-    end: float
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -45,10 +29,26 @@ class Timeline:
 
     source: str
     """The framework, its version and engine; the profiler's name if another program wrote the file."""
-    spans: tuple[Span, ...] = field(repr=False)
+    spans: Sequence[Span] = field(repr=False)
+    """Those of a file are `Spans`; `columns` has them as such in any case."""
     cases: tuple[Window, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader must know: events that could not be used, links that the profiler does not give."""
+    unlinked: int = 0
+    """The number of operations on devices that were launched, but by a call that is not known."""
+    annotations: tuple[Window, ...] = field(default=(), repr=False)
+    """What a program says of itself in its profile: steps, phases; they may lie in each other."""
+
+    @cached_property
+    def columns(self) -> Spans:
+        """The spans as columns: for what is asked of all of them."""
+        return Spans.of(self.spans)
+
+
+def in_seconds(nanoseconds: int) -> float:
+    """Return a time in seconds: where figures leave the analysis, and nowhere before."""
+    # Of two integers the quotient is rounded once; NumPy's integers would become floats first.
+    return int(nanoseconds) / 1_000_000_000
 
 
 def queue_order(device: str, queue: str) -> tuple[object, ...]:

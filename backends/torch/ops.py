@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.arrays import check_equal, tree_leaves, tree_map
+from backends.torch.cuda.graphs import is_recorded_here
+from backends.torch.cuda.labels import check_labels, loss_of_labels
 from backends.torch.streams.future import Announcing, ItemPath
 from backends.torch.streams.sharing import gives_new_memory
 
@@ -68,8 +70,12 @@ def avg_pool2d(x: Tensor, size: int) -> Tensor:
 
 @gives_new_memory
 def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
-    # Torch takes class labels as int64 only, and by default leaves out the rows of label -100.
-    return functional.cross_entropy(scores, labels.long(), ignore_index=NO_LABEL, reduction="sum")
+    if labels.is_cuda and is_recorded_here():
+        labels, nothing = loss_of_labels(labels, scores.shape[1], scores.dtype)
+        return nothing + _cross_entropy(scores, labels)
+    if labels.is_cuda:
+        check_labels(labels, scores.shape[1])
+    return _cross_entropy(scores, labels)
 
 
 @gives_new_memory
@@ -120,6 +126,11 @@ def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tup
     return Announcing(value_and_gradients)
 
 
+def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    # Torch takes class labels as int64 only, and by default leaves out the rows of label -100.
+    return functional.cross_entropy(scores, labels.long(), ignore_index=NO_LABEL, reduction="sum")
+
+
 def _check_dtypes(a: Tensor, b: Tensor) -> None:
     # Torch would compute in the wider dtype of the two.
     if b.dtype != a.dtype:
@@ -153,7 +164,7 @@ def _sharing_test() -> Callable[[Tensor], bool]:
 
 
 def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
-    # What is launched is one task of a worker, and eager PyTorch has no queue.
+    # What is launched is one task of a worker, and eager PyTorch has no queue. For GPUs, see `cuda/graphs.py`.
     return fn
 
 

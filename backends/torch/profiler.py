@@ -7,8 +7,9 @@ from. Eager PyTorch on a CPU has no devices: all that it does is on the calling 
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
@@ -16,31 +17,41 @@ from typing import Any
 
 from backends.devices import Device
 from backends.errors import BackendError
-from backends.profiling.chrome_trace.slices import Slice, Trace
+from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
     Queue,
     TraceThread,
     assemble,
+    count_unlinked,
     enclosing,
     host_spans,
     numbered_queues,
     outermost,
     outermost_calls,
     python_queues,
+    spans_of,
     thread_of,
     windows,
 )
-from backends.profiling.timeline import Span, SpanKind, Timeline
+from backends.profiling.timeline import Span, SpanKind, Spans, Timeline, Window, queue_order
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
+from backends.torch.kineto.categories import (
+    ANNOTATIONS_ON_DEVICE,
+    MARKS,
+    ON_DEVICE,
+    OPERATORS,
+    STEP,
+    in_words_of_today,
+    left_out,
+)
+from backends.torch.kineto.device_spans import device_spans, waits_left_out
+from backends.torch.kineto.gloo import exchanges, without_exchanges
 from backends.torch.streams.future import Announcing, futures_in
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
 
-OPERATORS, MARKS = "cpu_op", "user_annotation"
-ON_GPU = {"kernel", "gpu_memcpy", "gpu_memset"}
-LAUNCHES = {"cuda_runtime", "cuda_driver"}
 READABLE_NAMES = {
     "AccumulateGrad": "keep gradient",
     "AvgPool2D": "avg_pool2d",
@@ -57,6 +68,8 @@ KIND_OF_TASK: dict[str, SpanKind] = {"clone": "copy", "overwrite": "copy", "to_h
 KIND_OF_CALL: dict[str, SpanKind] = {"copy_to": "copy", "launch to_host": "copy", "allreduce": "exchange"}
 """What eager PyTorch does in calls that do not compute."""
 EAGER_QUEUE = ("cpu", "calling thread")
+RECORDED = {OPERATORS, *ON_DEVICE}
+"""What only this profiler writes."""
 
 
 def check(backend: TorchBackend) -> None:
@@ -93,34 +106,63 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
 
 def is_from(trace: Trace) -> bool:
     """Return whether PyTorch's profiler wrote a trace."""
-    return "schemaVersion" in trace.properties or any(one.category == OPERATORS for one in trace.slices)
+    return "schemaVersion" in trace.properties or any(in_words_of_today(trace.columns).has_category(*RECORDED))
 
 
 def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     """Read what PyTorch's profiler wrote. Of operators that call others, the outer one counts."""
-    marks = [one for one in trace.slices if one.category == MARKS]
-    on_gpu = [one for one in trace.slices if one.category in ON_GPU]
+    slices = in_words_of_today(trace.columns)
+    marks = list(slices.select(slices.has_category(MARKS)))
     tasks = [one for one in marks if parse_task(one.name)]
-    workers = {thread_of(one) for one in tasks}
-    work: dict[bool, list[Slice]] = {True: [], False: []}
-    for one in outermost(one for one in trace.slices if one.category == OPERATORS):
-        work[thread_of(one) in workers].append(one)
+    gloo = exchanges(marks, slices)
+    outer = Slices.of(without_exchanges(outermost(slices.select(slices.has_category(OPERATORS))), gloo))
+    of_workers = outer.on_threads({thread_of(one) for one in tasks})
+    work = {worker: outer.select(of_workers == worker) for worker in (True, False)}
     calls = outermost_calls(marks)
-    with_marks = calls or on_gpu
     launched = {parsed.number: mark.start for mark in marks if (parsed := parse_verb(mark.name))}
-    spans = [
-        *(_of_python(work[False], calls, eager=not tasks and not on_gpu) if with_marks else _of_threads(work[False])),
-        *_of_workers(work[True], tasks, launched),
-        *_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
-    ]
-    return assemble(source, spans, windows(marks), trace.problems)
+    on_devices = device_spans(slices, trace)
+    names = {} if calls else _thread_names(trace)
+    if calls:
+        on_host = Spans.of(_of_python(work[False], calls, eager=not tasks and not on_devices))
+    elif on_devices:
+        on_host = spans_of(work[False], lambda _: "host", python_queues(work[False], names), _readable)
+    else:
+        on_host = _of_threads(work[False], names)
+    spans = [on_host, Spans.of(_of_workers(work[True], tasks, launched)), on_devices]
+    if not calls:
+        # The verbs' marks say what exchanges.
+        spans.append(Spans.of(exchange.span for exchange in gloo))
+    devices = {device for device, _ in on_devices.queues}
+    notes = (*trace.problems, *left_out(slices), *waits_left_out(slices), *_models(devices, trace.properties))
+    timeline = count_unlinked(assemble(source, Spans.joined(spans), windows(marks), notes), devices)
+    return timeline if calls or timeline.cases else replace(timeline, annotations=_annotations(slices))
 
 
-def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, float]) -> Iterator[Span]:
+def _thread_names(trace: Trace) -> dict[TraceThread, str]:
+    # Kineto ends some with a space.
+    return {thread: name.strip() for thread, name in trace.threads.items() if name.strip()}
+
+
+def _models(devices: Iterable[str], properties: Mapping[str, Any]) -> Iterator[str]:
+    described = properties.get("deviceProperties", properties.get("computeProperties"))
+    known = [one for one in described if isinstance(one, dict)] if isinstance(described, list) else []
+    models = {str(one.get("id")): one.get("name") for one in known}
+    for device in sorted(devices, key=lambda device: queue_order(device, "")):
+        if model := models.get(device.partition(":")[2]):
+            yield f"{device} is {model}"
+
+
+def _annotations(slices: Slices) -> tuple[Window, ...]:
+    of_steps = slices.has_name({name for name in slices.names if name.startswith(STEP)})
+    own = slices.has_category(MARKS) | (of_steps & ~slices.has_category(ANNOTATIONS_ON_DEVICE))
+    return tuple(Window(one.name, one.start, one.end) for one in slices.select(own))
+
+
+def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, int]) -> Iterator[Span]:
     parsed = {thread_of(mark): task for mark in marks if (task := parse_task(mark.name))}
     queues = numbered_queues({thread: (task.device, task.queue) for thread, task in parsed.items()})
     mark_around = enclosing(marks)
-    begun: set[tuple[TraceThread, float]] = set()
+    begun: set[tuple[TraceThread, int]] = set()
     for one in work:
         mark = mark_around(one)
         task = parse_task(mark.name) if mark else None
@@ -138,7 +180,7 @@ def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> It
     call_around = enclosing(calls)
     with_calls = [(one, call_around(one)) for one in work]
     outside = [one for one, call in with_calls if call is None]
-    queues = python_queues(sorted((*calls, *outside), key=attrgetter("start")))
+    queues = python_queues(sorted((*calls, *outside), key=attrgetter("start")), {})
     yield from host_spans(calls, queues)
     yield from (_span(one, "host", queues[thread_of(one)], None) for one in outside)
     if not eager:
@@ -153,21 +195,10 @@ def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> It
             previous = call
 
 
-def _of_threads(work: Sequence[Slice]) -> Iterator[Span]:
+def _of_threads(work: Slices, names: Mapping[TraceThread, str]) -> Spans:
+    queues = numbered_queues({thread: ("cpu", names.get(thread, "thread")) for thread in work.threads()})
     # Without marks, copies between devices cannot be recognised; `copy_` copies into memory that was there.
-    queues = numbered_queues({thread_of(one): ("cpu", "thread") for one in work})
-    for one in work:
-        yield _span(one, "copy" if one.name == "aten::copy_" else "compute", queues[thread_of(one)], None)
-
-
-def _of_gpus(work: Sequence[Slice], launches: Sequence[Slice]) -> Iterator[Span]:
-    starts = {args["correlation"]: one.start for one in launches if "correlation" in (args := one.args)}
-    for one in work:
-        args = one.args
-        queue = f"gpu:{args.get('device', one.process)}", f"stream {args.get('stream', one.thread)}"
-        exchanges = "nccl" in one.name.lower()
-        kind: SpanKind = "copy" if one.category == "gpu_memcpy" else "exchange" if exchanges else "compute"
-        yield _span(one, kind, queue, starts.get(args.get("correlation")))
+    return spans_of(work, lambda operator: "copy" if operator == "aten::copy_" else "compute", queues, _readable)
 
 
 def _under_mark(mark: Mark, queue: str, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -194,7 +225,7 @@ def _queue_device(verb: str, *args: Array, **named: Array) -> Device | None:
     return None
 
 
-def _span(one: Slice, kind: SpanKind, queue: Queue, launched: float | None) -> Span:
+def _span(one: Slice, kind: SpanKind, queue: Queue, launched: int | None) -> Span:
     return Span(_readable(one.name), kind, *queue, one.start, one.end, launched, one.name)
 
 

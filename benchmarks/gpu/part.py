@@ -42,11 +42,11 @@ def load_one(place: Place, variants: Sequence[str] = ()) -> Backend:
     return backends.load(place.framework, count, place.kind, "async", 1, variants=variants)
 
 
-def load_two_streams(place: Place) -> Backend:
+def load_two_streams(place: Place, variants: Sequence[str] = ()) -> Backend:
     """Load a framework on two streams of one GPU as its devices; in a rehearsal on two CPU devices."""
     if place.kind == "gpu":
-        return backends.load(place.framework, devices=["gpu:0/0", "gpu:0/1"], engine="async")
-    return backends.load(place.framework, 2, place.kind, "async", 1)
+        return backends.load(place.framework, devices=["gpu:0/0", "gpu:0/1"], engine="async", variants=variants)
+    return backends.load(place.framework, 2, place.kind, "async", 1, variants=variants)
 
 
 def try_out(place: Place) -> PartResult:

@@ -1,9 +1,9 @@
 """Small products: from which size on computing is the limit and no longer launching, and what a second stream gains.
 
 What launching costs is the time of the smallest product, one of many in a row: computing it takes less. Two streams
-gain nothing when launching is the limit, for the launches take turns. So what is called a small operation here is the
-smallest product that takes three times as long as the smallest of all: two streams can both be kept busy with it, and
-it is too small to fill a large GPU.
+gain nothing when launching is the limit, for the launches take turns. Where that is so, products are launched many at a
+time, as units, which are CUDA graphs. A small operation is the largest product that leaves room for a second one: each
+of its results on a thread of its own, it takes half of the GPU's threads at most.
 """
 
 import math
@@ -14,6 +14,7 @@ from backends import Array, Backend, BackendError
 from benchmarks.gpu.part import PartResult, Place, load_one, load_two_streams
 from benchmarks.gpu.timing import by_round, seconds_of, timed
 from benchmarks.harness.targets import Finding, Target
+from benchmarks.plain import torch_gpu
 from parallel_core.experiments.products import normal_matrix
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case, Timing
@@ -29,8 +30,12 @@ SIZES = {
 COUNT = {"gpu": 200, "cpu": 5}
 """Products on each stream in one timing. A CUDA queue takes about a thousand launches before launching has to wait."""
 LIMITED_BY_COMPUTING = 1.25
-SMALL = 3.0
+UNIT = {"gpu": 25, "cpu": 5}
+"""Products in a unit."""
+UNTIMED = 3
+"""Launches of a unit before those that are timed: with the third, it is a graph."""
 WHOLE, ONE, TWO = "the whole device", "one stream", "two streams"
+UNITS_ONE, UNITS_TWO = "one stream of units", "two streams of units"
 PLAIN_ONE, PLAIN_TWO = "one stream, plain torch", "two streams, plain torch"
 
 
@@ -42,25 +47,30 @@ def measure(place: Place) -> PartResult:
     try:
         streams = load_two_streams(place)
         takers |= {ONE: partial(ours, streams, 1, count), TWO: partial(ours, streams, 2, count)}
+        unit = UNIT[place.kind]
+        takers |= {
+            UNITS_ONE: partial(units, streams, 1, count, unit),
+            UNITS_TWO: partial(units, streams, 2, count, unit),
+        }
     except BackendError as error:
         skipped.append(f"{place.framework}: two streams of one GPU as our devices ({error})")
     if place.framework == "torch":
         takers |= {PLAIN_ONE: partial(plain, place, 1, count), PLAIN_TWO: partial(plain, place, 2, count)}
     timings = {label(way, size): take(size) for size in sizes for way, take in takers.items()}
     cases = {case.name: case for case in interleave(timings, place.rounds)}
-    pairs = [(one, two) for one, two in ((ONE, TWO), (PLAIN_ONE, PLAIN_TWO)) if two in takers]
+    both_ways = ((ONE, TWO), (UNITS_ONE, UNITS_TWO), (PLAIN_ONE, PLAIN_TWO))
+    pairs = [(one, two) for one, two in both_ways if two in takers]
     findings = about_crossing(place, sizes, [cases[label(WHOLE, size)] for size in sizes])
+    small = small_size(sizes, torch_gpu.threads(place.kind))
     for one, two in pairs:
-        small = small_size(sizes, [cases[label(one, size)].median for size in sizes])
         gain = by_round(lambda alone, both: alone / both, cases[label(one, small)], cases[label(two, small)])
-        # Without ours, plain streams still show what the GPU can do.
-        target = TARGET if two == TWO or TWO not in takers else None
+        target = TARGET if two == UNITS_TWO else None
         findings.append(Finding(f"{place.framework}: {two} / {one}, {small} × {small}", gain, target=target))
     return PartResult(
         findings=tuple(findings),
         notes=tuple(f"{two} over {one}, by size: {gains(sizes, cases, one, two)}." for one, two in pairs),
         skipped=tuple(skipped),
-        parameters={"sizes": sizes, "products in a timing": 2 * count},
+        parameters={"sizes": sizes, "products in a timing": 2 * count, "products in a unit": UNIT[place.kind]},
         seconds=seconds_of(list(cases.values())),
     )
 
@@ -77,6 +87,26 @@ def ours(backend: Backend, streams: int, count: int, size: int) -> Callable[[], 
     return partial(per_product, launch, backend.waitall, count)
 
 
+def units(backend: Backend, streams: int, count: int, unit: int, size: int) -> Callable[[], Timing]:
+    """Make what times the same products, so many at a time."""
+    matrices = [normal_matrix(backend, size, backend.devices[number % streams]) for number in range(2)]
+    multiply = backend.ops.as_unit(partial(last_product, backend.ops.matmul, unit))
+
+    def launch() -> None:
+        for _ in range(count // unit):
+            for x in matrices:
+                backend.launch(multiply, x)
+
+    for _ in range(UNTIMED):
+        launch()
+    return partial(per_product, launch, backend.waitall, count)
+
+
+def last_product(matmul: Callable[..., Array], count: int, x: Array) -> Array:
+    """Multiply a matrix with itself many times; one result is enough to copy away."""
+    return [matmul(x, x) for _ in range(count)][-1]
+
+
 def product(backend: Backend, x: Array) -> None:
     """Launch a product whose result is dropped: its memory serves the next one."""
     backend.launch(backend.ops.matmul, x, x)
@@ -84,8 +114,6 @@ def product(backend: Backend, x: Array) -> None:
 
 def plain(place: Place, streams: int, count: int, size: int) -> Callable[[], Timing]:
     """Make what times the same products on PyTorch's own streams."""
-    from benchmarks.plain import torch_gpu
-
     x, made = torch_gpu.matrix(size, place.kind), torch_gpu.streams(place.kind)
     chosen = [made[number % streams] for number in range(2)]
     return partial(per_product, partial(torch_gpu.products_on, x, chosen, count), torch_gpu.synchronize, count)
@@ -133,6 +161,6 @@ def crossing(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:
     return math.exp((1 - share) * math.log(sizes[last]) + share * math.log(sizes[last + 1]))
 
 
-def small_size(sizes: Sequence[int], seconds: Sequence[float]) -> int:
-    """Return the smallest size whose product takes three times as long as the first; the largest if none does."""
-    return next((size for size, each in zip(sizes, seconds, strict=True) if each >= SMALL * seconds[0]), sizes[-1])
+def small_size(sizes: Sequence[int], threads: int) -> int:
+    """Return the largest size whose results are at most half as many as the threads; the smallest if none are."""
+    return max((size for size in sizes if 2 * size**2 <= threads), default=sizes[0])

@@ -24,8 +24,9 @@ __all__ = ["measure"]
 BATCHES = {"gpu": 40, "cpu": 2}
 """Steps in one timing."""
 SIZES = {"gpu": (256, 1024), "cpu": (32,)}
-ONE, TWO, WHOLE, REPLAYED = "one stream", "two streams", "the whole device", "the whole device, replayed"
-GAINS = ((TWO, ONE), (REPLAYED, WHOLE))
+ONE, TWO, WHOLE = "one stream", "two streams", "the whole device"
+ONE_REPLAYED, TWO_REPLAYED, WHOLE_REPLAYED = (f"{way}, replayed" for way in (ONE, TWO, WHOLE))
+GAINS = ((TWO, ONE), (WHOLE_REPLAYED, WHOLE), (TWO_REPLAYED, ONE_REPLAYED))
 
 
 def measure(place: Place) -> PartResult:
@@ -65,17 +66,16 @@ def measure(place: Place) -> PartResult:
 
 def ways_to_train(place: Place) -> tuple[Mapping[str, tuple[Backend, int]], tuple[str, ...]]:
     """Return backends with how many of their devices to train on, by way, and why other ways cannot be had."""
-    ways, skipped = {WHOLE: (load_one(place), 1)}, []
-    try:
-        streams = load_two_streams(place)
-        ways |= {ONE: (streams, 1), TWO: (streams, 2)}
-    except BackendError as error:
-        skipped.append(f"{place.framework}: training on two streams of one GPU ({error})")
-    if place.framework in GRAPH_REPLAY.found_on:
+    ways, skipped = {}, []
+    variants = [(), (GRAPH_REPLAY.name,)] if place.framework in GRAPH_REPLAY.found_on else [()]
+    for chosen in variants:
+        whole, one, two = (WHOLE_REPLAYED, ONE_REPLAYED, TWO_REPLAYED) if chosen else (WHOLE, ONE, TWO)
         try:
-            ways[REPLAYED] = (load_one(place, [GRAPH_REPLAY.name]), 1)
+            ways[whole] = load_one(place, chosen), 1
+            streams = load_two_streams(place, chosen)
+            ways |= {one: (streams, 1), two: (streams, 2)}
         except BackendError as error:
-            skipped.append(f"{place.framework}: training that is replayed ({error})")
+            skipped.append(f"{place.framework}: training on {two} ({error})")
     return ways, tuple(skipped)
 
 

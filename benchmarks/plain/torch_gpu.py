@@ -24,6 +24,7 @@ __all__ = [
     "products_on",
     "streams",
     "synchronize",
+    "threads",
     "version",
 ]
 
@@ -53,6 +54,14 @@ def describe_gpu() -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
     }
+
+
+def threads(kind: str) -> int:
+    """Return how many threads the GPU holds at once; on a CPU that of PyTorch."""
+    if kind != "gpu":
+        return torch.get_num_threads()
+    properties = torch.cuda.get_device_properties(0)
+    return int(properties.multi_processor_count * properties.max_threads_per_multi_processor)
 
 
 def _driver() -> str:

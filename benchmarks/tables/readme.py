@@ -64,7 +64,7 @@ RAW = {"series": {}, "tasks": [], "environment": describe_machine()}
 
 def exercises(folder: Path) -> str:
     """Give a row to each exercise: its figure on both frameworks, and the first sentence of what it says."""
-    runs = {name: run for name, run in _read(folder / EXERCISES)["runs"].items() if EXPERIMENTS[name].exercise}
+    runs = {name: run for name, run in _read(folder / EXERCISES)["runs"].items() if EXPERIMENTS[name].occasion}
     sides = ("mxnet", "torch")
     rows = [
         [f"`{name}`: `{EXPERIMENTS[name].metric}`", *(_said(name, run["results"][side]) for side in sides)]
@@ -180,6 +180,10 @@ def _sum_between(findings: Mapping[str, Finding], size: str, transport: str) -> 
     return _milliseconds(taken), f"{share.interval.estimate:.0f} %"
 
 
+def _with_unit(finding: Finding) -> str:
+    return f"{with_bounds(finding.interval)} {finding.unit}".strip()
+
+
 def _milliseconds(finding: Finding) -> str:
     thousandths = {"ms": 1.0, "μs": 1e-3}[finding.unit]
     interval = finding.interval
@@ -192,6 +196,30 @@ def network(folder: Path) -> str:
     name = "training/network.json"
     written = _read(folder / name)
     return "\n\n".join([*written["notes"], _source(folder, (name, written))])
+
+
+GPU_ROWS = re.compile("overlap_efficiency|one of many|no longer by launching|two streams|batch 256|products of|the bus")
+"""Which findings of a GPU are shown; its page has all."""
+
+
+def gpu(folder: Path) -> str:
+    """Give a row to what bounds a GPU's work: copies beside products, launching, streams, replay, and the bus."""
+    path = next(folder.glob("gpu-*.json"))
+    written = _read(path)
+    measured = [Finding.from_json(one) for part in written["parts"].values() for one in part["findings"]]
+    rows = [
+        [
+            one.name.removeprefix("torch: "),
+            _with_unit(one),
+            "" if one.target is None else f"{one.target}: {one.verdict}",
+        ]
+        for one in measured
+        if GPU_ROWS.search(one.name) and "batch 1024" not in one.name
+    ]
+    machine = written["machine"]
+    versions = f"torch {machine['torch']}, driver {machine['driver']}, commit {machine['commit']}"
+    text = f"[{machine['device']}]({path.with_suffix('.md')}): {versions}, {machine['utc'][:10]}."
+    return _table(["", "measured", "target"], rows, text)
 
 
 BENCHMARKS = ("abstraction", "experiments/overlap", "allreduce", "training/speed", "training/growth")
@@ -232,7 +260,7 @@ def _label(benchmark: str, finding: Finding) -> str:
 def _summary(findings: Sequence[Finding]) -> str:
     if len(findings) == 1:
         (one,) = findings
-        return ", ".join(filter(None, (f"{with_bounds(one.interval)} {one.unit}".strip(), one.verdict)))
+        return ", ".join(filter(None, (_with_unit(one), one.verdict)))
     if not findings:
         return ""
     estimates = [one.interval.estimate for one in findings]
@@ -251,6 +279,7 @@ TABLES: Mapping[str, Callable[[Path], str]] = {
     "processes": processes,
     "network": network,
     "how-fast": how_fast,
+    "gpu": gpu,
 }
 
 

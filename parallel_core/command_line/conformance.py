@@ -1,13 +1,13 @@
 """`parallel-core conformance`: hold backends to the protocol by random programs."""
 
 from functools import partial
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import click
 from rich.console import Console
 
 import backends
-from backends import BackendError, Engine
+from backends import Backend, BackendError, Device, Engine
 from backends.conformance import Found, Limits, search
 from parallel_core.command_line import options
 from parallel_core.errors import RequestError
@@ -19,7 +19,12 @@ __all__ = ["conformance"]
 @click.option("--backend", metavar="NAME", help="mxnet, torch, numpy, or one of a plug-in.")
 @click.option("--all", "every", is_flag=True, help="All backends that can be loaded, on each of their engines.")
 @click.option("--engine", metavar="async|sync", help="Default: async if the backend has it.")
-@click.option("--devices", type=options.POSITIVE, help="Logical devices.  [default: 1 to 9, by the program]")
+@click.option(
+    "--devices",
+    "wanted",
+    type=options.DEVICES,
+    help="Logical devices: how many, or which (cpu:1,gpu:0).  [default: 1 to 9, by the program]",
+)
 @options.device_kind
 @options.workers
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which programs are drawn.")
@@ -37,6 +42,7 @@ def conformance(
     backend: str | None,
     every: bool,
     engine: str | None,
+    wanted: int | tuple[Device, ...] | None,
     workers: int,
     device_kind: str,
     minutes: float | None,
@@ -50,9 +56,12 @@ def conformance(
     if every == (backend is not None):
         raise RequestError("conformance needs either --backend NAME or --all")
     seconds = 60 * minutes if minutes else None if limits["programs"] else 60
-    chosen = Limits(seconds=seconds, **limits)
+    names = wanted if isinstance(wanted, tuple) else ()
+    chosen = Limits(seconds=seconds, devices=len(names) if names else cast("int | None", wanted), **limits)
     console = Console(highlight=False)
     named: dict[str, Any] = {"device_kind": device_kind, "engine": engine, "workers_per_device": workers}
+    if names:
+        named["devices"] = ",".join(map(str, names))
     if backend is not None:
         ctx.exit(1 if _hold(console, chosen, findings, backend, named) else 0)
     tried = found = 0
@@ -82,9 +91,9 @@ def _hold(console: Console, limits: Limits, findings: int, name: str, named: dic
             done, elapsed = programs, seconds
             status.update(f"{where}: {_rate(done, elapsed)}")
 
-        for one in search(partial(backends.load, name, **arguments), limits, show):
+        for one in search(partial(_load, name, arguments), limits, show):
             found.append(one)
-            _show(console, where, limits.seed, one, f"load({name!r}, {{}}, {_written(arguments)})")
+            _show(console, where, limits.seed, one, f"load({name!r}, {_written({'devices': '{}', **arguments})})")
             if len(found) == findings:
                 break
     verdict = (
@@ -94,6 +103,10 @@ def _hold(console: Console, limits: Limits, findings: int, name: str, named: dic
     return len(found)
 
 
+def _load(name: str, arguments: dict[str, Any], devices: int) -> Backend:
+    return backends.load(name, **{"devices": devices, **arguments})
+
+
 def _show(console: Console, where: str, seed: int, found: Found, loading: str) -> None:
     console.print(f"{where} {found.finding.what}", style="bold", markup=False, soft_wrap=True)
     console.print(f"in program {found.number} of seed {seed}, shortened:\n")
@@ -101,7 +114,7 @@ def _show(console: Console, where: str, seed: int, found: Found, loading: str) -
 
 
 def _written(arguments: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items()).replace("'{}'", "{}")
 
 
 def _rate(programs: int, seconds: float) -> str:

@@ -12,6 +12,7 @@ from backends import BackendError, Device
 from backends.devices import parse_devices
 
 __all__ = [
+    "DEVICES",
     "INTEGERS",
     "NUMBER",
     "NUMBERS",
@@ -96,6 +97,8 @@ NUMBERS = Parsed(_positive_numbers, "numbers")
 """Positive numbers with commas between them, none twice."""
 INTEGERS = Parsed(_positive_integers, "numbers")
 """Positive whole numbers with commas between them."""
+DEVICES = Parsed(_devices, "n|names")
+"""A number of devices, or their names with commas between them."""
 
 
 def names(what: str, known: Callable[[], tuple[str, ...]]) -> Parsed:
@@ -122,7 +125,7 @@ def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
     """Make the option for a process's devices, None unless given; `alone` is the default of a single process."""
     return click.option(
         "--devices",
-        type=Parsed(_devices, "n|names"),
+        type=DEVICES,
         help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a GPU)."
         f"  [default: {alone}; 1 for each of several processes]",
     )

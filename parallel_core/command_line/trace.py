@@ -1,24 +1,36 @@
-"""`parallel-core trace`: read a profiler's file and show what overlapped and what waited."""
+"""`parallel-core trace`: read profilers' files and show what overlapped and what waited, also among ranks."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.markup import escape
 
 from parallel_core.command_line import options
-from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.plots import check_drawing, write_picture_file
+from parallel_core.report.timeline_page import write_timeline_page
 from parallel_core.system import files
+from parallel_core.system.formatting import listed
+from parallel_core.terminal.ranks import show_ranks
 from parallel_core.terminal.timeline import show_figures
-from parallel_core.trace_analysis.figures import timeline_figures
-from parallel_core.trace_analysis.trace_files import read_timeline
+from parallel_core.trace_analysis.ranks.reading import RankTrace, files_of, read_ranks, side_by_side
+from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
 
 __all__ = ["trace"]
 
 
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+
+
 @click.command()
-@click.argument("file", type=options.PATH)
+@click.argument("paths", type=options.PATH, nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--timeline",
     "picture",
@@ -26,29 +38,86 @@ __all__ = ["trace"]
     metavar="PICTURE",
     help="Draw it, a lane for each queue, as PNG, SVG or PDF by the ending of the name.",
 )
+@click.option(
+    "--html",
+    "page",
+    type=options.PATH,
+    metavar="PAGE",
+    help="Write a page to zoom and search, one file that needs no network.",
+)
+@click.option(
+    "--communication",
+    "kernels",
+    type=options.Parsed(_pattern, "regex"),
+    help="Kernels whose full names hold it communicate, too: deep_ep|nvshmem|multimem. NCCL's and RCCL's always do.",
+)
 @options.json_file
-def trace(file: Path, picture: Path | None, json_path: Path | None) -> None:
+def trace(
+    paths: tuple[Path, ...],
+    picture: Path | None,
+    page: Path | None,
+    kernels: re.Pattern[str] | None,
+    json_path: Path | None,
+) -> None:
     """Show how busy each queue was in FILE, what overlapped, and the critical path.
 
     FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler or mx.profiler, also by your
-    own program.
+    own program. Several files, or a folder of them, are the ranks of one job: one table shows who waited for whom.
     """
     if picture is not None:
         check_drawing(picture)
-    files.check_writable(picture)
-    files.check_writable(json_path)
-    with without_garbage_collection():
-        timeline = read_timeline(file)
-        figures = timeline_figures(timeline)
+    for path in (picture, page, json_path):
+        files.check_writable(path)
+    ranks = read_ranks(files_of(paths), kernels, keep_spans=picture is not None or page is not None)
     # With `--json -`, standard output is for the JSON alone.
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
-    console.print(f"{escape(timeline.source)}: {len(timeline.spans):,} spans", style="bold")
-    show_figures(figures, console)
-    for note in timeline.notes:
-        console.print(f"· {escape(note)}", style="dim")
+    if len(ranks) == 1:
+        (one,) = ranks.values()
+        timeline, document = one.timeline, _as_json(one)
+        _show(one, console)
+    else:
+        summary = summary_of(ranks)
+        timeline = side_by_side(ranks, bool(summary.clocks_agree))
+        all_ranks = [{"rank": rank, "file": str(one.file), **_as_json(one)} for rank, one in ranks.items()]
+        document = {"ranks": all_ranks, "summary": summary.as_json()}
+        _show_several(ranks, summary, console)
     if picture is not None:
         write_picture_file(timeline, picture)
         console.print(f"Timeline: {picture}", soft_wrap=True)
+    if page is not None:
+        named = {f"rank {rank}" if len(ranks) > 1 else "": one for rank, one in ranks.items()}
+        timelines = {name: one.timeline for name, one in named.items()}
+        write_timeline_page(timelines, {name: one.figures for name, one in named.items()}, page)
+        console.print(f"Page: {page}", soft_wrap=True)
     if json_path is not None:
-        document = {"source": timeline.source, "notes": timeline.notes, "cases": [case.as_json() for case in figures]}
         files.write_json(json_path, document)
+
+
+def _show(one: RankTrace, console: Console) -> None:
+    console.print(f"{escape(one.timeline.source)}: {one.spans:,} spans", style="bold")
+    show_figures(one.figures, console)
+    for note in one.timeline.notes:
+        console.print(f"· {escape(note)}", style="dim")
+
+
+def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Console) -> None:
+    sources = dict.fromkeys(one.timeline.source for one in ranks.values())
+    console.print(f"{escape(listed(list(sources)))}: {sum(one.spans for one in ranks.values()):,} spans", style="bold")
+    show_ranks(summary, console)
+    whose: dict[str, list[str]] = {}
+    for rank, one in ranks.items():
+        for note in one.timeline.notes:
+            whose.setdefault(note, []).append(str(rank))
+    for note, having in whose.items():
+        which = "" if len(having) == len(ranks) else f"rank{'s' if len(having) > 1 else ''} {listed(having)}: "
+        console.print(f"· {escape(which + note)}", style="dim")
+
+
+def _as_json(one: RankTrace) -> dict[str, Any]:
+    timeline, cases = one.timeline, [case.as_json() for case in one.figures]
+    return {
+        "source": timeline.source,
+        "notes": timeline.notes,
+        "unlinked_operations": timeline.unlinked,
+        "cases": cases,
+    }

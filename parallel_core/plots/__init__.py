@@ -39,12 +39,18 @@ def draw(shown: Result | Timeline, stream: BinaryIO, kind: str) -> None:
     from matplotlib import rc_context
 
     from parallel_core.plots.charts import result_figure
-    from parallel_core.plots.timeline import timeline_figure
+    from parallel_core.plots.timeline import TimelinePicture, timeline_picture
+    from parallel_core.plots.titles import with_titles
 
     # Without a salt of its own, matplotlib would give the same picture other names each time.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "parallel-core"}):
-        drawn = timeline_figure(shown) if isinstance(shown, Timeline) else result_figure(shown)
-        drawn.savefig(stream, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
+        drawn = timeline_picture(shown) if isinstance(shown, Timeline) else TimelinePicture(result_figure(shown), {})
+        if kind != "svg":
+            drawn.figure.savefig(stream, format=kind, dpi=110)
+            return
+        plain = BytesIO()
+        drawn.figure.savefig(plain, format=kind, metadata={"Date": None})
+        stream.write(with_titles(plain.getvalue(), drawn.titles))
 
 
 def as_png(shown: Result | Timeline) -> bytes | None:

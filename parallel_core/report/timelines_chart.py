@@ -17,7 +17,16 @@ from parallel_core.report.scales import Scale, Tick, axis
 from parallel_core.system.formatting import figure, percent
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.lanes import Block, CaseLanes, Lane, Look, drawn_ends, few_lanes, overlap_phrases
+from parallel_core.trace_analysis.lanes import (
+    Block,
+    CaseLanes,
+    Lane,
+    Look,
+    block_text,
+    drawn_ends,
+    few_lanes,
+    overlap_phrases,
+)
 from parallel_core.trace_analysis.profiling_run import shown_case
 
 __all__ = ["DrawnBlock", "DrawnLane", "DrawnPanel", "Panel", "TimelinesChart", "panels", "timelines_chart"]
@@ -147,19 +156,9 @@ def _busy(blocks: Iterable[Block], longest: float) -> str:
 def _drawn_block(block: Block, end: float, longest: float) -> DrawnBlock:
     pale = round(opacity(block), 2)
     place, length = _share(block.start / longest), _share((end - block.start) / longest)
-    return DrawnBlock(place, length, block.look, f"{pale:g}" if pale < 1 else "", _text(block))
+    return DrawnBlock(place, length, block.look, f"{pale:g}" if pale < 1 else "", block_text(block))
 
 
 def _share(part: float) -> str:
     """Write a share in percent, as briefly as a zoom of a thousand times allows."""
     return f"{100 * part:.4f}".rstrip("0").rstrip(".")
-
-
-def _text(block: Block) -> str:
-    lines = [block.label, f"{metric(block.end - block.start, 's')} from {block.start * MILLISECONDS:.6g} ms"]
-    if block.spans > 1:
-        lines[-1] += f", {percent(block.busy_share)} of it busy"
-    if block.waited is not None:
-        limit = "at most " if block.spans > 1 else ""
-        lines.append(f"waited {limit}{metric(block.waited, 's')}")
-    return "\n".join(lines)

@@ -1,20 +1,18 @@
 """The spans of each case of a timeline, also as arrays: a million of them are too many for loops."""
 
-from bisect import bisect_left
-from dataclasses import dataclass
-from operator import attrgetter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.profiling import Span, SpanKind, Timeline
+from backends.profiling import Span, Spans, Timeline, Window, in_seconds
+from backends.profiling.spans import KINDS, UNKNOWN
 
-__all__ = ["ALL", "KINDS", "RESOLUTION", "CaseSpans", "cases_of", "is_wait"]
+__all__ = ["ALL", "KINDS", "UNKNOWN", "CaseSpans", "cases_of", "is_wait"]
 
 ALL = "all"
 """The name of the one case of a timeline that names none."""
-KINDS: tuple[SpanKind, ...] = ("compute", "copy", "exchange", "host")
-RESOLUTION = 1e-6
-"""Seconds: the frameworks' profilers write whole microseconds, so what is shorter may not be there."""
+UNITS = (1000, 100, 10)
+"""Nanoseconds: in which units a trace's times may be whole. MXNet and PyTorch before 2.3 write whole microseconds."""
 
 WAIT_VERBS = frozenset({"wait", "waitall"})
 WAITS_QUEUE = "waits"
@@ -22,19 +20,21 @@ WAITS_QUEUE = "waits"
 
 @dataclass(frozen=True, eq=False)
 class CaseSpans:
-    """The spans of one case, from its first launch to the end of its last span.
+    """The spans of one case, from its first launch to the end of its last span; times are whole nanoseconds.
 
-    The arrays have an entry for each span. A case without spans starts and ends at its window's start.
+    The arrays have an entry for each span, those of times are int64. A case without spans starts and ends at its
+    window's start.
     """
 
     name: str
-    start: float
-    end: float
-    spans: tuple[Span, ...]
+    start: int
+    end: int
+    spans: Spans
+    """A sequence, and columns of names and operators beside those here."""
     starts: np.ndarray
     ends: np.ndarray
     launched: np.ndarray
-    """NaN if the profiler does not record it."""
+    """UNKNOWN if the profiler does not record it."""
     kinds: np.ndarray
     """Places in KINDS."""
     waits: np.ndarray
@@ -43,11 +43,25 @@ class CaseSpans:
     """Device and queue, in the order of their first spans."""
     queue_of: np.ndarray
     """Places in `queues`."""
+    resolution: int
+    """The unit in which all times of the timeline are whole, at most a microsecond: what is shorter is not there."""
+    annotations: tuple[Window, ...] = ()
+    """The program's own, of a timeline without cases."""
+
+    @property
+    def nanoseconds(self) -> int:
+        """The length of the case."""
+        return self.end - self.start
 
     @property
     def seconds(self) -> float:
         """The length of the case."""
-        return self.end - self.start
+        return in_seconds(self.nanoseconds)
+
+    @property
+    def linked(self) -> np.ndarray:
+        """Whether the launch of each span is known."""
+        return self.launched != UNKNOWN
 
     @property
     def operations(self) -> np.ndarray:
@@ -61,7 +75,7 @@ class CaseSpans:
 
 def is_wait(span: Span) -> bool:
     """Return whether the host only waits in a span: a verb that blocks, or anything on the queue of waits."""
-    return span.kind == "host" and (span.queue == WAITS_QUEUE or span.name.partition(" ")[0] in WAIT_VERBS)
+    return span.kind == "host" and (span.queue == WAITS_QUEUE or _names_wait(span.name))
 
 
 def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
@@ -69,41 +83,57 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
 
     A case's repetition begins by waiting until the devices are idle: waits before the first launch are left out.
     """
+    spans = timeline.columns
+    resolution = _resolution(spans)
     if not timeline.cases:
-        return (_case_spans(ALL, timeline.spans, -np.inf),)
+        return (replace(_case_spans(ALL, spans, None, resolution), annotations=timeline.annotations),)
     cases = []
     for name, *bounds in timeline.cases:
-        first, last = (bisect_left(timeline.spans, time, key=attrgetter("start")) for time in bounds)
-        cases.append(_case_spans(name, timeline.spans[first:last], bounds[0]))
+        first, last = np.searchsorted(spans.starts, bounds).tolist()
+        cases.append(_case_spans(name, spans[first:last], bounds[0], resolution))
     return tuple(cases)
 
 
-def _case_spans(name: str, spans: tuple[Span, ...], earliest: float) -> CaseSpans:
-    waits = np.fromiter(map(is_wait, spans), bool, len(spans))
+def _resolution(spans: Spans) -> int:
+    # The timeline may begin with an event of another clock.
+    times = np.concatenate((spans.starts, spans.ends)) - spans.starts[:1]
+    return next((unit for unit in UNITS if not np.any(times % unit)), 1)
+
+
+def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int) -> CaseSpans:
+    waits = _waits(spans)
     if not waits.all():
         first = int(np.argmin(waits))
         spans, waits = spans[first:], waits[first:]
-    starts = np.fromiter((span.start for span in spans), np.float64, len(spans))
-    ends = np.fromiter((span.end for span in spans), np.float64, len(spans))
-    launches = (np.nan if span.launched is None else span.launched for span in spans)
-    launched = np.fromiter(launches, np.float64, len(spans))
-    queues: dict[tuple[str, str], int] = {}
-    queue_of = np.fromiter(
-        (queues.setdefault((span.device, span.queue), len(queues)) for span in spans), np.intp, len(spans)
-    )
+    # In the order of their first spans, which is that of pictures and tables.
+    used, first_spans, queue_of = np.unique(spans.queue_of, return_index=True, return_inverse=True)
+    order = np.argsort(first_spans)
     # A launch before the case's window is another case's.
-    known = launched[launched >= earliest]
-    idle = earliest if np.isfinite(earliest) else 0.0
+    known = spans.launched[spans.launched > (UNKNOWN if earliest is None else earliest - 1)]
     return CaseSpans(
         name,
-        start=float(min(starts[0], known.min(initial=np.inf))) if spans else idle,
-        end=float(ends.max()) if spans else idle,
+        start=int(known.min(initial=spans.starts[0])) if spans else earliest or 0,
+        end=int(spans.ends.max()) if spans else earliest or 0,
         spans=spans,
-        starts=starts,
-        ends=ends,
-        launched=launched,
-        kinds=np.fromiter((KINDS.index(span.kind) for span in spans), np.int8, len(spans)),
+        starts=spans.starts,
+        ends=spans.ends,
+        launched=spans.launched,
+        kinds=spans.kinds,
         waits=waits,
-        queues=tuple(queues),
-        queue_of=queue_of,
+        queues=tuple(spans.queues[used[place]] for place in order.tolist()),
+        queue_of=np.argsort(order)[queue_of],
+        resolution=resolution,
     )
+
+
+def _waits(spans: Spans) -> np.ndarray:
+    """Return the mask of the spans that `is_wait`."""
+    if not spans:
+        return np.zeros(0, bool)
+    by_name = np.array([_names_wait(name) for name in spans.names], bool)
+    by_queue = np.array([queue == WAITS_QUEUE for _, queue in spans.queues], bool)
+    return (spans.kinds == KINDS.index("host")) & (by_name[spans.name_of] | by_queue[spans.queue_of])
+
+
+def _names_wait(name: str) -> bool:
+    return name.partition(" ")[0] in WAIT_VERBS

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import Span, SpanKind
-from parallel_core.trace_analysis.case_spans import RESOLUTION, CaseSpans
+from backends.profiling import Span, SpanKind, in_seconds
+from parallel_core.trace_analysis.case_spans import UNKNOWN, CaseSpans
 
 __all__ = ["PathPart", "PathSummary", "Segment", "critical_path", "summarize"]
 
@@ -29,10 +29,10 @@ SYNCHRONOUS = 0.9
 
 
 class Segment(NamedTuple):
-    """A stretch of the path in seconds from the timeline's beginning, and the span it lies in; None while idle."""
+    """A stretch of the path in nanoseconds from the timeline's beginning, and the span it lies in; None while idle."""
 
-    start: float
-    end: float
+    start: int
+    end: int
     span: Span | None
 
 
@@ -61,16 +61,15 @@ class PathSummary:
 
 def summarize(path: Sequence[Segment]) -> PathSummary:
     """Add the segments of a path up by name."""
-    seconds = sum((end - start for start, end, _ in path), 0.0)
-    # Not the rest: rounding errors must not make a path without idle time idle.
-    idle = sum((end - start for start, end, span in path if span is None), 0.0)
-    by_name: dict[tuple[str, str, SpanKind, str], list[float]] = {}
+    whole = sum(end - start for start, end, _ in path)
+    idle = sum(end - start for start, end, span in path if span is None)
+    by_name: dict[tuple[str, str, SpanKind, str], list[int]] = {}
     for start, end, span in path:
         if span is not None:
             by_name.setdefault((span.device, span.queue, span.kind, span.name), []).append(end - start)
-    parts = [PathPart(*key, len(some), sum(some), sum(some) / seconds) for key, some in by_name.items()]
+    parts = [PathPart(*key, len(some), in_seconds(sum(some)), sum(some) / whole) for key, some in by_name.items()]
     parts.sort(key=lambda part: -part.seconds)
-    return PathSummary(seconds, idle, idle / seconds if seconds else 0.0, tuple(parts))
+    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, tuple(parts))
 
 
 def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
@@ -107,16 +106,17 @@ class _Candidates:
         timed = case.operations & (case.ends > case.starts)
         operations = np.flatnonzero(timed)
         operations = operations[np.lexsort((case.starts[operations], case.ends[operations]))]
+        self.resolution = case.resolution
         calling = ~case.operations
         launched_by = _launched_by(case, timed, calling & ~case.waits)
 
         # Lists, because taking one number out of an array takes ten times as long.
-        self.starts: list[float] = case.starts.tolist()
-        self.ends: list[float] = case.ends.tolist()
+        self.starts: list[int] = case.starts.tolist()
+        self.ends: list[int] = case.ends.tolist()
         self.is_operation: list[bool] = timed.tolist()
         self.is_wait: list[bool] = case.waits.tolist()
         self.by_end: list[int] = operations.tolist()
-        self.operation_ends: list[float] = case.ends[operations].tolist()
+        self.operation_ends: list[int] = case.ends[operations].tolist()
         self.previous: list[int] = _previous_on_queue(case, timed | calling).tolist()
         self.launched_by: list[int] = launched_by.tolist()
 
@@ -126,7 +126,7 @@ class _Candidates:
         computed = np.flatnonzero(within) if synchronous else np.array([], dtype=np.intp)
         computed = computed[np.lexsort((case.ends[computed], launched_by[computed]))]
         self.computed: list[int] = computed.tolist()
-        self.computed_ends: list[float] = case.ends[computed].tolist()
+        self.computed_ends: list[int] = case.ends[computed].tolist()
         self.computed_from: list[int] = np.searchsorted(launched_by[computed], np.arange(len(case.spans) + 1)).tolist()
 
     def before_operation(self, place: int) -> int | None:
@@ -134,16 +134,16 @@ class _Candidates:
         begin = self.starts[place]
         before = bisect_right(self.operation_ends, begin)
         latest = self.by_end[before - 1] if before else None
-        ended = self.ends[latest] if latest is not None else -np.inf
+        ended = self.ends[latest] if latest is not None else UNKNOWN
         call = self.launched_by[place]
         if call >= 0 and min(self.ends[call], begin) > ended:
             latest, ended = call, min(self.ends[call], begin)
         previous = self.previous[place]
-        if previous >= 0 and ended - RESOLUTION <= self.ends[previous] <= begin:
+        if previous >= 0 and ended - self.resolution <= self.ends[previous] <= begin:
             return previous
         return latest
 
-    def before_call(self, place: int, time: float) -> tuple[int | None, float]:
+    def before_call(self, place: int, time: int) -> tuple[int | None, int]:
         """Return what came before a call of the host that lasted until `time`, and from when on the call counts."""
         if self.is_wait[place]:
             until = bisect_right(self.operation_ends, time)
@@ -173,8 +173,8 @@ def _launched_by(case: CaseSpans, operations: np.ndarray, launches: np.ndarray) 
     calls, places = np.flatnonzero(launches), np.flatnonzero(operations)
     if len(calls) == 0:
         return launched_by
-    begins, linked = case.starts[places], ~np.isnan(case.launched[places])
-    since = np.where(linked, np.minimum(case.launched[places] + RESOLUTION, begins), begins)
+    begins, linked = case.starts[places], case.linked[places]
+    since = np.where(linked, np.minimum(case.launched[places], begins), begins)
     nearest = np.searchsorted(case.starts[calls], since, side="right") - 1
     ends = case.ends[calls[nearest]]
     # A call that was under way and ended before the operation need not have launched it.

@@ -11,6 +11,7 @@ from statistics import median
 import numpy as np
 from humanize import metric
 
+from backends.profiling import in_seconds
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case
 from parallel_core.system.formatting import figure, listed, percent
@@ -106,10 +107,10 @@ def divide(spans: CaseSpans, case: Case, devices: Sequence[str]) -> Division | s
     return Division(
         seconds=spans.seconds,
         bare_seconds=median(case.bare_seconds) * case.share * case.repeats,
-        longest_seconds=taken,
-        turns_seconds=turns,
-        exposed_seconds=exposed,
-        idle_seconds=spans.seconds - taken - turns - exposed,
+        longest_seconds=in_seconds(taken),
+        turns_seconds=in_seconds(turns),
+        exposed_seconds=in_seconds(exposed),
+        idle_seconds=in_seconds(spans.nanoseconds - taken - turns - exposed),
         clock_seconds=case.again_seconds,
         noise=max(case.spread, _spread(case.bare_seconds), MIN_NOISE),
     )

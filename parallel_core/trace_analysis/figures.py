@@ -11,9 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, SpanKind, Timeline, queue_order
-from parallel_core.trace_analysis.case_spans import KINDS, RESOLUTION, CaseSpans, cases_of
+from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
+from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import PathSummary, critical_path, summarize
+from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY, QueueIdleness, queue_idleness
+from parallel_core.trace_analysis.device_figures.operations_by_name import OperationFigures, operations_by_name
+from parallel_core.trace_analysis.device_figures.queue_length import QueueLength, queue_lengths
+from parallel_core.trace_analysis.device_figures.steps import AnnotationFigures, StepsFigures, annotations, steps
+from parallel_core.trace_analysis.device_figures.temporal_breakdown import DeviceFigures, device_figures
 from parallel_core.trace_analysis.interval_sets import gaps, intersection, total_length, union
 
 __all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures_of", "timeline_figures"]
@@ -31,7 +36,6 @@ class QueueFigures:
     waiting_seconds: float
     """How long the host waited for a device; 0 on a device's own queue."""
     gaps: int
-    """Gaps shorter than the profilers' resolution, 1 µs, do not count."""
     gap_seconds: float
     longest_gap_seconds: float
 
@@ -85,6 +89,17 @@ class CaseFigures:
     dispatch_fraction: float | None
     """The same as a share of the whole."""
     critical_path: PathSummary
+    devices: tuple[DeviceFigures, ...]
+    """Devices by name; the figures of Holistic Trace Analysis, among them collectives under computation."""
+    idleness: tuple[QueueIdleness, ...]
+    """Devices' queues by name."""
+    queue_lengths: tuple[QueueLength, ...]
+    """Devices' queues by name, without those that have no links to launches."""
+    operations: tuple[OperationFigures, ...]
+    """By name, those that took the most time first."""
+    annotations: tuple[AnnotationFigures, ...]
+    """The program's own, by name, those that last longest first."""
+    steps: StepsFigures | None
 
     @property
     def idle_share(self) -> float:
@@ -96,12 +111,15 @@ class CaseFigures:
         return asdict(self)
 
 
-def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
-    """Compute the figures of every case; a timeline without cases is one case, named "all"."""
-    return tuple(figures_of(case) for case in cases_of(timeline))
+def timeline_figures(timeline: Timeline, kernel_delay: int = KERNEL_DELAY) -> tuple[CaseFigures, ...]:
+    """Compute the figures of every case; a timeline without cases is one case, named "all".
+
+    Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as kernel waits.
+    """
+    return tuple(figures_of(case, kernel_delay) for case in cases_of(timeline))
 
 
-def figures_of(case: CaseSpans) -> CaseFigures:
+def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures:
     """Compute one case's figures; seconds are 0 if it has no spans."""
     computing = union(case.intervals(case.kinds == KINDS.index("compute")))
     communicating = union(case.intervals(np.isin(case.kinds, [KINDS.index("copy"), KINDS.index("exchange")])))
@@ -116,18 +134,24 @@ def figures_of(case: CaseSpans) -> CaseFigures:
         seconds=case.seconds,
         queues=_queue_figures(case),
         kinds=_kind_figures(case),
-        compute_seconds=compute,
-        communication_seconds=communication,
-        hidden_seconds=hidden,
+        compute_seconds=in_seconds(compute),
+        communication_seconds=in_seconds(communication),
+        hidden_seconds=in_seconds(hidden),
         hidden_share=hidden / communication if communication else None,
         hidden_of_shorter=hidden / shorter if shorter else None,
-        working_seconds=total_length(union(computing, communicating)),
+        working_seconds=in_seconds(total_length(union(computing, communicating))),
         queues_at_once=_at_once(case, case.queue_of),
         devices_at_once=_at_once(case, device_indices[case.queue_of]),
         waits=_launch_waits(case),
-        control_returned_seconds=returned,
-        dispatch_fraction=returned / case.seconds if returned is not None and case.seconds else None,
+        control_returned_seconds=None if returned is None else in_seconds(returned),
+        dispatch_fraction=returned / case.nanoseconds if returned is not None and case.nanoseconds else None,
         critical_path=summarize(critical_path(case)),
+        devices=device_figures(case),
+        idleness=queue_idleness(case, kernel_delay),
+        queue_lengths=queue_lengths(case),
+        operations=operations_by_name(case),
+        annotations=annotations(case),
+        steps=steps(case),
     )
 
 
@@ -138,19 +162,18 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
         covered, working = union(case.intervals(own)), union(case.intervals(own & ~case.waits))
         free = gaps(covered, covered[0, 0], covered[-1, 1]) if len(covered) else covered
         idle = free[:, 1] - free[:, 0]
-        idle = idle[idle >= RESOLUTION]
         busy = total_length(working)
         rows.append(
             QueueFigures(
                 device=device,
                 queue=queue,
                 spans=int(own.sum()),
-                busy_seconds=busy,
-                busy_share=busy / case.seconds if case.seconds else 0.0,
-                waiting_seconds=max(0.0, total_length(covered) - busy),
+                busy_seconds=in_seconds(busy),
+                busy_share=busy / case.nanoseconds if case.nanoseconds else 0.0,
+                waiting_seconds=in_seconds(total_length(covered) - busy),
                 gaps=len(idle),
-                gap_seconds=float(idle.sum()),
-                longest_gap_seconds=float(idle.max(initial=0.0)),
+                gap_seconds=in_seconds(idle.sum()),
+                longest_gap_seconds=in_seconds(idle.max(initial=0)),
             )
         )
     return tuple(sorted(rows, key=lambda row: (row.device == HOST_DEVICE, queue_order(row.device, row.queue))))
@@ -158,29 +181,30 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
 
 def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
     counts = np.bincount(case.kinds, minlength=len(KINDS))
-    seconds = np.bincount(case.kinds, weights=case.ends - case.starts, minlength=len(KINDS))
-    rows = zip(KINDS, counts, seconds, strict=True)
-    return tuple(KindFigures(kind, int(count), float(taken / count)) for kind, count, taken in rows if count)
+    lengths = case.ends - case.starts
+    taken = [int(lengths[case.kinds == place].sum()) for place in range(len(KINDS))]
+    rows = zip(KINDS, counts.tolist(), taken, strict=True)
+    return tuple(KindFigures(kind, count, in_seconds(length) / count) for kind, count, length in rows if count)
 
 
 def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
     operations = case.operations
     groups = [union(case.intervals(operations & (group_of == group))) for group in np.unique(group_of)]
-    working = total_length(union(*groups)) if groups else 0.0
+    working = total_length(union(*groups)) if groups else 0
     return sum(map(total_length, groups)) / working if working else None
 
 
 def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
-    waited = (case.starts - case.launched)[case.operations & ~np.isnan(case.launched)]
+    waited = (case.starts - case.launched)[case.operations & case.linked]
     if len(waited) == 0:
         return None
     # Two clocks that differ slightly may let an operation begin before its launch.
-    waited = np.maximum(waited, 0.0)
-    median, percentile_90 = np.percentile(waited, (50, 90))
-    return LaunchWaits(len(waited), float(median), float(percentile_90), float(waited.max()))
+    waited = np.maximum(waited, 0)
+    median, percentile_90 = np.percentile(waited, (50, 90)) / 1e9
+    return LaunchWaits(len(waited), float(median), float(percentile_90), in_seconds(waited.max()))
 
 
-def _control_returned(case: CaseSpans) -> float | None:
+def _control_returned(case: CaseSpans) -> int | None:
     launches = np.flatnonzero(~case.operations & ~case.waits)
     if len(launches) == 0:
         return None
@@ -188,4 +212,4 @@ def _control_returned(case: CaseSpans) -> float | None:
     # A timing ends by waiting for all; control returns after the waits before that one.
     if case.waits[calling[-1]]:
         calling = calling[:-1]
-    return float(case.ends[calling[-1]] - case.starts[calling[0]])
+    return int(case.ends[calling[-1]] - case.starts[calling[0]])

@@ -1,7 +1,7 @@
 """Arithmetic of time intervals: the times that spans cover together, both, or not at all.
 
-An interval set is an array (n, 2) of float64, starts and ends: sorted, disjoint, not touching, none of them empty.
-Every function returns one; `union` makes one of any intervals.
+An interval set is an array (n, 2) of int64, starts and ends in nanoseconds: sorted, disjoint, not touching, none of
+them empty. Every function returns one; `union` makes one of any intervals.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ __all__ = ["clip", "gaps", "intersection", "total_length", "union"]
 
 def union(*intervals: np.ndarray) -> np.ndarray:
     """Return the times that any of some intervals covers; they may overlap, touch, be empty and come in any order."""
-    joined = np.concatenate([np.asarray(some, dtype=np.float64).reshape(-1, 2) for some in intervals])
+    joined = np.concatenate([some.reshape(-1, 2) for some in intervals])
     joined = joined[joined[:, 1] > joined[:, 0]]
     if len(joined) == 0:
         return joined
@@ -33,19 +33,19 @@ def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.stack((times[both], times[both + 1]), axis=1)
 
 
-def clip(intervals: np.ndarray, start: float, end: float) -> np.ndarray:
+def clip(intervals: np.ndarray, start: int, end: int) -> np.ndarray:
     """Return the part of an interval set that lies from `start` to `end`."""
     cut = np.clip(intervals, start, end)
     return cut[cut[:, 1] > cut[:, 0]]
 
 
-def gaps(intervals: np.ndarray, start: float, end: float) -> np.ndarray:
+def gaps(intervals: np.ndarray, start: int, end: int) -> np.ndarray:
     """Return the times from `start` to `end` that an interval set leaves free."""
     inside = clip(intervals, start, end)
     bounds = np.concatenate(([start], inside.ravel(), [end])).reshape(-1, 2)
     return bounds[bounds[:, 1] > bounds[:, 0]]
 
 
-def total_length(intervals: np.ndarray) -> float:
-    """Return the sum of the lengths of an interval set."""
-    return float(np.sum(intervals[:, 1] - intervals[:, 0]))
+def total_length(intervals: np.ndarray) -> int:
+    """Return the sum of the lengths of an interval set, in nanoseconds."""
+    return int(np.sum(intervals[:, 1] - intervals[:, 0]))

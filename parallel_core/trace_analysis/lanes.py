@@ -4,13 +4,16 @@ A case may hold 100 000 spans, and a picture is some hundred points wide. Short 
 block, which records how much of it was busy. Spans and gaps longer than the resolution stay as they are.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from backends.profiling import HOST_DEVICE, Span, SpanKind, queue_order
+from humanize import metric
+
+from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds, queue_order
 from parallel_core.system.formatting import percent
 from parallel_core.trace_analysis.case_spans import CaseSpans, is_wait
 from parallel_core.trace_analysis.figures import CaseFigures
@@ -22,11 +25,14 @@ __all__ = [
     "Lane",
     "Launch",
     "Look",
+    "block_text",
     "drawn_ends",
     "few_lanes",
+    "lane_order",
     "lanes",
     "look",
     "overlap_phrases",
+    "shortened",
 ]
 
 PARTS = 1500
@@ -36,8 +42,12 @@ MAX_BLOCK_PARTS = 25
 """A block of many spans is at most this many parts wide, so that its busy share is that of its surroundings."""
 MAX_LAUNCHES = 40
 MAX_NAMES = 2
-MAX_NAME_CHARACTERS = 32
+MAX_NAME_CHARACTERS = 120
 """Kernels of GPUs have names of hundreds."""
+MAX_LISTED_CHARACTERS = 32
+"""Of a name among others."""
+RANK = re.compile(r"rank (\d+) (.+)")
+"""A device of one rank among several."""
 
 Look: TypeAlias = SpanKind | Literal["wait"]
 """How a block is drawn: by its kind, or as a wait of the host."""
@@ -107,10 +117,19 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
     for span in case.spans:
         by_lane[span.device, span.queue].append(span)
     merged_lanes = tuple(
-        Lane(" ".join(queue), _merged(by_lane[queue], case.start, case.seconds / parts))
-        for queue in sorted(by_lane, key=lambda queue: queue_order(*queue))
+        Lane(" ".join(queue), _merged(by_lane[queue], case.start, case.nanoseconds / parts))
+        for queue in sorted(by_lane, key=lambda queue: lane_order(*queue))
     )
-    return CaseLanes(case.name, case.seconds, merged_lanes, _launches(case.spans, case.start))
+    # The launches of several ranks come from as many hosts.
+    several = any(RANK.fullmatch(device) for device, _ in by_lane)
+    launches = () if several else _launches(case.spans, case.start)
+    return CaseLanes(case.name, case.seconds, merged_lanes, launches)
+
+
+def lane_order(device: str, queue: str) -> tuple[object, ...]:
+    """Return the key by which lanes are sorted: rank by rank if there are several, and as `queue_order` says."""
+    match = RANK.fullmatch(device)
+    return (int(match[1]), *queue_order(match[2], queue)) if match else (-1, *queue_order(device, queue))
 
 
 def few_lanes(case: CaseSpans, max_blocks: int) -> CaseLanes:
@@ -135,25 +154,25 @@ def drawn_ends(blocks: Sequence[Block], min_seconds: float) -> list[float]:
     ]
 
 
-def _launches(spans: Sequence[Span], origin: float) -> tuple[Launch, ...]:
+def _launches(spans: Sequence[Span], origin: int) -> tuple[Launch, ...]:
     """Return when the devices' operations were launched and started; nothing if there are too many to be seen."""
     launched = tuple(
-        Launch(span.launched - origin, span.start - origin, f"{span.device} {span.queue}")
+        Launch(in_seconds(span.launched - origin), in_seconds(span.start - origin), f"{span.device} {span.queue}")
         for span in spans
         if span.launched is not None and span.device != HOST_DEVICE
     )
     return launched if len(launched) <= MAX_LAUNCHES else ()
 
 
-def _merged(spans: Sequence[Span], origin: float, resolution: float) -> tuple[Block, ...]:
-    """Return a lane's blocks. Spans and gaps below the resolution, in seconds, are short.
+def _merged(spans: Sequence[Span], origin: int, resolution: float) -> tuple[Block, ...]:
+    """Return a lane's blocks. Spans and gaps below the resolution, in nanoseconds, are short.
 
     Neighbouring short spans of one look, with short gaps between them, become one block. If looks change faster than
     the resolution, each look of a place becomes a block whose length is its share of the busy time.
     """
 
     def is_close(piece: list[Span], span: Span) -> bool:
-        both_short = max(_span_seconds(piece[-1]), _span_seconds(span)) < resolution
+        both_short = max(_length(piece[-1]), _length(span)) < resolution
         return both_short and span.start - piece[-1].end < resolution
 
     def is_alike(piece: list[Span], span: Span) -> bool:
@@ -182,23 +201,24 @@ def _gathered(items: Iterable[Item], belongs: Callable[[list[Item], Item], bool]
         yield group
 
 
-def _blocks_of(place: Sequence[Sequence[Span]], origin: float) -> Iterator[Block]:
-    """Make a block for each look in a place, one after the other, with lengths in proportion to their busy seconds."""
+def _blocks_of(place: Sequence[Sequence[Span]], origin: int) -> Iterator[Block]:
+    """Make a block for each look in a place, one after the other, with lengths in proportion to their busy times."""
     alike: dict[Look, list[Span]] = {}
     for piece in place:
         alike.setdefault(look(piece[0]), []).extend(piece)
     start, end = place[0][0].start, place[-1][-1].end
-    busy = {one: sum(map(_span_seconds, spans)) for one, spans in alike.items()}
+    busy = {one: sum(map(_length, spans)) for one, spans in alike.items()}
     whole = sum(busy.values())
-    reached = 0.0
+    reached = 0
     at = start
     for number, (one, spans) in enumerate(alike.items(), start=1):
         reached += busy[one]
         # The last one ends where the place does, whatever rounding says.
-        to = end if number == len(alike) or not whole else min(end, start + (end - start) * reached / whole)
+        to = end if number == len(alike) or not whole else start + (end - start) * reached // whole
         waited = [span.start - span.launched for span in spans if span.launched is not None]
-        label, longest = _block_label(spans), max(waited, default=None)
-        yield Block(at - origin, to - origin, one, label, len(spans), busy[one], longest)
+        longest = in_seconds(max(waited)) if waited else None
+        times = in_seconds(at - origin), in_seconds(to - origin)
+        yield Block(*times, one, _block_label(spans), len(spans), in_seconds(busy[one]), longest)
         at = to
 
 
@@ -207,7 +227,7 @@ def look(span: Span) -> Look:
     return "wait" if is_wait(span) else span.kind
 
 
-def _span_seconds(span: Span) -> float:
+def _length(span: Span) -> int:
     return span.end - span.start
 
 
@@ -215,15 +235,33 @@ def _block_label(spans: Sequence[Span]) -> str:
     """Name the spans of a block; a single operation by the framework's own name too."""
     if len(spans) == 1:
         (span,) = spans
-        name = _shortened(span.name)
-        operator = "" if span.kind == "host" or span.operator == span.name else _shortened(span.operator)
+        name = shortened(span.name)
+        operator = "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
         return f"{name} ({operator})" if operator else name
-    names = [_shortened(name) for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)]
+    names = [
+        shortened(name, MAX_LISTED_CHARACTERS)
+        for name, _ in Counter(span.name for span in spans).most_common(MAX_NAMES + 1)
+    ]
     return f"{len(spans)} × {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''}"
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[: MAX_NAME_CHARACTERS - 1]}…"
+def shortened(name: str, characters: int = MAX_NAME_CHARACTERS) -> str:
+    """Put an ellipsis into the middle of a name that is too long: kernels' and threads' names differ at their ends."""
+    if len(name) <= characters:
+        return name
+    kept = characters - 1
+    return f"{name[: kept - kept // 2]}…{name[len(name) - kept // 2 :]}"
+
+
+def block_text(block: Block) -> str:
+    """Say what a block is, in lines: its name, how long it took from when on, and how long it waited."""
+    lines = [block.label, f"{metric(block.end - block.start, 's')} from {1000 * block.start:.6g} ms"]
+    if block.spans > 1:
+        lines[-1] += f", {percent(block.busy_share)} of it busy"
+    if block.waited is not None:
+        limit = "at most " if block.spans > 1 else ""
+        lines.append(f"{limit}{metric(block.waited, 's')} from launch to start")
+    return "\n".join(lines)
 
 
 def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:

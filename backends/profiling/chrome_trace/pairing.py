@@ -1,130 +1,187 @@
 """Pair begins with ends into slices: properly nested in each row, as the format's description asks."""
 
 from collections import Counter
-from collections.abc import Iterable
-from decimal import Context, Decimal, localcontext
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias, final
 
-from backends.profiling.chrome_trace.trace_events import Event, decoded_args
+import numpy as np
 
-__all__ = ["Pairing", "Slice"]
+from backends.profiling.chrome_trace.columns import Places
+from backends.profiling.chrome_trace.slice_columns import RawArguments, Slices, TraceThread, decoded_args
+from backends.profiling.chrome_trace.times import Times, ends_of, times_of
+from backends.profiling.chrome_trace.trace_events import Event
+
+__all__ = ["WITHOUT_ARGUMENTS", "Pairing"]
 
 PairingKey: TypeAlias = tuple[Any, ...]
 """What an end shares with its begin: a process and thread, or a category, an identity and a name."""
 
-EventTime: TypeAlias = int | Decimal | None
-
-MAX_MICROSECONDS = 10**18
-"""30 000 years: a time further from zero, or from the first one, is impossible."""
-
-EXACT = Context(prec=50)
+WITHOUT_ARGUMENTS = frozenset({"cpu_op", "Operator", "python_function"})
+"""Categories of the host's own work: shapes and stacks are most of a trace's text, and no reader asks for them."""
 
 ENDLESS, BEGINLESS = "began and never ended", "ended without a beginning"
 TIMELESS = "without times or with impossible times"
 
 
-class Slice(NamedTuple):
-    """One complete event: `X`, or a begin and its end. Times are in seconds from the trace's earliest event."""
+class _Begin(NamedTuple):
+    """A begin that waits for its end, with its place among the events of the file."""
 
     name: str
-    category: str
-    process: int | str
-    thread: int | str
-    start: float
-    end: float
-    raw_args: bytes = b""
+    codes: tuple[int, int, int]
+    start: int
+    is_possible: bool
+    place: int
+    raw_args: bytes
 
-    @property
-    def args(self) -> dict[str, Any]:
-        """The arguments; each access decodes them, because most are never asked for."""
-        return decoded_args(self.raw_args)
+
+class _Batch(NamedTuple):
+    """Columns of slices: codes of name, category and row (n, 3), times, places of their begins, arguments."""
+
+    codes: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    places: np.ndarray
+    piece: bytes
+    lengths: np.ndarray
 
 
 @final
 class Pairing:
-    """Take in events in the order of the file, and record what cannot be used.
-
-    Times are subtracted as decimal numbers: microseconds since 1970 leave a float a quarter of a microsecond.
-    """
+    """Take in events in the order of the file, and record what cannot be used."""
 
     def __init__(self) -> None:
         self.processes: dict[int | str, str] = {}
-        self.threads: dict[tuple[int | str, int | str], str] = {}
+        self.threads: dict[TraceThread, str] = {}
+        self.named_twice: set[int | str] = set()
+        """Processes that have two names, or the same one twice."""
         self.dropped: dict[str, list[str]] = {ENDLESS: [], BEGINLESS: [], TIMELESS: []}
         """By reason, the names of the events that were dropped."""
-        self._slices: list[Slice | None] = []
-        self._open: dict[PairingKey, list[tuple[Event, int]]] = {}
-        """Begins without their ends, and the places among the slices that are kept for them."""
+        self._names: Places[str] = Places()
+        self._categories: Places[str] = Places()
+        self._rows: Places[TraceThread] = Places()
+        self._batches: list[_Batch] = []
+        self._taken = 0
+        self._open: dict[PairingKey, list[_Begin]] = {}
         self._open_names: Counter[tuple[PairingKey, str]] = Counter()
-        self._first: EventTime = None
-        # The same few names, rows and categories in a million events: each is kept once.
-        self._known: dict[Any, Any] = {}
 
-    def take(self, events: Iterable[Event]) -> None:
+    def take(self, events: Sequence[Event]) -> None:
         """Take in some more events."""
-        with localcontext(EXACT):
-            for event in events:
-                phase = event.ph
-                if phase == "X":
-                    self._slices.append(self._slice(event, event.ts, event.dur))
-                elif phase in ("B", "b"):
-                    self._begin(_key(event), event)
-                elif phase in ("E", "e"):
-                    self._end(_key(event), event)
-                elif phase == "M":
-                    self._name(event)
+        complete = np.array([event.ph == "X" for event in events], bool)
+        if complete.all():
+            self._take_complete(events, np.arange(self._taken, self._taken + len(events)))
+        else:
+            places = np.flatnonzero(complete)
+            if len(places):
+                self._take_complete([events[place] for place in places.tolist()], places + self._taken)
+            self._take_others([(place, events[place]) for place in np.flatnonzero(~complete).tolist()])
+        self._taken += len(events)
 
-    def finish(self) -> list[Slice]:
-        """Return all slices, in microseconds from the file's first event, in the order of their begins in the file."""
-        self.dropped[ENDLESS] += (event.name for begins in self._open.values() for event, _ in begins)
-        return [one for one in self._slices if one is not None]
+    def finish(self) -> tuple[Slices, int]:
+        """Return all slices in the order of their start, and then of the file; and when the first started.
 
-    def _slice(self, event: Event, begins: EventTime, lasts: EventTime) -> Slice | None:
-        try:
-            if begins is None or lasts is None:
-                raise ValueError("no times")
-            if self._first is None and -MAX_MICROSECONDS < begins < MAX_MICROSECONDS:
-                self._first = begins
-            exact = begins - (self._first or 0)
-            start, end = float(exact), float(exact + lasts)
-            if not -MAX_MICROSECONDS < start <= end < MAX_MICROSECONDS:
-                raise ValueError("impossible times")
-        except (ValueError, ArithmeticError):
-            self.dropped[TIMELESS].append(event.name)
-            return None
-        once = self._known.setdefault
-        name, category = once(event.name, event.name), once(event.cat, event.cat)
-        return Slice(
-            name, category, once(event.pid, event.pid), once(event.tid, event.tid), start, end, bytes(event.args)
+        The slices' times are nanoseconds from the first one's start, which is by the file's own clock.
+        """
+        self.dropped[ENDLESS] += (begin.name for begins in self._open.values() for begin in begins)
+        batches, self._batches = self._batches, []
+        pieces = [batch.piece for batch in batches]
+        codes = np.concatenate([np.zeros((0, 3), np.int32), *(batch.codes for batch in batches)])
+        starts, ends, places, lengths = (
+            np.concatenate([np.zeros(0, np.int64), *(batch[column] for batch in batches)]) for column in (1, 2, 3, 5)
         )
+        del batches
+        order = np.lexsort((places, starts))
+        first = int(starts[order[0]]) if len(order) else 0
+        slices = Slices(
+            tuple(self._names),
+            tuple(self._categories),
+            tuple(self._rows),
+            codes[order, 0],
+            codes[order, 1],
+            codes[order, 2],
+            starts[order] - first,
+            ends[order] - first,
+            RawArguments(pieces, lengths).select(order),
+        )
+        return slices, first
 
-    def _begin(self, key: PairingKey, event: Event) -> None:
-        # A raw value keeps all the text alive that it was read from.
-        event.args = event.args.copy()
-        self._open.setdefault(key, []).append((event, len(self._slices)))
-        self._open_names[key, event.name] += 1
-        self._slices.append(None)
+    def _take_complete(self, events: Sequence[Event], places: np.ndarray) -> None:
+        begin_values = [event.ts for event in events]
+        begins = times_of(begin_values)
+        ends = ends_of(begins, begin_values, [event.dur for event in events])
+        if not ends.is_possible.all():
+            self.dropped[TIMELESS] += (events[place].name for place in np.flatnonzero(~ends.is_possible).tolist())
+            kept = np.flatnonzero(ends.is_possible)
+            events, places = [events[place] for place in kept.tolist()], places[kept]
+            begins, ends = (Times(*(column[kept] for column in times)) for times in (begins, ends))
+        names, categories, rows = self._names, self._categories, self._rows
+        codes = np.array(
+            (
+                [names[event.name] for event in events],
+                [categories[event.cat] for event in events],
+                [rows[event.pid, event.tid] for event in events],
+            ),
+            np.int32,
+        )
+        raw = [b"" if event.cat in WITHOUT_ARGUMENTS else bytes(event.args) for event in events]
+        lengths = np.array([len(text) for text in raw], np.int32)
+        self._batches.append(_Batch(codes.T, begins.nanoseconds, ends.nanoseconds, places, b"".join(raw), lengths))
 
-    def _end(self, key: PairingKey, event: Event) -> None:
+    def _take_others(self, events: Sequence[tuple[int, Event]]) -> None:
+        pairs = [(place, event) for place, event in events if event.ph in ("B", "E", "b", "e")]
+        times = times_of([event.ts for _, event in pairs])
+        found: list[tuple[_Begin, int]] = []
+        for (place, event), time, possible in zip(
+            pairs, times.nanoseconds.tolist(), times.is_possible.tolist(), strict=True
+        ):
+            if event.ph in ("B", "b"):
+                self._begin(_key(event), event, time, possible, self._taken + place)
+            elif begin := self._begin_of(_key(event), event):
+                if begin.is_possible and possible and begin.start <= time:
+                    found.append((begin, time))
+                else:
+                    self.dropped[TIMELESS].append(begin.name)
+        for _, event in events:
+            if event.ph == "M":
+                self._name(event)
+        if found:
+            begins = [begin for begin, _ in found]
+            self._batches.append(
+                _Batch(
+                    np.array([begin.codes for begin in begins], np.int32),
+                    np.array([begin.start for begin in begins], np.int64),
+                    np.array([end for _, end in found], np.int64),
+                    np.array([begin.place for begin in begins], np.int64),
+                    b"".join(begin.raw_args for begin in begins),
+                    np.array([len(begin.raw_args) for begin in begins], np.int32),
+                )
+            )
+
+    def _begin(self, key: PairingKey, event: Event, start: int, is_possible: bool, place: int) -> None:
+        name = event.name
+        codes = self._names[name], self._categories[event.cat], self._rows[event.pid, event.tid]
+        self._open.setdefault(key, []).append(_Begin(name, codes, start, is_possible, place, bytes(event.args)))
+        self._open_names[key, name] += 1
+
+    def _begin_of(self, key: PairingKey, event: Event) -> _Begin | None:
         begins = self._open.get(key)
-        anonymous = begins and not (event.name and begins[-1][0].name)
+        anonymous = begins and not (event.name and begins[-1].name)
         if not begins or not (anonymous or self._open_names[key, event.name]):
             self.dropped[BEGINLESS].append(event.name)
-            return
+            return None
         while True:
-            begin, place = begins.pop()
+            begin = begins.pop()
             self._open_names[key, begin.name] -= 1
             if anonymous or begin.name == event.name:
-                break
+                return begin
             self.dropped[ENDLESS].append(begin.name)
-        lasts = None if event.ts is None or begin.ts is None else event.ts - begin.ts
-        self._slices[place] = self._slice(begin, begin.ts, lasts)
 
     def _name(self, event: Event) -> None:
         name = decoded_args(bytes(event.args)).get("name")
         if not isinstance(name, str):
             return
         if event.name == "process_name":
+            if event.pid in self.processes:
+                self.named_twice.add(event.pid)
             self.processes[event.pid] = name
         elif event.name == "thread_name":
             self.threads[event.pid, event.tid] = name

@@ -1,38 +1,50 @@
 """A Chrome trace as its slices, the names of its rows and what was wrong with it, whatever program wrote it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from backends.profiling.chrome_trace.pairing import Pairing, Slice
+from backends.profiling.chrome_trace.pairing import Pairing
+from backends.profiling.chrome_trace.slice_columns import Slice, Slices, TraceThread
 from backends.profiling.chrome_trace.trace_events import Document, read_events
 from backends.profiling.chrome_trace.trace_text import text_blocks
 
-__all__ = ["Slice", "Trace", "read_trace"]
-
-MICROSECONDS = 1e6
+__all__ = ["Slice", "Slices", "Trace", "TraceThread", "read_trace"]
 
 
 @dataclass(frozen=True)
 class Trace:
     """The slices of a file in the order of their start, the names of its rows, and what was wrong with it."""
 
-    slices: tuple[Slice, ...]
+    slices: Sequence[Slice]
+    """Those of a file are `Slices`; `columns` has them as such in any case."""
     processes: Mapping[int | str, str] = field(default_factory=dict)
-    threads: Mapping[tuple[int | str, int | str], str] = field(default_factory=dict)
+    threads: Mapping[TraceThread, str] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
-    """What the file states beside its events."""
+    """What the file states beside its events; the first value if it gives several."""
+    contradicted: frozenset[str] = frozenset()
+    """The names of properties of which it gives several values: several files are in it."""
     problems: tuple[str, ...] = ()
     """A sentence for each reason why events were dropped."""
+    named_twice: frozenset[int | str] = frozenset()
+    """The processes that the file names more than once."""
+    begin: int = 0
+    """When the earliest event started, in nanoseconds by the file's own clock."""
+
+    @cached_property
+    def columns(self) -> Slices:
+        """The slices as columns: for what is asked of all of them."""
+        return Slices.of(self.slices)
 
 
 def read_trace(path: Path) -> Trace:
     """Read a Chrome trace, plain or compressed by gzip, as much of it as there is.
 
     Complete events, begins with their ends and asynchronous ones with theirs become slices; counters, instants and
-    flows do not. Raises OSError if the file cannot be read, and ValueError, in one line, if nothing in it can be used.
+    flows do not. Of operators on a host the arguments are not kept. Raises OSError if the file cannot be read, and
+    ValueError, in one line, if nothing in it can be used.
     """
     document = Document()
     pairing = Pairing()
@@ -41,22 +53,20 @@ def read_trace(path: Path) -> Trace:
             pairing.take(events)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-    slices = _in_seconds(pairing.finish())
+    slices, begin = pairing.finish()
     problems = _problems(document, pairing)
     if not slices:
         raise ValueError(f"{path} cannot be used: {_why_nothing(path, document, problems)}")
-    return Trace(slices, pairing.processes, pairing.threads, document.properties, problems)
-
-
-def _in_seconds(slices: list[Slice]) -> tuple[Slice, ...]:
-    slices.sort(key=attrgetter("start"))
-    first = slices[0].start if slices else 0.0
-    # In place: two lists of a million would need twice the memory.
-    for place, (name, category, process, thread, start, end, args) in enumerate(slices):
-        slices[place] = Slice(
-            name, category, process, thread, (start - first) / MICROSECONDS, (end - first) / MICROSECONDS, args
-        )
-    return tuple(slices)
+    return Trace(
+        slices,
+        pairing.processes,
+        pairing.threads,
+        document.properties,
+        frozenset(document.contradicted),
+        problems,
+        frozenset(pairing.named_twice),
+        begin,
+    )
 
 
 def _problems(document: Document, pairing: Pairing) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any, final
 
 import msgspec
 
-__all__ = ["Document", "Event", "decoded_args", "read_events"]
+__all__ = ["Document", "Event", "read_events"]
 
 PHASES = frozenset("XBEbeM")
 MAX_EVENT_CHARACTERS = 1 << 18
@@ -27,15 +27,15 @@ EXACT_VALUE = json.JSONDecoder(parse_float=Decimal)
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event as it stands in the file; times are in microseconds, and none is rounded."""
+    """One event as it stands in the file; times are texts, in microseconds."""
 
     ph: str = ""
     name: str = ""
     cat: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: int | Decimal | None = None
-    dur: int | Decimal | None = None
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
     id: int | str | None = None
     id2: dict[str, int | str] | None = None
     args: msgspec.Raw = msgspec.Raw(b"")
@@ -48,21 +48,13 @@ ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionE
 """What decoding damaged text raises."""
 
 
-def decoded_args(raw: bytes) -> dict[str, Any]:
-    """Decode an event's arguments; there are none if they are no object, or cannot be decoded."""
-    # The standard library's decoder takes lone surrogates, which msgspec passes over and then refuses.
-    try:
-        decoded = json.loads(raw or b"{}")
-    except (ValueError, RecursionError):
-        return {}
-    return decoded if isinstance(decoded, dict) else {}
-
-
 @dataclass
 class Document:
     """What a file holds beside its events, filled in while they are read."""
 
     properties: dict[str, Any] = field(default_factory=dict)
+    contradicted: set[str] = field(default_factory=set)
+    """The names of properties that the file gives twice, with different values."""
     has_list: bool = False
     """Whether a list of events began."""
     cut: bool = False
@@ -164,7 +156,9 @@ def _read_properties(text: _Text, document: Document) -> bool:
             if text.peek() == "[" and name == "traceEvents":
                 text.at += 1
                 return True
-            document.properties[name] = text.value()
+            value = text.value()
+            if document.properties.setdefault(name, value) != value:
+                document.contradicted.add(name)
         except ValueError:
             break
     if following == "}":

@@ -13,6 +13,7 @@ from typing import Any, final
 from backends.arrays import tree_map
 from backends.devices import HOST, Device
 from backends.torch.base import allocate_like, check_out
+from backends.torch.cuda.labels import keep_bounds
 from backends.torch.cuda.staging import Staging
 from backends.torch.cuda.streams import CudaFuture, CudaQueue, CudaStream, MemoryReaders
 from backends.torch.streams.future import Future, completed_future, device_of
@@ -94,7 +95,9 @@ class CudaLoads:
         future = CudaFuture(device, queue)
         with self._loading, self._torch.cuda.stream(queue.stream):
             out = allocate_like(self._torch, x, device)
-            future.set_result(self._staging[device].to_gpu(out, x))
+            self._staging[device].to_gpu(out, x)
+            keep_bounds(out, x)
+            future.set_result(out)
         return future
 
 

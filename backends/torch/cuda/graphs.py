@@ -5,7 +5,8 @@ A small training step is many short kernels, and the host can take longer to iss
 A graph works on the memory that it was recorded with. So arguments are copied there, and results away from there:
 values stay values. (One call copies all arrays of a type: each copy by itself would be one more kernel to issue.)
 
-The first calls are issued as usual: what CUDA's libraries set up when they are first used cannot be recorded.
+The first calls are issued as usual: what CUDA's libraries set up when they are first used cannot be recorded. Nor can
+the host ask for anything then: a label of no class, which is an error elsewhere, makes the loss NaN.
 """
 
 import threading
@@ -19,7 +20,7 @@ from weakref import WeakKeyDictionary
 from backends.arrays import tree_leaves, tree_map
 from backends.protocol import Ops
 
-__all__ = ["CudaGraphs"]
+__all__ = ["CudaGraphs", "is_recorded_here"]
 
 ISSUED_AS_USUAL = 2
 MAX_CALLS = 64
@@ -27,6 +28,12 @@ MAX_CALLS = 64
 
 # A recording begins by waiting for the whole GPU, which CUDA refuses while anything is recorded there.
 _recording = threading.Lock()
+_here = threading.local()
+
+
+def is_recorded_here() -> bool:
+    """Return whether the calling thread records a graph: what it issues is computed later, if at all."""
+    return getattr(_here, "records", False)
 
 
 @final
@@ -42,19 +49,21 @@ class CudaGraphs:
         self._calls: WeakKeyDictionary[Callable[..., Any], dict[Hashable, int | _Graph]] = WeakKeyDictionary()
         self._streams: dict[int, Any] = {}
 
-    def replaying(self, ops: Ops) -> Ops:
-        """Return the functions with those changed whose kernels are replayed: gradients and updates."""
+    def changing(self, ops: Ops, steps: bool) -> Ops:
+        """Return the functions with units that are launched as a graph and, with `steps`, gradients and updates too."""
         # A module and no namespace, because it must be hashable.
         changed: Any = ModuleType(f"{__name__}.ops")
         vars(changed).update(vars(ops))
-        changed.value_and_grad = lambda fn: partial(self.issue, ops.value_and_grad(fn))
-        changed.sgd = partial(self.issue, ops.sgd)
-        changed.sgd_while_finite = partial(self.issue, ops.sgd_while_finite)
+        changed.as_unit = lambda fn: partial(self.issue, fn)
+        if steps:
+            changed.value_and_grad = lambda fn: partial(self.issue, ops.value_and_grad(fn))
+            changed.sgd = partial(self.issue, ops.sgd)
+            changed.sgd_while_finite = partial(self.issue, ops.sgd_while_finite)
         replayed: Ops = changed
         return replayed
 
     def issue(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Return `fn(*args)`, issued to the current stream of the one GPU that all arrays are on."""
+        """Return `fn(*args)`, issued to the current stream of the GPU that all arrays are on; on CPUs, just called."""
         tensors = [x for x in tree_leaves(args) if isinstance(x, self._torch.Tensor)]
         if not tensors or not all(x.is_cuda for x in tensors):
             return fn(*args)
@@ -86,7 +95,11 @@ class CudaGraphs:
             recording = torch.cuda.graph(graph, stream=self._streams[gpu], capture_error_mode="thread_local")
             # A recording that fails would leave its own stream behind as the current one.
             with torch.cuda.stream(current), recording:
-                result = fn(*own_args)
+                _here.records = True
+                try:
+                    result = fn(*own_args)
+                finally:
+                    _here.records = False
         return _Graph(torch, graph, [x for x in tree_leaves(own_args) if isinstance(x, torch.Tensor)], result)
 
     def _signature(self, args: Sequence[Any]) -> Hashable:

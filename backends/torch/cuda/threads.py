@@ -38,8 +38,7 @@ class CudaThreadsTorch(TorchBackend):
         also = " and to compute on CPUs, where eager PyTorch has no queue" if on_cpus else ""
         scheduler = f"worker threads of parallel-core, to issue to a CUDA stream for each device on a GPU{also}"
         super().__init__(setup, scheduler, setup.threads_per_device)
-        if GRAPH_REPLAY.name in self.variants:
-            self.ops = CudaGraphs(self._torch).replaying(self.ops)
+        self.ops = CudaGraphs(self._torch).changing(self.ops, steps=GRAPH_REPLAY.name in self.variants)
         self._readers = readers = MemoryReaders()
         shares = dict(zip(self.devices, self.cores, strict=False)) | {HOST: set(core_numbers())}
 

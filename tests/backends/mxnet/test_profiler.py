@@ -13,10 +13,10 @@ from backends.profiling.chrome_trace.slices import Slice, Trace
 def test_an_operator_that_another_one_runs_is_a_part_of_it() -> None:
     rows = mxnet_rows("cpu/0", "cpu/1")
     outer, inner = (
-        Slice("Convolution", "operator", 1, 7, 0.0, 3.0),
-        Slice("Reorder", "operator", 1, 7, 0.0, 1.0),
+        Slice("Convolution", "operator", 1, 7, 0, 3),
+        Slice("Reorder", "operator", 1, 7, 0, 1),
     )
-    after = Slice("Reorder", "operator", 1, 7, 3.0, 4.0)
+    after = Slice("Reorder", "operator", 1, 7, 3, 4)
     for slices in ((outer, inner, after), (inner, outer, after)):
         assert [span.name for span in timeline_of(Trace(slices, rows)).spans] == ["conv2d", "Reorder"]
 
@@ -35,20 +35,37 @@ def mxnet_rows(*labels: str) -> dict[int | str, str]:
     ids=["two cores", "three cores", "GPUs"],
 )
 def test_mxnet_s_rows_are_given_their_devices_whatever_their_labels(labels: Sequence[str], devices: list[str]) -> None:
-    slices = tuple(Slice("_np_dot", "operator", row, 7, row, row + 0.5) for row in range(len(labels)))
+    slices = tuple(Slice("_np_dot", "operator", row, 7, 2 * row, 2 * row + 1) for row in range(len(labels)))
     found = timeline_of(Trace(slices, mxnet_rows(*labels)))
     assert [span.device for span in found.spans] == devices
 
 
 def test_an_own_program_s_work_on_cpu_0_is_work() -> None:
-    def ran(name: str, start: float) -> Slice:
-        return Slice(name, "operator", 0, 7, start, start + 0.5)
+    def ran(name: str, start: int) -> Slice:
+        return Slice(name, "operator", 0, 7, start, start + 1)
 
     found = timeline_of(Trace((ran("dot", 0), ran("WaitForVar", 1)), mxnet_rows("cpu/0")))
     assert [(span.device, span.queue, span.kind) for span in found.spans] == [
         ("cpu:0", "compute", "compute"),
         ("host", "waits", "host"),
     ]
+
+
+def test_threads_that_only_copy_are_queues_for_copies() -> None:
+    def ran(name: str, thread: int, start: int) -> Slice:
+        return Slice(name, "operator", 0, thread, start, start + 1)
+
+    slices = (ran("dot", 7, 0), ran("CopyGPU2CPU", 8, 1), ran("CopyCPU2GPU", 9, 2), ran("_copyto", 7, 3))
+    found = timeline_of(Trace(slices, mxnet_rows("gpu/0")))
+    assert [(span.queue, span.kind) for span in found.spans] == [
+        ("compute", "compute"),
+        ("copy", "copy"),
+        ("copy 2", "copy"),
+        # A copy that holds up computation stands where it does.
+        ("compute", "copy"),
+    ]
+    assert found.unlinked == 4
+    assert "4 of 4 operations on devices are linked to no launch" in found.notes[-1]
 
 
 @pytest.mark.parametrize("index", [1, 2, 3, 4, 9])

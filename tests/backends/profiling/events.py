@@ -12,6 +12,11 @@ Event = dict[str, Any]
 Read = Callable[..., Trace]
 
 
+def ns(seconds: float) -> int:
+    """Return a time as timelines hold it, in nanoseconds."""
+    return round(seconds * 1e9)
+
+
 def complete(name: str = "op", start: float = 0, duration: float = 5, **more: Any) -> Event:
     return {"ph": "X", "name": name, "cat": "cpu_op", "pid": 1, "tid": 2, "ts": start, "dur": duration, **more}
 
@@ -21,4 +26,5 @@ def one(phase: str, name: str, time: float, **more: Any) -> Event:
 
 
 def spans(trace: Trace) -> list[tuple[str, float, float]]:
-    return [(found.name, round(found.start * 1e6, 6), round(found.end * 1e6, 6)) for found in trace.slices]
+    """Return the names of slices and their times in microseconds."""
+    return [(found.name, found.start / 1000, found.end / 1000) for found in trace.slices]

@@ -191,10 +191,28 @@ def test_training_on_unlike_devices_gives_numpy_s_losses(
 
 
 def test_two_streams_of_one_gpu_are_said(named: Callable[[str, str], Backend]) -> None:
-    named("torch", "gpu:0/0,gpu:0/1")
-    counted = backends.load("torch", 2, "auto", None, 1)
+    engine = named("torch", "gpu:0/0,gpu:0/1").engine
+    counted = backends.load("torch", 2, "auto", engine, 1)
     if len({device.index for device in counted.devices}) == 1:
         assert counted.scheduler.endswith("; gpu:0/0, gpu:0/1 are streams on one GPU, and share it")
+
+
+@FRAMEWORKS
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_label_of_no_class_leaves_the_gpu_to_others(
+    named: Callable[[str, str], Backend], framework: str, label: int
+) -> None:
+    # On a GPU that is asked to read it, everything would fail from then on, whoever called.
+    backend = named(framework, "gpu:0")
+    (device,) = backend.devices
+    scores, labels = np.zeros((2, 3), np.float32), np.full(2, label, np.int32)
+    with pytest.raises(BackendError):
+        loaded = [backend.asarray(x, device) for x in (scores, labels)]
+        backend.wait(backend.launch(backend.ops.cross_entropy, *loaded))
+    again = named(framework, "gpu:0")
+    loaded = [again.asarray(x, device) for x in (scores, 0 * labels)]
+    loss = again.to_numpy(again.launch(again.ops.cross_entropy, *loaded))
+    np.testing.assert_allclose(loss, 2 * np.log(3), rtol=1e-5)
 
 
 @pytest.mark.parametrize("variants", [(), ("tf32",)])

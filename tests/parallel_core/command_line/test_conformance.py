@@ -23,6 +23,12 @@ def test_numpy_is_equal_to_itself() -> None:
     assert done.stdout.endswith("all equal to NumPy's\n")
 
 
+def test_devices_may_be_named() -> None:
+    done = program("--backend", "numpy", "--programs", "3", "--devices", "cpu:3,cpu:1")
+    assert done.returncode == 0
+    assert done.stdout.startswith("numpy: 3 programs, ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -15,16 +15,17 @@ from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.command_line import cli
 from parallel_core.errors import RequestError
 from parallel_core.trace_analysis.trace_files import write_trace_file
+from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS, PROCESSES
 from tests.parallel_core.trace_analysis.test_trace_files import MXNET, TORCH
 
 OURS = Timeline(
     "torch 2.13.0, async engine",
     (
-        Span("launch matmul", "host", HOST_DEVICE, "Python", 0.0, 0.1),
-        Span("matmul", "compute", "cpu:1", "compute", 0.1, 0.9, 0.0, "aten::mm"),
-        Span("copy", "copy", "cpu:1", "copy", 0.5, 1.0, 0.0, "aten::copy_"),
+        Span("launch matmul", "host", HOST_DEVICE, "Python", 0, 100),
+        Span("matmul", "compute", "cpu:1", "compute", 100, 900, 0, "aten::mm"),
+        Span("copy", "copy", "cpu:1", "copy", 500, 1000, 0, "aten::copy_"),
     ),
-    (Window("run and copy", 0.0, 1.0),),
+    (Window("run and copy", 0, 1000),),
     ("The profiler of this test is a person.",),
 )
 
@@ -96,3 +97,65 @@ def test_the_figures_in_json_have_standard_output_to_themselves(tmp_path: Path) 
     assert (document["source"], case["case"]) == (OURS.source, "run and copy")
     assert case["hidden_share"] == pytest.approx(0.8)
     assert "critical path" in done.stderr
+
+
+def test_several_files_are_ranks_with_one_table_and_each_as_if_alone_in_json(tmp_path: Path) -> None:
+    path, picture, alone = tmp_path / "figures.json", tmp_path / "picture.svg", tmp_path / "alone.json"
+    files = sorted(PROCESSES.iterdir())
+    done = shown(*files, "--json", path, "--timeline", picture)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "2 ranks" in done.stdout
+    assert "straggler: rank 1" in done.stdout
+    assert "rank 1 cpu" in picture.read_text()
+    document = json.loads(path.read_text())
+    assert shown(files[1], "--json", alone).exit_code == 0
+    assert document["ranks"][1] == {"rank": 1, "file": str(files[1]), **json.loads(alone.read_text())}
+    assert document["summary"]["straggler"] == 1
+    assert [one["rank"] for one in document["summary"]["by_rank"]] == [0, 1]
+    assert document["summary"]["spread"]["waited_seconds"]["most_rank"] == 0
+
+
+def test_a_folder_stands_for_the_traces_in_it(tmp_path: Path) -> None:
+    by_folder, by_files = tmp_path / "folder.json", tmp_path / "files.json"
+    assert shown(GPUS, "--json", by_folder).exit_code == 0
+    assert shown(*sorted(GPUS.iterdir(), reverse=True), "--json", by_files).exit_code == 0
+    assert by_folder.read_text() == by_files.read_text()
+
+
+def test_a_bad_file_among_several_is_named_in_one_line(tmp_path: Path) -> None:
+    bad = tmp_path / "rank-2.json"
+    bad.write_text("[]")
+    done = trace(*sorted(PROCESSES.iterdir()), bad)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"parallel-core: {bad} cannot be used")
+
+
+def test_kernels_that_a_regular_expression_names_communicate_too(tmp_path: Path) -> None:
+    path, usual = tmp_path / "figures.json", tmp_path / "usual.json"
+    file = GPUS / "rank-0.json.gz"
+    assert shown(file, "--json", usual).exit_code == 0
+    assert shown(file, "--json", path, "--communication", "embedding|elementwise_kernel").exit_code == 0
+    (before,), (after,) = (json.loads(one.read_text())["cases"] for one in (usual, path))
+    assert after["communication_seconds"] > before["communication_seconds"]
+    assert after["compute_seconds"] < before["compute_seconds"]
+    refused = shown(file, "--communication", "(")
+    assert refused.exit_code == 2
+    assert "no regular expression" in refused.stderr
+
+
+def test_operations_that_no_launch_is_linked_to_are_counted_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    done = shown(GPUS.parent / "one_gpu" / "h100_launched_before.json.gz", "--json", path)
+    assert done.exit_code == 0
+    assert "60 of 120 operations on devices are linked to no launch" in " ".join(done.stdout.split())
+    assert json.loads(path.read_text())["unlinked_operations"] == 60
+
+
+@pytest.mark.parametrize("files", [(GPUS / "rank-0.json.gz",), (GPUS,)], ids=["one rank", "two ranks"])
+def test_the_page_holds_each_rank(tmp_path: Path, files: tuple[Path, ...]) -> None:
+    page = tmp_path / "page.html"
+    done = shown(*files, "--html", page)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert str(page) in done.stdout
+    assert ("rank 1" in page.read_text()) == (files == (GPUS,))

@@ -1,7 +1,9 @@
 """Pictures of timelines: every lane has its name, text is text, one scale for all cases, and nothing hidden unsaid."""
 
+import re
 from dataclasses import replace
 from io import BytesIO
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -11,8 +13,21 @@ from matplotlib.colors import to_rgba
 from backends.profiling import Span, Timeline, Window
 from parallel_core.plots import draw
 from parallel_core.plots.style import LOOKS
-from parallel_core.plots.timeline import MAX_PANELS, timeline_figure
-from tests.parallel_core.trace_analysis.frameworks import CASES, many_small, mxnet_async, torch_async, torch_sync
+from parallel_core.plots.timeline import MAX_PANELS, timeline_picture
+from parallel_core.plots.titles import with_titles
+from parallel_core.trace_analysis.case_spans import cases_of
+from parallel_core.trace_analysis.lanes import block_text, lanes
+from tests.parallel_core.report.timeline_page.made_up import NASTY, busy
+from tests.parallel_core.trace_analysis.frameworks import (
+    CASES,
+    SECOND,
+    many_small,
+    mxnet_async,
+    torch_async,
+    torch_sync,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(timeline: Timeline, kind: str = "svg") -> bytes:
@@ -45,7 +60,7 @@ def test_the_same_timeline_gives_the_same_file() -> None:
 
 
 def test_all_cases_have_the_longest_one_s_scale_and_the_same_lanes() -> None:
-    panels = timeline_figure(torch_async()).axes
+    panels = timeline_picture(torch_async()).figure.axes
     assert [panel.get_title(loc="left").partition(":")[0] for panel in panels] == list(CASES)
     assert len({panel.get_xlim() for panel in panels}) == 1
     assert panels[0].get_xlim() == pytest.approx((0.0, 65.06), abs=0.01)
@@ -55,13 +70,13 @@ def test_all_cases_have_the_longest_one_s_scale_and_the_same_lanes() -> None:
 
 
 def test_lanes_without_anything_in_the_cases_are_left_out() -> None:
-    (panel,) = timeline_figure(of_one(mxnet_async(), "run")).axes
+    (panel,) = timeline_picture(of_one(mxnet_async(), "run")).figure.axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["host Python", "cpu:1 compute"]
 
 
 def blocks(timeline: Timeline, case: str) -> list[tuple[tuple[float, ...], float, float]]:
     """Return the colour, start and end of each block that was drawn."""
-    (panel,) = timeline_figure(of_one(timeline, case)).axes
+    (panel,) = timeline_picture(of_one(timeline, case)).figure.axes
     found = []
     for collection in panel.findobj(PolyCollection):
         for path, colour in zip(collection.get_paths(), collection.get_facecolor(), strict=True):
@@ -92,8 +107,10 @@ def test_a_queue_that_was_mostly_idle_is_pale() -> None:
 
 
 def cases_named(*names: str) -> Timeline:
-    spans = tuple(Span("x", "compute", "cpu:1", "compute", at, at + 0.5) for at in range(len(names)))
-    return Timeline("a <name> & $more$", spans, tuple(Window(name, at, at + 1) for at, name in enumerate(names)))
+    starts = [at * SECOND for at in range(len(names))]
+    spans = tuple(Span("x", "compute", "cpu:1", "compute", at, at + SECOND // 2) for at in starts)
+    cases = tuple(Window(name, at, at + SECOND) for at, name in zip(starts, names, strict=True))
+    return Timeline("a <name> & $more$", spans, cases)
 
 
 def test_cases_beyond_the_first_ones_are_counted() -> None:
@@ -106,6 +123,73 @@ def test_cases_beyond_the_first_ones_are_counted() -> None:
 
 
 def test_a_trace_without_cases_is_drawn_whole() -> None:
-    (panel,) = timeline_figure(Timeline("elsewhere", mxnet_async().spans)).axes
+    (panel,) = timeline_picture(Timeline("elsewhere", mxnet_async().spans)).figure.axes
     assert panel.get_title(loc="left").startswith("all: ")
     assert panel.get_xlabel() == "seconds since the case's first launch"
+
+
+def titles(svg: bytes, kind: str) -> list[list[str]]:
+    """Return the titles of what is drawn in each lane ("lane"), or of the lanes' names ("name"), lane by lane."""
+    groups = [
+        one for one in ElementTree.fromstring(svg).iter() if re.fullmatch(rf"panel-\d+-{kind}-\d+", one.get("id", ""))
+    ]
+    return [[title.text or "" for title in group.iter(f"{SVG}title")] for group in groups]
+
+
+def test_every_block_and_every_lane_of_an_svg_has_a_title() -> None:
+    svg = drawn(of_one(mxnet_async(), CASES[2]))
+    (case,) = (lanes(case) for case in cases_of(of_one(mxnet_async(), CASES[2])))
+    assert sorted(titles(svg, "lane")) == sorted([block_text(block) for block in lane.blocks] for lane in case.lanes)
+    assert "matmul (_npi_matmul)\n6.00 ms from 6.03 ms\n5.97 ms from launch to start" in titles(svg, "lane")[1]
+    assert titles(svg, "name") == [["host Python"], ["cpu:1 compute"], ["cpu:2 compute"]]
+    # A title belongs to what is drawn, of which it is the first child.
+    parents = [one for one in ElementTree.fromstring(svg).iter() if one.find(f"{SVG}title") is not None]
+    assert {one.tag.removeprefix(SVG) for one in parents} <= {"path", "use", "text"}
+    assert all(one[0].tag == f"{SVG}title" for one in parents)
+
+
+def test_names_are_escaped() -> None:
+    spans = tuple(Span(NASTY, "compute", "gpu:0", queue, at, at + 1, 0) for at, queue in ((0, NASTY), (1, "stream 7")))
+    svg = drawn(Timeline(NASTY, spans))
+    assert NASTY.encode() not in svg
+    assert {text.partition("\n")[0] for lane in titles(svg, "lane") for text in lane} == {NASTY}
+    assert f"gpu:0 {NASTY}" in texts(svg)
+
+
+def test_thirty_lanes_can_be_read() -> None:
+    timeline = busy(3000)
+    svg = ElementTree.fromstring(drawn(timeline))
+    names = sorted({f"{span.device} {span.queue}" for span in timeline.spans})
+    assert len(names) == 30
+    labels = [one for one in svg.iter(f"{SVG}text") if one.text in names]
+    assert sorted(one.text or "" for one in labels) == names
+    # An inch of a picture is 72 points, and 96 pixels on a screen.
+    places = sorted(float(one.get("y", "nan")) * 96 / 72 for one in labels)
+    assert min(second - first for first, second in pairwise(places)) > 20
+    assert height(svg) > 30 * 20
+    sizes = [re.match(r"font-size: ([\d.]+)px", one.get("style", "")) for one in svg.iter(f"{SVG}text")]
+    assert min(float(size[1]) * 96 / 72 if size else 0 for size in sizes) >= 9
+    assert height(svg) > 2 * height(ElementTree.fromstring(drawn(of_one(mxnet_async(), CASES[0]))))
+
+
+def height(svg: ElementTree.Element) -> float:
+    """Return the height of a picture in pixels."""
+    return float(svg.get("height", "").removesuffix("pt")) * 96 / 72
+
+
+def test_a_long_name_of_a_lane_loses_its_middle_and_its_title_has_it_whole() -> None:
+    queue = f"a thread with a name of its own{' and more' * 10} 17"
+    svg = drawn(Timeline("made up", (Span("x", "compute", "gpu:0", queue, 0, 1),)))
+    (label,) = (text for text in texts(svg) if text.startswith("gpu:0"))
+    assert (len(label), label[-2:], "…" in label) == (48, "17", True)
+    assert titles(svg, "name") == [[f"gpu:0 {queue}"]]
+
+
+def test_a_big_trace_gives_a_picture_of_bounded_size() -> None:
+    assert len(drawn(busy(50_000))) < 7_000_000
+
+
+def test_a_group_with_more_parts_than_titles_is_refused() -> None:
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"><g id="lane"><path d="M0 0"/><path d="M1 1"/></g></svg>'
+    with pytest.raises(ValueError, match="shorter"):
+        with_titles(svg, {"lane": ["one"]})

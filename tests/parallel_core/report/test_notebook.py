@@ -33,7 +33,7 @@ assert data == {}
 from backends.profiling import Span, Timeline
 from parallel_core.trace_analysis.profiling_run import Profile
 shell.display_formatter.active_types = shell.display_formatter.format_types  # As in a notebook.
-timeline = Timeline("synthetic", (Span("x", "compute", "cpu:1", "compute", 0.0, 1.0),))
+timeline = Timeline("synthetic", (Span("x", "compute", "cpu:1", "compute", 0, 10**9),))
 data, _ = shell.display_formatter.format(Profile(timeline, {}))
 assert data["image/png"].startswith(b"\\x89PNG"), data
 """

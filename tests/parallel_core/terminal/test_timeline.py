@@ -11,6 +11,7 @@ from backends.profiling import Timeline, Window
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, Agreement, overhead
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.synthetic import FIRST, JOINT, held, overlap_result, overlap_timeline, queue_of
 
 
@@ -48,7 +49,7 @@ def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
 def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:
     spans = queue_of([(hour, hour + 0.5) for hour in range(20)])
     found = timeline_figures(
-        Timeline("made up", spans, tuple(Window(f"case {hour}", hour, hour + 1) for hour in range(20)))
+        Timeline("made up", spans, tuple(Window(f"case {hour}", ns(hour), ns(hour + 1)) for hour in range(20)))
     )
     text = shown(found, "case 7")
     assert all(f"case {hour} " in text for hour in range(20))
@@ -57,7 +58,7 @@ def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:
 
 
 def test_a_case_that_the_profiler_saw_nothing_of_is_said_to_be_empty() -> None:
-    cases = (Window("[first]", 0, 2), Window("[bold]", 5, 6))
+    cases = (Window("[first]", 0, ns(2)), Window("[bold]", ns(5), ns(6)))
     text = shown(timeline_figures(Timeline("made up", queue_of([(0, 1)], device=FIRST), cases)))
     assert "“[bold]”: the profiler recorded nothing in it" in text
 

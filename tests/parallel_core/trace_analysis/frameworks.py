@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 
 CASES = ("run", "copy", "run and copy together")
-PRODUCT, COPY, LAUNCH = 6e-3, 5e-3, 30e-6
+PRODUCT, COPY, LAUNCH = 6_000_000, 5_000_000, 30_000
+SECOND = 1_000_000_000
 
 
 def mxnet_async(products: int = 10) -> Timeline:
@@ -27,16 +28,15 @@ def many_small(count: int = 100_000) -> Timeline:
     """Make increments of 20 μs on two devices: dense on one, with long gaps on the other."""
     spans = []
     for number in range(count // 2):
-        at = 25e-6 * number
-        spans.append(Span("add", "compute", "cpu:1", "compute", at, at + 20e-6))
-        spans.append(Span("add", "compute", "cpu:2", "compute", at, at + 2e-6))
-    return Timeline("torch 2.13.0, async engine", tuple(spans), (Window("increments", 0.0, 25e-6 * count),))
+        at = 25_000 * number
+        spans.append(Span("add", "compute", "cpu:1", "compute", at, at + 20_000))
+        spans.append(Span("add", "compute", "cpu:2", "compute", at, at + 2_000))
+    return Timeline("torch 2.13.0, async engine", tuple(spans), (Window("increments", 0, 25_000 * count),))
 
 
 def overlapped(products: int, destination: str, queue: str, case: str) -> list[Span]:
     spans = []
-    done = copied = 0.0
-    host = 0.0
+    done = copied = host = 0
     for number in range(products):
         if case != "copy":
             spans.append(Span("launch matmul", "host", HOST_DEVICE, "Python", host, host + LAUNCH))
@@ -56,7 +56,7 @@ def overlapped(products: int, destination: str, queue: str, case: str) -> list[S
 
 def one_by_one(products: int, case: str) -> list[Span]:
     spans = []
-    at = 0.0
+    at = 0
     for _ in range(products):
         if case != "copy":
             spans.append(Span("matmul", "compute", "cpu", "calling thread", at, at + PRODUCT, None, "aten::mm"))
@@ -70,17 +70,17 @@ def one_by_one(products: int, case: str) -> list[Span]:
 def joined(source: str, cases: list[list[Span]]) -> Timeline:
     """Put cases one after the other, half a second apart, as repetitions in one trace are."""
     spans, found = [], []
-    begins = 0.5
+    begins = SECOND // 2
     for name, of_case in zip(CASES, cases, strict=True):
         moved = list(later(of_case, begins))
-        end = max(span.end for span in moved) + 1e-6
+        end = max(span.end for span in moved) + 1000
         found.append(Window(name, begins, end))
         spans += moved
-        begins = end + 0.5
+        begins = end + SECOND // 2
     return Timeline(source, tuple(sorted(spans, key=lambda span: span.start)), tuple(found))
 
 
-def later(spans: list[Span], by: float) -> Iterator[Span]:
+def later(spans: list[Span], by: int) -> Iterator[Span]:
     for span in spans:
         launched = None if span.launched is None else span.launched + by
         yield span._replace(start=span.start + by, end=span.end + by, launched=launched)

@@ -11,6 +11,7 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.clock_agreement import Agreement, agreements, saved_share
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from tests.backends.profiling.events import ns
 from tests.parallel_core.comparison import made_up as comparisons
 
 FIRST, SECOND = "cpu:1", "cpu:2"
@@ -19,7 +20,7 @@ JOINT = "run and copy together"
 
 @dataclass
 class Host:
-    """A host that launches operations on queues and waits for them: a model of an asynchronous engine."""
+    """A host that launches operations on queues and waits for them, in seconds: a model of an asynchronous engine."""
 
     now: float = 0.0
     launching: float = 20e-6
@@ -45,15 +46,16 @@ class Host:
         end = start + seconds
         self.free[device, queue] = end
         self.now = end if self.synchronous else launched + self.launching
-        self.spans.append(Span(call or f"launch {name}", "host", HOST_DEVICE, "Python", launched, self.now))
-        self.spans.append(Span(name, kind, device, queue, start, end, launched if self.linked else None))
+        self.spans.append(Span(call or f"launch {name}", "host", HOST_DEVICE, "Python", ns(launched), ns(self.now)))
+        link = ns(launched) if self.linked else None
+        self.spans.append(Span(name, kind, device, queue, ns(start), ns(end), link))
         return end
 
     def wait(self, name: str = "waitall") -> None:
         """Wait until all is done."""
         start = self.now
         self.now = max([start, *self.free.values()]) + 5e-6
-        self.spans.append(Span(name, "host", HOST_DEVICE, "Python", start, self.now))
+        self.spans.append(Span(name, "host", HOST_DEVICE, "Python", ns(start), ns(self.now)))
 
 
 def overlap_timeline(
@@ -99,7 +101,7 @@ def overlap_timeline(
         host.wait()
         work()
         host.wait()
-        cases.append(Window(name, start, host.now))
+        cases.append(Window(name, ns(start), ns(host.now)))
         host.now += 1e-3
     return Timeline("made up", sorted_by_start(host.spans), tuple(cases))
 
@@ -117,7 +119,7 @@ def parallel_timeline(*, devices: int = 2, products: int = 50, product: float = 
             for _ in range(products):
                 host.launch("matmul", "compute", name, product * factor)
         host.wait()
-        cases.append(Window(case, start, host.now))
+        cases.append(Window(case, ns(start), ns(host.now)))
         host.now += 1e-3
     return Timeline("made up", sorted_by_start(host.spans), tuple(cases))
 
@@ -130,8 +132,8 @@ def sorted_by_start(spans: Sequence[Span]) -> tuple[Span, ...]:
 def queue_of(
     times: Sequence[tuple[float, float]], kind: SpanKind = "compute", device: str = FIRST, queue: str = "compute"
 ) -> tuple[Span, ...]:
-    """Make the spans of one queue from their starts and ends."""
-    return tuple(Span(kind, kind, device, queue, start, end) for start, end in times)
+    """Make the spans of one queue from their starts and ends in seconds."""
+    return tuple(Span(kind, kind, device, queue, ns(start), ns(end)) for start, end in times)
 
 
 def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) -> Result:

@@ -25,7 +25,7 @@ QUEUES: tuple[tuple[str, str, tuple[str, SpanKind]], ...] = (
 def timelines(draw: st.DrawFn) -> Timeline:
     """Draw spans on several queues, some without length, some linked to a launch before them."""
     spans = []
-    now: dict[tuple[str, str], float] = {}
+    now: dict[tuple[str, str], int] = {}
     for place, pause, length, linked in draw(
         st.lists(
             st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 4), st.none() | st.integers(0, 6)),
@@ -33,9 +33,9 @@ def timelines(draw: st.DrawFn) -> Timeline:
         )
     ):
         device, queue, (name, kind) = QUEUES[place]
-        start = now.get((device, queue), 0.0) + pause
+        start = now.get((device, queue), 0) + pause
         now[device, queue] = start + length
-        launched = None if linked is None or kind == "host" else max(0.0, start - linked)
+        launched = None if linked is None or kind == "host" else max(0, start - linked)
         spans.append(Span(name, kind, device, queue, start, start + length, launched))
     return Timeline("drawn", sorted_by_start(spans))
 
@@ -45,7 +45,7 @@ def case_of(*spans: Span) -> CaseSpans:
     return case
 
 
-def segments_of(*spans: Span) -> list[tuple[str, float, float]]:
+def segments_of(*spans: Span) -> list[tuple[str, int, int]]:
     return [(span.name if span else "idle", start, end) for start, end, span in critical_path(case_of(*spans))]
 
 
@@ -53,11 +53,11 @@ def shares(summary: PathSummary) -> dict[str, float]:
     return {part.name: part.share for part in summary.parts}
 
 
-def operation(name: str, start: float, end: float, launched: float | None = None, device: str = FIRST) -> Span:
+def operation(name: str, start: int, end: int, launched: int | None = None, device: str = FIRST) -> Span:
     return Span(name, "compute", device, "compute", start, end, launched)
 
 
-def call(name: str, start: float, end: float) -> Span:
+def call(name: str, start: int, end: int) -> Span:
     return Span(name, "host", HOST_DEVICE, "Python", start, end)
 
 
@@ -109,9 +109,9 @@ def test_the_longer_of_two_queues_is_the_path(slow: str, fast: str) -> None:
 def test_where_launching_takes_longer_than_computing_the_host_is_the_path(linked: bool) -> None:
     spans: list[Span] = []
     for number in range(10):
-        begin = 100e-6 * number
+        begin = 100 * number
         begun = begin if linked else None
-        spans += [call("launch add", begin, begin + 100e-6), operation("add", begin + 105e-6, begin + 130e-6, begun)]
+        spans += [call("launch add", begin, begin + 100), operation("add", begin + 105, begin + 130, begun)]
     found = shares(summarize(critical_path(case_of(*spans))))
     assert found["launch add"] > 0.9
 
@@ -148,7 +148,7 @@ def test_what_ended_last_is_taken_wherever_it_ran() -> None:
 
 
 def test_of_ends_that_the_profiler_cannot_tell_apart_the_queue_s_own_is_taken() -> None:
-    spans = (operation("mine", 0, 5), operation("other", 0, 5 + 5e-7, device=SECOND), operation("last", 5 + 6e-7, 9))
+    spans = (operation("mine", 0, 5), operation("other", 0, 6, device=SECOND), operation("last", 6, 9))
     assert [name for name, *_ in segments_of(*spans)] == ["mine", "idle", "last"]
 
 
@@ -167,5 +167,5 @@ def test_an_operation_that_began_before_any_call_was_launched_by_none() -> None:
 
 
 def test_a_call_that_was_under_way_is_not_taken_for_the_launch_of_what_ran_on_after_it() -> None:
-    spans = (call("launch a", 0, 1), operation("a", 1, 3), call("launch b", 2, 5), operation("last", 3.5, 9))
+    spans = (call("launch a", 0, 1), operation("a", 1, 3), call("launch b", 2, 5), operation("last", 4, 9))
     assert [name for name, *_ in segments_of(*spans)] == ["launch a", "a", "idle", "last"]

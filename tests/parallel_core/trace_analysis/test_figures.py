@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.trace_analysis.case_spans import ALL
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.synthetic import (
     FIRST,
     SECOND,
@@ -73,30 +74,30 @@ def test_copies_and_exchanges_at_once_count_once() -> None:
 def test_without_communication_or_operations_there_is_no_share() -> None:
     found = timeline_figures(overlap_timeline())[0]
     assert (found.communication_seconds, found.hidden_share, found.hidden_of_shorter) == (0, None, None)
-    host = made_of(Span("launch", "host", HOST_DEVICE, "Python", 0, 1))
+    host = made_of(Span("launch", "host", HOST_DEVICE, "Python", 0, ns(1)))
     assert (host.queues_at_once, host.devices_at_once, host.waits) == (None, None, None)
     assert host.critical_path.parts == ()
 
 
 def test_a_case_begins_with_its_first_launch_and_ends_with_its_last_span() -> None:
     timeline = overlap_timeline(products=10, product=1e-3)
-    wide = Window("wide", timeline.cases[0].start, timeline.cases[0].end + 5e-4)
+    wide = Window("wide", timeline.cases[0].start, timeline.cases[0].end + 500_000)
     (found,) = timeline_figures(replace(timeline, cases=(wide,)))
     assert found.seconds == pytest.approx(10 * 1e-3 + 20e-6 + 5e-6)
 
 
 def test_a_launch_that_has_no_span_of_its_own_begins_the_case_too() -> None:
-    assert made_of(Span("matmul", "compute", FIRST, "compute", 5, 6, launched=2)).seconds == 4
-    late = Span("matmul", "compute", FIRST, "compute", 5, 6, launched=2)
-    (found,) = timeline_figures(Timeline("made up", (late,), (Window("next", 4, 7),)))
+    late = Span("matmul", "compute", FIRST, "compute", ns(5), ns(6), launched=ns(2))
+    assert made_of(late).seconds == 4
+    (found,) = timeline_figures(Timeline("made up", (late,), (Window("next", ns(4), ns(7)),)))
     assert found.seconds == 1
 
 
 def test_a_queue_is_busy_idle_in_gaps_and_nothing_else() -> None:
-    found = made_of(*queue_of([(0, 1), (2, 3), (3, 4), (7, 8), (8 + 5e-7, 10)]))
+    found = made_of(*queue_of([(0, 1), (2, 3), (3, 4), (7, 8), (8 + 1e-9, 10)]))
     (queue,) = found.queues
-    assert (queue.spans, queue.gaps, queue.gap_seconds, queue.longest_gap_seconds) == (5, 2, 4, 3)
-    assert queue.busy_share == pytest.approx(0.6, abs=1e-6)
+    assert (queue.spans, queue.gaps, queue.gap_seconds, queue.longest_gap_seconds) == (5, 3, 4.000000001, 3)
+    assert queue.busy_share == 0.5999999999
 
 
 def test_the_host_is_not_busy_while_it_waits() -> None:
@@ -125,16 +126,16 @@ def test_control_returns_early_where_the_engine_queues_and_late_where_it_does_no
 
 
 def test_waits_before_the_last_one_keep_control_from_returning() -> None:
-    launch, wait = (Span(name, "host", HOST_DEVICE, "Python", 0, 1) for name in ("launch matmul", "wait"))
-    steps = [launch, wait._replace(start=1, end=4), launch._replace(start=4, end=5), wait._replace(start=5, end=8)]
-    found = made_of(*steps, Span("waitall", "host", HOST_DEVICE, "Python", 8, 10))
+    launches = queue_of([(0, 1), (4, 5)], "host", HOST_DEVICE, "Python")
+    waits = [Span("wait", "host", HOST_DEVICE, "Python", ns(start), ns(end)) for start, end in ((1, 4), (5, 8))]
+    found = made_of(*launches, *waits, Span("waitall", "host", HOST_DEVICE, "Python", ns(8), ns(10)))
     assert (found.control_returned_seconds, found.dispatch_fraction) == (8, 0.8)
 
 
 def test_a_second_row_of_waits_does_not_count_as_launching() -> None:
-    launch = Span("launch matmul", "host", HOST_DEVICE, "Python", 0, 1)
-    echo = Span("WaitForVar", "host", HOST_DEVICE, "waits", 1, 5)
-    assert made_of(launch, launch._replace(name="wait", start=1, end=5), echo).control_returned_seconds == 1
+    launch = Span("launch matmul", "host", HOST_DEVICE, "Python", 0, ns(1))
+    wait = Span("wait", "host", HOST_DEVICE, "Python", ns(1), ns(5))
+    assert made_of(launch, wait, wait._replace(name="WaitForVar", queue="waits")).control_returned_seconds == 1
 
 
 def test_workers_of_one_device_are_two_queues_and_one_device() -> None:
@@ -149,7 +150,7 @@ def test_devices_work_at_once() -> None:
 def test_a_timeline_without_cases_is_one_and_a_case_without_spans_has_none() -> None:
     assert made_of(*queue_of([(0, 1)])).case == ALL
     assert made_of().seconds == 0
-    (found,) = timeline_figures(Timeline("made up", queue_of([(0, 1)]), (Window("later", 5, 6),)))
+    (found,) = timeline_figures(Timeline("made up", queue_of([(0, 1)]), (Window("later", ns(5), ns(6)),)))
     assert (found.case, found.seconds, found.queues, found.idle_share) == ("later", 0, (), 0)
 
 

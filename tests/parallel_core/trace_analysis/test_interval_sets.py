@@ -13,7 +13,7 @@ RAW = st.lists(st.tuples(HOUR, HOUR), max_size=12)
 
 
 def array(raw: list[tuple[int, int]]) -> np.ndarray:
-    return np.array(raw, dtype=np.float64).reshape(-1, 2)
+    return np.array(raw, dtype=np.int64).reshape(-1, 2)
 
 
 def hours(intervals: np.ndarray) -> set[int]:
@@ -25,7 +25,7 @@ def is_set(intervals: np.ndarray) -> bool:
     """Tell whether these are sorted, not empty, and neither overlap nor touch."""
     bounds = intervals.ravel()
     return (
-        intervals.shape == (len(bounds) // 2, 2) and intervals.dtype == np.float64 and bool(np.all(np.diff(bounds) > 0))
+        intervals.shape == (len(bounds) // 2, 2) and intervals.dtype == np.int64 and bool(np.all(np.diff(bounds) > 0))
     )
 
 

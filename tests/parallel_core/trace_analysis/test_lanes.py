@@ -6,26 +6,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
+from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window, in_seconds
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.lanes import CaseLanes, drawn_ends, few_lanes, lanes, look
+from parallel_core.trace_analysis.lanes import (
+    Block,
+    CaseLanes,
+    block_text,
+    drawn_ends,
+    few_lanes,
+    lanes,
+    look,
+    shortened,
+)
+from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.frameworks import many_small, mxnet_async
 
 PARTS = 50
 QUEUES: tuple[tuple[str, str], ...] = ((HOST_DEVICE, "Python"), ("cpu:1", "compute"), ("cpu:2", "compute"))
 # From far below what can be seen to far above it.
-SECONDS = st.sampled_from((0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2))
+LENGTHS = st.sampled_from((0, 1000, 10**4, 10**5, 10**6, 10**7))
 
 
 @st.composite
 def timelines(draw: st.DrawFn) -> Timeline:
     """Make spans that do not overlap in their queue, of any lengths and with any gaps."""
-    ends = dict.fromkeys(QUEUES, 0.0)
+    ends = dict.fromkeys(QUEUES, 0)
     spans = []
     kinds: st.SearchStrategy[SpanKind] = st.sampled_from(("compute", "copy", "exchange"))
     for device, queue in draw(st.lists(st.sampled_from(QUEUES), min_size=1, max_size=120)):
-        start = ends[device, queue] + draw(SECONDS)
-        end = ends[device, queue] = start + draw(SECONDS)
+        start = ends[device, queue] + draw(LENGTHS)
+        end = ends[device, queue] = start + draw(LENGTHS)
         kind: SpanKind = "host" if device == HOST_DEVICE else draw(kinds)
         name = draw(st.sampled_from(("matmul", "add", "launch matmul", "wait")))
         spans.append(Span(name, kind, device, queue, start, end))
@@ -53,7 +63,7 @@ def test_no_span_and_no_busy_second_is_lost(timeline: Timeline) -> None:
     for lane in shown.lanes:
         own = [span for span in spans if f"{span.device} {span.queue}" == lane.name]
         for one in {look(span) for span in own} | {block.look for block in lane.blocks}:
-            seconds = sum(span.end - span.start for span in own if look(span) == one)
+            seconds = sum(span.end - span.start for span in own if look(span) == one) / 1e9
             alike = [block for block in lane.blocks if block.look == one]
             assert sum(block.busy for block in alike) == pytest.approx(seconds)
             assert sum(block.spans for block in alike) == sum(look(span) == one for span in own)
@@ -71,18 +81,20 @@ def test_a_lane_looks_as_busy_as_it_was(timeline: Timeline) -> None:
 @given(timelines())
 def test_what_can_be_seen_stays_as_it_is(timeline: Timeline) -> None:
     spans, shown = of(timeline)
-    resolution = shown.seconds / PARTS * (1 + 1e-9)
+    resolution = shown.seconds * 1e9 / PARTS * (1 + 1e-9)
     origin = min(span.start for span in spans)
     for lane in shown.lanes:
         own = [span for span in spans if f"{span.device} {span.queue}" == lane.name]
         found = {(block.start, block.end) for block in lane.blocks}
-        assert {(a.start - origin, a.end - origin) for a in own if a.end - a.start > resolution} <= found
-        gaps = [(a.end - origin, b.start - origin) for a, b in pairwise(own) if b.start - a.end > resolution]
+        long = [a for a in own if a.end - a.start > resolution]
+        assert {(in_seconds(a.start - origin), in_seconds(a.end - origin)) for a in long} <= found
+        free = [(a.end - origin, b.start - origin) for a, b in pairwise(own) if b.start - a.end > resolution]
+        gaps = [(in_seconds(begin), in_seconds(end)) for begin, end in free]
         for begin, end in gaps:
             assert not any(block.start < end - 1e-12 and block.end > begin + 1e-12 for block in lane.blocks)
 
 
-@given(timelines(), SECONDS)
+@given(timelines(), LENGTHS.map(in_seconds))
 def test_a_drawing_covers_little_of_a_gap(timeline: Timeline, least: float) -> None:
     for lane in of(timeline)[1].lanes:
         ends = drawn_ends(lane.blocks, least)
@@ -104,10 +116,10 @@ def test_many_spans_become_few_blocks_of_honest_colour() -> None:
 def test_kinds_that_alternate_fast_keep_their_shares() -> None:
     kinds: tuple[SpanKind, ...] = ("compute", "copy")
     spans: list[Span] = []
-    at = 0.0
+    at = 0
     for number in range(20_000):
         kind = kinds[number % 2]
-        spans.append(Span(kind, kind, "cpu:1", "compute", at, at + (3e-6 if kind == "compute" else 1e-6)))
+        spans.append(Span(kind, kind, "cpu:1", "compute", at, at + (3000 if kind == "compute" else 1000)))
         at = spans[-1].end
     (case,) = cases_of(Timeline("made up", tuple(spans)))
     (lane,) = lanes(case).lanes
@@ -118,7 +130,7 @@ def test_kinds_that_alternate_fast_keep_their_shares() -> None:
 
 def test_there_are_as_few_blocks_as_asked_for() -> None:
     spans = tuple(
-        Span("add", "compute", f"cpu:{device}", "compute", step * 1e-3, step * 1e-3 + 4e-4)
+        Span("add", "compute", f"cpu:{device}", "compute", step * 10**6, step * 10**6 + 400_000)
         for step in range(500)
         for device in (1, 2)
     )
@@ -148,10 +160,10 @@ def test_the_host_comes_first_and_devices_by_number() -> None:
 
 def test_time_begins_at_the_first_launch() -> None:
     spans = (
-        Span("waitall", "host", HOST_DEVICE, "Python", 7.0, 7.5),
-        Span("a", "copy", "cpu:1", "copy", 9.0, 10.0, 8.0),
+        Span("waitall", "host", HOST_DEVICE, "Python", ns(7.0), ns(7.5)),
+        Span("a", "copy", "cpu:1", "copy", ns(9), ns(10), ns(8)),
     )
-    (case,) = cases_of(Timeline("made up", spans, (Window("case", 6.0, 11.0),)))
+    (case,) = cases_of(Timeline("made up", spans, (Window("case", ns(6), ns(11)),)))
     shown = lanes(case)
     (lane,) = shown.lanes
     assert (shown.seconds, lane.blocks[0].start, lane.blocks[0].waited) == (2.0, 1.0, 1.0)
@@ -166,13 +178,36 @@ def test_launches_are_told_where_they_are_few() -> None:
 
 def test_a_block_says_what_is_in_it() -> None:
     names = ["add"] * 4 + ["multiply"] * 2 + ["relu"]
-    short = [Span(name, "compute", "cpu:1", "compute", n * 1e-6, (n + 1) * 1e-6) for n, name in enumerate(names)]
-    long = Span("matmul", "compute", "cpu:1", "compute", 1.0, 2.0, None, "aten::mm")
+    short = [Span(name, "compute", "cpu:1", "compute", n * 1000, (n + 1) * 1000) for n, name in enumerate(names)]
+    long = Span("matmul", "compute", "cpu:1", "compute", ns(1), ns(2), None, "aten::mm")
     (case,) = cases_of(Timeline("made up", (*short, long)))
     assert [block.label for block in lanes(case).lanes[0].blocks] == ["7 × add, multiply, …", "matmul (aten::mm)"]
 
 
-def test_names_are_cut_where_nobody_would_read_on() -> None:
-    (case,) = cases_of(Timeline("made up", (Span("kernel<" * 100, "compute", "gpu:0", "compute", 0.0, 1.0),)))
+def test_long_names_keep_both_ends() -> None:
+    assert shortened("kernel<kernel<float>", 20) == "kernel<kernel<float>"
+    assert shortened("kernel<kernel<float>", 11) == "kerne…loat>"
+    (case,) = cases_of(Timeline("made up", (Span("kernel<" * 40, "compute", "gpu:0", "compute", 0, ns(1)),)))
     (block,) = lanes(case).lanes[0].blocks
-    assert block.label == "kernel<kernel<kernel<kernel<ker…"
+    assert len(block.label) == 120
+
+
+def test_the_lanes_of_a_rank_stand_together() -> None:
+    places = [(f"rank {rank} {device}", "queue") for rank in (0, 2, 10) for device in (HOST_DEVICE, "gpu:2", "gpu:10")]
+    spans = tuple(
+        Span("x", "host" if device.endswith(HOST_DEVICE) else "copy", device, queue, 1, 2, 0)
+        for device, queue in reversed(places)
+    )
+    (case,) = cases_of(Timeline("made up", spans))
+    shown = lanes(case)
+    assert [lane.name for lane in shown.lanes] == [" ".join(place) for place in places]
+    # They come from as many hosts.
+    assert shown.launches == ()
+
+
+def test_a_block_tells_its_name_when_it_ran_and_how_long_it_waited() -> None:
+    one = Block(0.001, 0.003, "compute", "matmul", 1, 0.002, 0.0005)
+    assert block_text(one) == "matmul\n2.00 ms from 1 ms\n500 μs from launch to start"
+    many = one._replace(label="5 × matmul", spans=5, busy=0.001)
+    assert block_text(many) == "5 × matmul\n2.00 ms from 1 ms, 50% of it busy\nat most 500 μs from launch to start"
+    assert block_text(one._replace(waited=None)) == "matmul\n2.00 ms from 1 ms"

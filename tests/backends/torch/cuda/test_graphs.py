@@ -116,6 +116,44 @@ def test_a_function_that_is_let_go_lets_its_graphs_go(on_made_up_gpus: Load, nam
     assert not any(cuda.users[each] for each in memory)
 
 
+def test_a_unit_is_one_launch_from_the_third_on(on_made_up_gpus: Load) -> None:
+    backend, cuda = on_made_up_gpus("cpu:1,gpu:0")
+    unit = backend.ops.as_unit(lambda x: backend.ops.add(backend.ops.multiply(x, x), 1))
+    for device in backend.devices:
+        for k in range(5):
+            x = backend.asarray(np.float32([k]), device)
+            np.testing.assert_array_equal(backend.to_numpy(backend.launch(unit, x)), [k * k + 1])
+    assert [graph.replays for graph in cuda.graphs] == [5 - ISSUED_AS_USUAL]
+
+
+@pytest.mark.parametrize("variants", [(), REPLAY])
+@pytest.mark.parametrize("label", [-1, 2, 300])
+@pytest.mark.parametrize("source", ["loaded", "computed"])
+def test_a_label_of_no_class_fails_and_makes_a_replayed_loss_nan(
+    on_made_up_gpus: Load, variants: tuple[str, ...], label: int, source: str
+) -> None:
+    backend, cuda = on_made_up_gpus("gpu:0", variants=variants)
+    (device,) = backend.devices
+    gradient = backend.ops.value_and_grad(lambda parameters, labels: backend.ops.cross_entropy(parameters[0], labels))
+    x = backend.asarray(np.zeros((2, 2), np.float32), device)
+
+    def loss(last: int) -> Any:
+        labels = backend.asarray(np.int64([0, last]), device)
+        if source == "computed":
+            labels = backend.launch(lambda y: y + 0, labels)
+        return backend.to_numpy(backend.launch(gradient, (x,), labels)[0])
+
+    losses = [loss(last) for last in (0, 1, 0, 1)]
+    np.testing.assert_allclose(losses, 2 * np.log(2), rtol=1e-6)
+    if variants:
+        assert np.isnan(loss(label))
+        np.testing.assert_allclose(loss(1), 2 * np.log(2), rtol=1e-6)
+        assert cuda.graphs
+    else:
+        with pytest.raises(ComputationError, match=f"IndexError: labels are from 0 to 1, and there is {label}"):
+            loss(label)
+
+
 @GPUS
 def test_what_cannot_be_recorded_is_said(on_made_up_gpus: Load, names: str) -> None:
     backend, cuda = on_made_up_gpus(names, variants=REPLAY)

@@ -1,0 +1,129 @@
+"""Hooks into an MXNet program of the user's own. Read it beside `backends/torch/program_hooks.py`.
+
+This is loaded by its path into the program's process, and imports Python's own library alone; the program's MXNet is an
+argument. A step ends with a call of its first trainer's `step` or `update`, or of its first module's `update`.
+"""
+
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+__all__ = ["MXNetProfiler", "hook"]
+
+
+def hook(mxnet: Any, recorder: Any) -> None:
+    """Let the recorder know of the program's steps, and of its own use of MXNet's profiler."""
+    profiler = MXNetProfiler(mxnet)
+    _mark_updates(mxnet, recorder, profiler)
+    set_config = mxnet.profiler.set_config
+
+    @wraps(set_config)
+    def set_config_and_note(**settings: Any) -> None:
+        profiler.is_programs_own |= not profiler.is_starting
+        set_config(**settings)
+
+    mxnet.profiler.set_config = set_config_and_note
+    recorder.add(profiler)
+
+
+class MXNetProfiler:
+    """MXNet's profiler. It is configured once in a process, by the program or by this."""
+
+    framework = "mxnet"
+
+    def __init__(self, mxnet: Any) -> None:
+        self.mxnet = mxnet
+        self.is_programs_own = self.is_starting = False
+        self.contexts: list[Any] = []
+        """Where the program's parameters lie."""
+        self.file: Path | None = None
+
+    def unavailable(self) -> str:
+        """Return why it cannot record now."""
+        if self.is_programs_own:
+            return "the program runs the profiler itself"
+        cores = len(os.sched_getaffinity(0))
+        last = cores - 1 if self.mxnet.context.num_gpus() else cores + 1
+        beyond = [one for one in self.contexts if one.device_type == "cpu" and one.device_id > last]
+        if beyond:
+            return f"MXNet's profiler has rows up to cpu({last}), and would abort the program at {beyond[0]}"
+        return ""
+
+    def settle(self) -> None:
+        """Wait for all that was queued. Raises what failed there, for the first wait alone has that error."""
+        self.mxnet.nd.waitall()
+
+    def start(self) -> None:
+        """Begin to record."""
+        if self.file is None:
+            descriptor, name = tempfile.mkstemp(suffix=".json")
+            os.close(descriptor)
+            self.file = Path(name)
+            self.is_starting = True
+            self.mxnet.profiler.set_config(
+                filename=name, profile_imperative=True, profile_symbolic=True, profile_api=False, profile_memory=False
+            )
+            self.is_starting = False
+        self.mxnet.profiler.set_state("run")
+
+    def stop(self, path: Path | None) -> None:
+        """Stop, and write a trace to `path`, if any."""
+        assert self.file is not None
+        self.mxnet.profiler.set_state("stop")
+        self.mxnet.profiler.dump(True)
+        if path is not None:
+            path.write_bytes(self.file.read_bytes())
+        self.file.unlink(missing_ok=True)
+
+    @contextmanager
+    def _event(self, name: str) -> Iterator[None]:
+        event = self.mxnet.profiler.Event(name)
+        event.start()
+        try:
+            yield
+        finally:
+            event.stop()
+
+    def step(self, number: int) -> AbstractContextManager[object]:
+        """Return the context whose time in the trace is a step of the calling thread; the engine may be behind it."""
+        return self._event(f"ProfilerStep#{number}")
+
+    def rank(self) -> int | None:
+        """Return the worker's rank that a launcher gave."""
+        given = os.environ.get("DMLC_WORKER_ID", "")
+        return int(given) if given.isdigit() else None
+
+
+def _mark_updates(mxnet: Any, recorder: Any, profiler: MXNetProfiler) -> None:
+    depth = 0
+    first: Any = None
+
+    def marking(update: Any) -> Any:
+        @wraps(update)
+        def update_and_mark(self: Any, *args: Any, **named: Any) -> Any:
+            nonlocal depth, first
+            depth += 1
+            try:
+                returned = update(self, *args, **named)
+            finally:
+                depth -= 1
+            # A bucketing module calls another's update, and a program may have several trainers.
+            if depth == 0:
+                if first is None or first() is None:
+                    first = weakref.ref(self)
+                    profiler.contexts = list(getattr(self, "_contexts", ()))
+                if first() is self:
+                    recorder.mark("optimizer", "mxnet")
+            return returned
+
+        return update_and_mark
+
+    trainer = mxnet.gluon.Trainer
+    trainer.step, trainer.update = marking(trainer.step), marking(trainer.update)
+    for module in (mxnet.mod.Module, mxnet.mod.BucketingModule):
+        module.update = marking(module.update)

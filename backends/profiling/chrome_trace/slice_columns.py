@@ -1,0 +1,213 @@
+"""Slices of a trace as columns: a million of them are too many for objects.
+
+A column is an array with an entry for each slice. Names, categories and rows are few, so each is kept once and a
+column holds its place. Arguments stay as they stand in the file; `Slices.arguments` decodes some of many at once.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, repeat
+from typing import Any, NamedTuple, TypeAlias, final, overload
+
+import msgspec
+import numpy as np
+
+from backends.profiling.chrome_trace.columns import coded
+
+__all__ = ["RawArguments", "Slice", "Slices", "TraceThread", "decoded_args"]
+
+TraceThread: TypeAlias = "tuple[int | str, int | str]"
+"""A thread in a trace: its process and its number there."""
+AT_ONCE = 10_000
+"""So many arguments are decoded at a time."""
+
+
+class Slice(NamedTuple):
+    """One complete event: `X`, or a begin and its end. Times are in nanoseconds from the trace's earliest event."""
+
+    name: str
+    category: str
+    process: int | str
+    thread: int | str
+    start: int
+    end: int
+    raw_args: bytes = b""
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments; each access decodes them, because most are never asked for."""
+        return decoded_args(self.raw_args)
+
+
+def decoded_args(raw: bytes) -> dict[str, Any]:
+    """Decode an event's arguments; there are none if they are no object, or cannot be decoded."""
+    # The standard library's decoder takes lone surrogates, which msgspec passes over and then refuses.
+    try:
+        decoded = json.loads(raw or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+@final
+class RawArguments:
+    """The arguments of many slices, as text: a few long pieces, and where in them each one lies."""
+
+    def __init__(self, pieces: Sequence[bytes], lengths: np.ndarray) -> None:
+        """Take pieces in which texts of these lengths stand one after the other; none spans two pieces."""
+        ends = np.cumsum(lengths, dtype=np.int64)
+        self._pieces = tuple(pieces)
+        self._piece_begins = list(accumulate(map(len, pieces), initial=0))
+        self._begins, self._lengths = ends - lengths, lengths
+
+    def __getitem__(self, place: int) -> bytes:
+        """Return one slice's arguments."""
+        length = int(self._lengths[place])
+        if not length:
+            return b""
+        begin = int(self._begins[place])
+        piece = bisect_right(self._piece_begins, begin) - 1
+        at = begin - self._piece_begins[piece]
+        return self._pieces[piece][at : at + length]
+
+    def select(self, where: np.ndarray) -> "RawArguments":
+        """Return the arguments of some slices."""
+        selected = RawArguments((), np.zeros(0, np.int32))
+        selected._pieces, selected._piece_begins = self._pieces, self._piece_begins
+        selected._begins, selected._lengths = self._begins[where], self._lengths[where]
+        return selected
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Slices(Sequence[Slice]):
+    """Slices in the order of their start: a sequence of `Slice`, made when asked for, and the columns they come from.
+
+    For all of a trace use the columns (`starts[has_category("kernel")]`), or `select` some first: to go through a
+    million objects takes a second.
+    """
+
+    names: tuple[str, ...]
+    categories: tuple[str, ...]
+    rows: tuple[TraceThread, ...]
+    """Processes and threads."""
+    name_of: np.ndarray
+    """Places in `names`; `category_of` and `row_of` likewise."""
+    category_of: np.ndarray
+    row_of: np.ndarray
+    starts: np.ndarray
+    """Nanoseconds, int64; `ends` likewise."""
+    ends: np.ndarray
+    raw_args: RawArguments
+
+    @classmethod
+    def of(cls, slices: Iterable[Slice]) -> "Slices":
+        """Put slices into columns."""
+        if isinstance(slices, Slices):
+            return slices
+        listed = list(slices)
+        names, name_of = coded(one.name for one in listed)
+        categories, category_of = coded(one.category for one in listed)
+        rows, row_of = coded((one.process, one.thread) for one in listed)
+        starts, ends = (np.array([one[place] for one in listed], np.int64) for place in (4, 5))
+        raw = [one.raw_args for one in listed]
+        args = RawArguments(raw, np.array([len(text) for text in raw], np.int32))
+        return cls(names, categories, rows, name_of, category_of, row_of, starts, ends, args)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> Slice: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Slices": ...
+    def __getitem__(self, index: int | slice) -> "Slice | Slices":
+        if isinstance(index, slice):
+            return self.select(np.arange(len(self))[index])
+        process, thread = self.rows[self.row_of[index]]
+        return Slice(
+            self.names[self.name_of[index]],
+            self.categories[self.category_of[index]],
+            process,
+            thread,
+            int(self.starts[index]),
+            int(self.ends[index]),
+            self.raw_args[index],
+        )
+
+    def __iter__(self) -> Iterator[Slice]:
+        names, categories, rows = self.names, self.categories, self.rows
+        columns = (self.name_of, self.category_of, self.row_of, self.starts, self.ends)
+        for place, (name, category, row, start, end) in enumerate(zip(*(one.tolist() for one in columns), strict=True)):
+            process, thread = rows[row]
+            yield Slice(names[name], categories[category], process, thread, start, end, self.raw_args[place])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(_equal, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def select(self, where: np.ndarray) -> "Slices":
+        """Return the slices that a mask selects, or those at some places."""
+        return Slices(
+            self.names,
+            self.categories,
+            self.rows,
+            self.name_of[where],
+            self.category_of[where],
+            self.row_of[where],
+            self.starts[where],
+            self.ends[where],
+            self.raw_args.select(where),
+        )
+
+    def has_category(self, *categories: str) -> np.ndarray:
+        """Return the mask of the slices of some categories."""
+        known = np.array([one in categories for one in self.categories], bool)
+        return known[self.category_of] if len(known) else np.zeros(0, bool)
+
+    def has_name(self, names: Container[str]) -> np.ndarray:
+        """Return the mask of the slices of some names."""
+        known = np.array([one in names for one in self.names], bool)
+        return known[self.name_of] if len(known) else np.zeros(0, bool)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many slices there are of each category."""
+        counted = np.bincount(self.category_of, minlength=len(self.categories)).tolist()
+        return {category: count for category, count in zip(self.categories, counted, strict=True) if count}
+
+    def threads(self) -> list[TraceThread]:
+        """Return the threads that there are, in the order of their first slices."""
+        used, first = np.unique(self.row_of, return_index=True)
+        return [self.rows[row] for row in used[np.argsort(first)].tolist()]
+
+    def on_threads(self, threads: Container[TraceThread]) -> np.ndarray:
+        """Return the mask of the slices of some threads."""
+        wanted = np.array([row in threads for row in self.rows], bool)
+        return wanted[self.row_of] if len(wanted) else np.zeros(0, bool)
+
+    def arguments(self, *names: str) -> list[tuple[Any, ...]]:
+        """Return the arguments of these names for each slice; None for one that it lacks."""
+        found: list[tuple[Any, ...]] = []
+        for first in range(0, len(self), AT_ONCE):
+            texts = [self.raw_args[place] or b"{}" for place in range(first, min(first + AT_ONCE, len(self)))]
+            found += _decoded(texts, names)
+        return found
+
+
+def _equal(one: object, other: object) -> bool:
+    return one == other
+
+
+def _decoded(texts: Sequence[bytes], names: Sequence[str]) -> list[tuple[Any, ...]]:
+    keys = [f"key_{place}" for place in range(len(names))]
+    wanted = msgspec.defstruct(
+        "wanted", [(key, Any, None) for key in keys], rename=dict(zip(keys, names, strict=True)), gc=False
+    )
+    try:
+        rows = msgspec.json.decode(b"[" + b",".join(texts) + b"]", type=list[wanted])  # type: ignore[valid-type]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return [tuple(map(decoded_args(text).get, names, repeat(None))) for text in texts]
+    return [tuple(getattr(row, key) for key in keys) for row in rows]

@@ -1,0 +1,152 @@
+"""Hooks into a PyTorch program of the user's own: where its steps end, and PyTorch's profiler around some of them.
+
+This is loaded by its path into the program's process, and imports Python's own library alone; the program's PyTorch is
+an argument. A step ends with the program's own `torch.profiler.profile.step`, or with the step of its first optimizer.
+"""
+
+import os
+import weakref
+from contextlib import AbstractContextManager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+__all__ = ["TorchProfiler", "hook"]
+
+
+def hook(torch: Any, recorder: Any) -> None:
+    """Let the recorder know of the program's steps, and of the profilers that the program starts itself."""
+    profiler = TorchProfiler(torch)
+    _mark_optimizers(torch, recorder)
+    _mark_profilers(torch, recorder, profiler)
+    recorder.add(profiler)
+
+
+class TorchProfiler:
+    """PyTorch's profiler over all threads; gloo's exchanges run on threads of its own."""
+
+    framework = "torch"
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.running: Any = None
+        self.starting = False
+        self.programs_own: set[int] = set()
+        """Profilers that the program runs itself: a process has one at a time."""
+
+    def unavailable(self) -> str:
+        """Return why it cannot record now."""
+        return "the program runs the profiler itself" if self.programs_own else ""
+
+    def settle(self) -> None:
+        """Do nothing: PyTorch's profiler waits for its devices, and a CPU's operators are done."""
+
+    def start(self) -> None:
+        """Begin to record."""
+        # Its tracing library, Kineto, would report its stages on standard error.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        self.starting = True
+        try:
+            self.running = self.torch.profiler.profile(experimental_config=self._all_threads())
+            self.running.start()
+        finally:
+            self.starting = False
+
+    def stop(self, path: Path | None) -> None:
+        """Stop, and write a trace to `path`, if any."""
+        running, self.running = self.running, None
+        running.stop()
+        if path is not None:
+            running.export_chrome_trace(str(path))
+
+    def step(self, number: int) -> AbstractContextManager[object]:
+        """Return the context whose time in the trace is a step."""
+        context: AbstractContextManager[object] = self.torch.profiler.record_function(f"ProfilerStep#{number}")
+        return context
+
+    def rank(self) -> int | None:
+        """Return the rank in the default process group, or the one that a launcher gave."""
+        distributed = self.torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            return int(distributed.get_rank())
+        given = os.environ.get("RANK", "")
+        return int(given) if given.isdigit() else None
+
+    def _all_threads(self) -> Any:
+        try:
+            return self.torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+        except TypeError:
+            return None
+
+
+def _mark_optimizers(torch: Any, recorder: Any) -> None:
+    # Not register_optimizer_step_post_hook: that hook runs within the profiler's span of the step, and cannot end it.
+    under_profiler = torch.optim.Optimizer.profile_hook_step
+    depth = 0
+    first: Any = None
+
+    def profile_hook_step(step: Any) -> Any:
+        stepping = under_profiler(step)
+
+        @wraps(stepping)
+        def step_and_mark(*args: Any, **named: Any) -> Any:
+            nonlocal depth, first
+            depth += 1
+            try:
+                returned = stepping(*args, **named)
+            finally:
+                depth -= 1
+            # An optimizer may call another's step, and a program may have several.
+            if depth == 0:
+                if first is None or first() is None:
+                    first = weakref.ref(args[0])
+                if first() is args[0]:
+                    recorder.mark("optimizer", "torch")
+            return returned
+
+        return step_and_mark
+
+    torch.optim.Optimizer.profile_hook_step = staticmethod(profile_hook_step)
+
+
+def _mark_profilers(torch: Any, recorder: Any, profiler: TorchProfiler) -> None:
+    own_step = torch.profiler.profile.step
+
+    @wraps(own_step)
+    def step(self: Any) -> None:
+        # The steps that are recorded have their names from the recorder.
+        names_steps, self.record_steps = self.record_steps, self.record_steps and profiler.running is None
+        try:
+            own_step(self)
+        finally:
+            self.record_steps = names_steps
+        recorder.mark("profiler", "torch")
+
+    torch.profiler.profile.step = step
+
+    def when_starting(start: Any) -> Any:
+        @wraps(start)
+        def started(self: Any, *args: Any, **named: Any) -> Any:
+            if not profiler.starting:
+                recorder.give_way()
+                profiler.programs_own.add(id(self))
+            return start(self, *args, **named)
+
+        return started
+
+    def when_stopping(stop: Any) -> Any:
+        @wraps(stop)
+        def stopped(self: Any, *args: Any, **named: Any) -> Any:
+            try:
+                return stop(self, *args, **named)
+            finally:
+                profiler.programs_own.discard(id(self))
+
+        return stopped
+
+    for kind, start, stop in (
+        (torch.profiler.profile, "prepare_trace", "stop_trace"),
+        (torch.autograd.profiler.profile, "__enter__", "__exit__"),
+    ):
+        setattr(kind, start, when_starting(getattr(kind, start)))
+        setattr(kind, stop, when_stopping(getattr(kind, stop)))

@@ -1,0 +1,210 @@
+"""Count a program's steps, and let its framework's profiler record some of them; this runs in the program's processes.
+
+After `warm_up` steps the profiler starts, at the end of a step, and `steps` steps later it stops and writes its trace.
+A process writes after each step how far it is, so that this is known of one that is killed, too. Only Python's own
+library is imported here, because the program's environment may have no more.
+
+A step ends where the program says so, by `profiled_step`; else at its own profiler's step, else when its first
+optimizer has stepped. One thread's marks count: the thread that marked first.
+"""
+
+import atexit
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+__all__ = ["ENDED", "Marker", "Recorder", "RecordingProfiler", "begin", "current"]
+
+Marker: TypeAlias = Literal["profiled_step", "profiler", "optimizer"]
+PRECEDENCE: tuple[Marker, ...] = ("optimizer", "profiler", "profiled_step")
+"""If several mark steps, the last of these counts."""
+
+ENDED = "the program ended"
+
+_recorder: "Recorder | None" = None
+
+
+class RecordingProfiler(Protocol):
+    """A framework's profiler, as the recorder uses it."""
+
+    framework: str
+
+    def unavailable(self) -> str:
+        """Return why it cannot record now, as a clause: the program runs it itself, say; empty if it can."""
+
+    def settle(self) -> None:
+        """Wait for what was queued, so that steps lie within the recording; raises the errors of what was queued."""
+
+    def start(self) -> None:
+        """Begin to record."""
+
+    def stop(self, path: Path | None) -> None:
+        """Stop, and write a trace to `path`; None: forget what was recorded."""
+
+    def step(self, number: int) -> AbstractContextManager[object]:
+        """Return the context whose time in the trace is a step."""
+
+    def rank(self) -> int | None:
+        """Return the rank of this process, if it has one."""
+
+
+def begin(settings: Mapping[str, Any]) -> "Recorder":
+    """Return this process's recorder, the same for all frameworks."""
+    global _recorder
+    _recorder = _recorder or Recorder(Path(settings["folder"]), settings["warm_up"], settings["steps"])
+    return _recorder
+
+
+def current() -> "Recorder | None":
+    """Return this process's recorder; None before a framework was imported."""
+    return _recorder
+
+
+class Recorder:
+    """How far a process is: first it warms up, then it records, then it is done."""
+
+    def __init__(self, folder: Path, warm_up: int, steps: int) -> None:
+        self.folder, self.warm_up, self.steps = folder, warm_up, steps
+        self.profilers: list[RecordingProfiler] = []
+        self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        self.pid = os.getpid()
+        self.seen: Counter[Marker] = Counter()
+        self.marker: Marker = PRECEDENCE[0]
+        self.thread: int | None = None
+        self.recorded = 0
+        self.recording: RecordingProfiler | None = None
+        self.open_step: AbstractContextManager[object] | None = None
+        self.is_done = False
+        self.trace: Path | None = None
+        self.hindrance = ""
+
+    def add(self, profiler: RecordingProfiler) -> None:
+        """Add the profiler of a framework that the program has imported."""
+        self.profilers.append(profiler)
+        self._report()
+
+    def mark(self, marker: Marker, framework: str | None = None) -> None:
+        """Note that a step has ended; None: of a framework that is not known, the last that was imported is meant."""
+        if os.getpid() != self.pid:
+            # This process was forked; the profiler, if it ran, went on in the other one.
+            self._begin_afresh()
+        if self.is_done:
+            return
+        thread = threading.get_ident()
+        if PRECEDENCE.index(marker) > PRECEDENCE.index(self.marker) and self.recording is None:
+            self.marker, self.thread = marker, None
+        if marker != self.marker or self.thread not in (None, thread):
+            return
+        self.thread = thread
+        self.seen[marker] += 1
+        if self.recording is not None:
+            with self._failing():
+                self._end_step()
+            self.recorded += 1
+            if self.recorded == self.steps:
+                self._finish()
+                # The last report is written.
+                return
+            with self._failing():
+                self._begin_step()
+        elif self.seen[marker] >= self.warm_up:
+            known = [one for one in self.profilers if framework in (None, one.framework)]
+            if known:
+                self._start(known[-1])
+        self._report()
+
+    def give_way(self) -> None:
+        """Stop before the time, because the program is about to run the framework's profiler itself."""
+        if self.recording is not None and os.getpid() == self.pid:
+            self.hindrance = "the program started the profiler itself"
+            self._stop_early()
+
+    def _start(self, profiler: RecordingProfiler) -> None:
+        self.hindrance = profiler.unavailable()
+        if self.hindrance:
+            return
+        profiler.settle()
+        with self._failing():
+            profiler.start()
+            atexit.register(self._at_exit)
+            # A process that multiprocessing forked ends without atexit.
+            from multiprocessing.util import Finalize
+
+            Finalize(None, self._at_exit, exitpriority=100)
+            self.recording = profiler
+            self._begin_step()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Give up if the profiler fails: the program goes on."""
+        try:
+            yield
+        except Exception as error:
+            self.is_done, self.recording = True, None
+            self.hindrance = f"the profiler failed ({type(error).__name__}: {error})"
+
+    def _begin_step(self) -> None:
+        assert self.recording is not None
+        self.open_step = self.recording.step(self.seen[self.marker])
+        self.open_step.__enter__()
+
+    def _end_step(self) -> None:
+        if self.open_step is not None:
+            self.open_step.__exit__(None, None, None)
+        self.open_step = None
+
+    def _finish(self) -> None:
+        profiler, self.is_done = self.recording, True
+        assert profiler is not None
+        path = self.folder / f"{self.pid}.json"
+        profiler.settle()
+        with self._failing():
+            profiler.stop(path)
+            self.trace = path
+        self._report()
+        self.recording = None
+
+    def _stop_early(self) -> None:
+        """Keep the whole steps that were recorded; without any, the recording may begin again."""
+        assert self.recording is not None
+        self.open_step = None
+        if self.recorded:
+            self._finish()
+            return
+        with self._failing():
+            self.recording.stop(None)
+        self.recording = None
+        self._report()
+
+    def _at_exit(self) -> None:
+        if self.recording is not None and os.getpid() == self.pid:
+            self.hindrance = ENDED
+            self._stop_early()
+
+    def _report(self) -> None:
+        profiler = self.recording or (self.profilers[-1] if self.profilers else None)
+        if profiler is None:
+            return
+        report = {
+            "pid": self.pid,
+            "framework": profiler.framework,
+            "rank": profiler.rank(),
+            "marker": self.marker,
+            "steps_seen": self.seen[self.marker],
+            "steps_recorded": self.recorded,
+            "trace": self.trace and self.trace.name,
+            "hindrance": self.hindrance,
+        }
+        path = self.folder / f"{self.pid}.report"
+        unfinished = path.with_suffix(".unfinished")
+        # Without room on the disk, the program goes on.
+        with suppress(OSError):
+            unfinished.write_text(json.dumps(report), encoding="utf-8")
+            unfinished.replace(path)

@@ -1,0 +1,22 @@
+"""Mark the steps of a program that nothing else marks, for `parallel-core profile`."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from parallel_core.jobs.own_program.bootstrap.sitecustomize import RECORDER
+
+__all__ = ["profiled_step"]
+
+
+@contextmanager
+def profiled_step() -> Iterator[None]:
+    """Mark one step of a program: `with profiled_step(): …` in its loop. A step lasts from the end of the one before.
+
+    Without `parallel-core profile`, it does nothing. Programs that call an optimizer's `step`, or the one of their own
+    profiler, or a trainer's, need no mark.
+    """
+    yield
+    # The program's process has the recorder under a name of its own, whatever it imports.
+    if (module := sys.modules.get(RECORDER)) and (recorder := module.current()):
+        recorder.mark("profiled_step")

@@ -1,0 +1,208 @@
+"""Figures for each step of a program that marks its steps, and the steps that are unlike the others.
+
+A step is what torch.profiler calls `ProfilerStep#N`. If a trace has none, it is an annotation of the program's own that
+lies in no other one and comes more than once, but for a number at its end; of several such, the one that lasts longest
+in all. An operation belongs to the step in which it was launched, whenever it ran; without a known launch, to that in
+which it began.
+
+A step is an outlier in a quantity if it lies further from the median than 3.5 times the spread that the median absolute
+deviation (MAD) stands for in a normal distribution (Iglewicz and Hoaglin, 1993): one odd step among few does not widen
+the spread by which it is judged. Fewer than three steps have no outliers, and none that is within 5 % of the median.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from backends.profiling import Window, in_seconds
+from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans
+from parallel_core.trace_analysis.device_figures.temporal_breakdown import fills_memory
+from parallel_core.trace_analysis.interval_sets import intersection, total_length, union
+
+__all__ = ["AnnotationFigures", "Outlier", "StepFigures", "StepsFigures", "TypicalStep", "annotations", "steps"]
+
+PROFILER_STEP = "ProfilerStep#"
+NUMBER = re.compile(r"[\s#_:/.-]*\d+\s*$")
+"""What annotations of one kind differ in."""
+LONGEST_ANNOTATIONS = 30
+"""So many kinds of annotations have figures: those that last longest."""
+
+COMPARED = ("seconds", "device_seconds", "busy_seconds", "collective_seconds")
+"""The quantities of a step in which it may be an outlier."""
+OUTLIER = 3.5
+NORMAL = 1.4826
+"""The standard deviation of a normal distribution over its median absolute deviation."""
+FEWEST = 3
+LEAST_DEVIATION = 0.05
+"""A share of the median: steps that differ by less are alike, however little the others differ."""
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """One step: how long the host took for it, and what it launched did on the devices, all of them as one."""
+
+    name: str
+    start_seconds: float
+    """Since the timeline's beginning."""
+    seconds: float
+    operations: int
+    device_seconds: float
+    """From its first operation's start to its last one's end; 0 without operations, as all that follows."""
+    busy_seconds: float
+    """How long at least one operation ran."""
+    compute_seconds: float
+    """How long kernels ran that are no collectives, copies or fills."""
+    collective_seconds: float
+    hidden_collective_seconds: float
+    """How much of that lay under the compute seconds."""
+
+
+@dataclass(frozen=True)
+class TypicalStep:
+    """One quantity over all steps: its median and its median absolute deviation."""
+
+    quantity: str
+    median_seconds: float
+    mad_seconds: float
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A step that is unlike the others in a quantity, and how many times as much as the median it took."""
+
+    step: str
+    quantity: str
+    seconds: float
+    ratio: float | None
+    """None if the median is 0."""
+
+
+@dataclass(frozen=True)
+class StepsFigures:
+    """All steps of a case in the order of time."""
+
+    steps: tuple[StepFigures, ...]
+    typical: tuple[TypicalStep, ...]
+    outliers: tuple[Outlier, ...]
+
+
+@dataclass(frozen=True)
+class AnnotationFigures:
+    """All annotations of one name, but for a number at its end: their time on the host, and what they launched."""
+
+    name: str
+    annotations: int
+    seconds: float
+    """The sum of their durations."""
+    mean_seconds: float
+    operations: int
+    busy_seconds: float
+    """How long at least one operation ran that was launched in one of them."""
+
+
+def steps(case: CaseSpans) -> StepsFigures | None:
+    """Compute the figures of every step of a case; None if it has no steps."""
+    windows = _step_windows(case.annotations)
+    if not windows:
+        return None
+    found = _step_figures(case, windows)
+    typical = tuple(_typical(found, quantity) for quantity in COMPARED)
+    return StepsFigures(found, typical, tuple(one for quantity in typical for one in _outliers(found, quantity)))
+
+
+def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
+    """Compute the figures of a case's annotations by name, those that last longest first."""
+    groups = sorted(_alike(case.annotations).items(), key=lambda group: -sum(one.end - one.start for one in group[1]))
+    since = np.where(case.linked, case.launched, case.starts)[case.operations]
+    order = np.argsort(since, kind="stable")
+    since, intervals = since[order], case.intervals(case.operations)[order]
+    return tuple(_annotation(name, ones, since, intervals) for name, ones in groups[:LONGEST_ANNOTATIONS])
+
+
+def _annotation(name: str, ones: Sequence[Window], since: np.ndarray, intervals: np.ndarray) -> AnnotationFigures:
+    # Those of one name may lie in each other.
+    covered = union(np.array([(one.start, one.end) for one in ones], dtype=np.int64))
+    bounds = np.searchsorted(since, covered)
+    launched = [intervals[first:last] for first, last in bounds]
+    seconds = in_seconds(sum(one.end - one.start for one in ones))
+    return AnnotationFigures(
+        name=name,
+        annotations=len(ones),
+        seconds=seconds,
+        mean_seconds=seconds / len(ones),
+        operations=int((bounds[:, 1] - bounds[:, 0]).sum()),
+        busy_seconds=in_seconds(total_length(union(*launched))) if launched else 0.0,
+    )
+
+
+def _step_windows(marked: Sequence[Window]) -> list[Window]:
+    profiled = [one for one in marked if one.name.startswith(PROFILER_STEP)]
+    if profiled:
+        return sorted(profiled, key=lambda one: one.start)
+    outer: list[Window] = []
+    for one in sorted(marked, key=lambda one: (one.start, -one.end)):
+        if not outer or one.start >= outer[-1].end:
+            outer.append(one)
+    repeated = [ones for ones in _alike(outer).values() if len(ones) > 1]
+    return max(repeated, key=lambda ones: sum(one.end - one.start for one in ones), default=[])
+
+
+def _alike(marked: Sequence[Window]) -> dict[str, list[Window]]:
+    groups: dict[str, list[Window]] = defaultdict(list)
+    for one in marked:
+        groups[NUMBER.sub("", one.name) or one.name].append(one)
+    return groups
+
+
+def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigures, ...]:
+    begins = np.array([one.start for one in windows])
+    ends = np.array([one.end for one in windows])
+    since = np.where(case.linked, case.launched, case.starts)
+    step_of = np.searchsorted(begins, since, side="right") - 1
+    step_of[(step_of >= 0) & (since >= ends[step_of])] = -1
+    places = np.flatnonzero(case.operations & (step_of >= 0))
+    places = places[np.argsort(step_of[places], kind="stable")]
+    bounds = np.searchsorted(step_of[places], np.arange(len(windows) + 1))
+    compute = (case.kinds == KINDS.index("compute")) & ~fills_memory(case)
+    collective = case.kinds == KINDS.index("exchange")
+    times = np.stack((case.starts, case.ends), axis=1)
+    return tuple(
+        _step(one, times[own], compute[own], collective[own])
+        for one, own in zip(windows, np.split(places, bounds[1:-1]), strict=True)
+    )
+
+
+def _step(window: Window, times: np.ndarray, compute: np.ndarray, collective: np.ndarray) -> StepFigures:
+    computing, exchanging = union(times[compute]), union(times[collective])
+    return StepFigures(
+        name=window.name,
+        start_seconds=in_seconds(window.start),
+        seconds=in_seconds(window.end - window.start),
+        operations=len(times),
+        device_seconds=in_seconds(times[:, 1].max() - times[:, 0].min()) if len(times) else 0.0,
+        busy_seconds=in_seconds(total_length(union(times))),
+        compute_seconds=in_seconds(total_length(computing)),
+        collective_seconds=in_seconds(total_length(exchanging)),
+        hidden_collective_seconds=in_seconds(total_length(intersection(exchanging, computing))),
+    )
+
+
+def _typical(found: Sequence[StepFigures], quantity: str) -> TypicalStep:
+    values = np.array([getattr(one, quantity) for one in found])
+    median = float(np.median(values))
+    return TypicalStep(quantity, median, float(np.median(np.abs(values - median))))
+
+
+def _outliers(found: Sequence[StepFigures], typical: TypicalStep) -> list[Outlier]:
+    if len(found) < FEWEST:
+        return []
+    reach, median = OUTLIER * NORMAL * typical.mad_seconds, typical.median_seconds
+    values = ((one.name, float(getattr(one, typical.quantity))) for one in found)
+    return [
+        Outlier(name, typical.quantity, value, value / median if median else None)
+        for name, value in values
+        if abs(value - median) > reach and abs(value - median) > LEAST_DEVIATION * median
+    ]

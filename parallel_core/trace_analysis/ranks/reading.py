@@ -1,0 +1,153 @@
+"""Read the traces of several ranks: a file for each, a folder of them, or one file into which they were merged."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from backends.profiling import HOST_DEVICE, Timeline, Trace
+from backends.profiling.collectives import Collective, collectives_of, job_of
+from backends.profiling.communication import with_communication
+from backends.profiling.merged_ranks import divided
+from backends.profiling.perfetto import OWN_KEY
+from backends.profiling.spans import KINDS, Spans
+from parallel_core.errors import RequestError
+from parallel_core.measurement.timing import without_garbage_collection
+from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from parallel_core.trace_analysis.trace_files import timeline_in, trace_in
+
+__all__ = ["RankTrace", "files_of", "read_ranks", "side_by_side"]
+
+ENDINGS = (".json", ".json.gz")
+RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """What was read of one rank."""
+
+    file: Path
+    rank: int | None
+    """As the trace says itself."""
+    world_size: int | None
+    timeline: Timeline
+    spans: int
+    """How many there were, also if the timeline does not keep them."""
+    figures: Sequence[CaseFigures]
+    collectives: tuple[Collective, ...]
+    """Their times are nanoseconds by the clock of the file."""
+    begin: int | None
+    """When the timeline begins, by the same clock; None if that is not known."""
+
+
+def files_of(paths: Iterable[Path]) -> list[Path]:
+    """Return the files that some paths name; a folder stands for the traces in it. Raises RequestError."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = sorted(file for file in path.iterdir() if file.name.endswith(ENDINGS) and file.is_file())
+        if not inside:
+            raise RequestError(f"{path} holds no trace: none of its files ends in {' or '.join(ENDINGS)}")
+        files += inside
+    for file in files:
+        if files.count(file) > 1:
+            raise RequestError(f"{file} is named twice: name each rank's file once")
+    return files
+
+
+def read_ranks(
+    files: Iterable[Path], kernels: re.Pattern[str] | None = None, *, keep_spans: bool = False
+) -> dict[int, RankTrace]:
+    """Read the traces of all ranks in files, of which one may hold several; in the order of the ranks.
+
+    A trace's rank is what it says itself, else what its file's name says, else its place. Kernels whose full names
+    hold `kernels` communicate, too. Without `keep_spans` only one trace is in memory at a time. Raises RequestError,
+    which names the file, for one that cannot be used, and if two are of the same rank.
+    """
+    read: list[RankTrace] = []
+    with without_garbage_collection():
+        for file in files:
+            for one in _ranks_in(file, kernels):
+                kept = one if keep_spans else replace(one, timeline=replace(one.timeline, spans=()))
+                read.append(kept)
+    return dict(sorted(_numbered(read).items()))
+
+
+def side_by_side(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> Timeline:
+    """Return one timeline with the devices of all ranks, each named after its rank.
+
+    If their clocks agree, each rank begins when it did; otherwise all begin at zero.
+    """
+    begins = [one.begin for one in ranks.values() if one.begin is not None]
+    use_clocks = clocks_agree and len(begins) == len(ranks)
+    spans = []
+    for rank, one in ranks.items():
+        own = one.timeline.columns.moved((one.begin or 0) - min(begins) if use_clocks else 0)
+        spans.append(replace(own, queues=tuple((f"rank {rank} {device}", queue) for device, queue in own.queues)))
+    sources = dict.fromkeys(one.timeline.source for one in ranks.values())
+    return Timeline(", ".join(sources), Spans.joined(spans))
+
+
+def _ranks_in(file: Path, kernels: re.Pattern[str] | None) -> Iterator[RankTrace]:
+    trace = trace_in(file)
+    try:
+        parts = divided(trace)
+    except ValueError as error:
+        raise RequestError(f"{file} cannot be used: {error}") from error
+    for part in parts:
+        timeline = timeline_in(part, file)
+        if kernels is not None:
+            timeline = with_communication(timeline, kernels)
+        job = job_of(part)
+        base = part.properties.get("baseTimeNanoseconds")
+        begin = part.begin + (base if isinstance(base, int) else 0)
+        is_own = OWN_KEY in part.properties
+        yield RankTrace(
+            file,
+            job.rank,
+            job.world_size,
+            timeline,
+            len(timeline.spans),
+            timeline_figures(timeline),
+            tuple(_own_collectives(timeline) if is_own else _collectives(part, timeline, begin)),
+            # Cases begin at zero, wherever they are in the trace.
+            None if is_own or timeline.cases else begin,
+        )
+
+
+def _collectives(trace: Trace, timeline: Timeline, begin: int) -> Iterator[Collective]:
+    spans = timeline.columns
+    exchanges = np.unique(spans.operator_of[spans.kinds == KINDS.index("exchange")])
+    names = {spans.operators[place] for place in exchanges.tolist()}
+    for one in collectives_of(trace, names):
+        yield one._replace(start=begin + one.start, end=begin + one.end)
+
+
+def _own_collectives(timeline: Timeline) -> Iterator[Collective]:
+    for span in timeline.spans:
+        if span.kind == "exchange" and span.device != HOST_DEVICE:
+            yield Collective(span.name, "", None, span.queue, span.start, span.end)
+
+
+def _numbered(read: Sequence[RankTrace]) -> dict[int, RankTrace]:
+    said = [one.rank if one.rank is not None else _rank_in_name(one.file.name) for one in read]
+    if all(rank is None for rank in said):
+        said = list(range(len(read)))
+    known: dict[int, RankTrace] = {}
+    for one, rank in zip(read, said, strict=True):
+        if rank is None:
+            raise RequestError(f"{one.file} does not say which rank it is of, others do: name it such as rank-0.json")
+        if rank in known:
+            first = known[rank].file
+            raise RequestError(f"{first} and {one.file} are both of rank {rank}: give one trace of each rank")
+        known[rank] = one
+    return known
+
+
+def _rank_in_name(name: str) -> int | None:
+    match = RANK_IN_NAME.search(name)
+    return int(match[1]) if match else None

@@ -1,0 +1,199 @@
+"""The figures of several ranks side by side: their spread, what each waited in collectives, and the straggler."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from backends.profiling import in_seconds
+from parallel_core.system.formatting import listed
+from parallel_core.trace_analysis.figures import CaseFigures
+from parallel_core.trace_analysis.ranks.meetings import Meetings, last_to_arrive, meetings, waits
+from parallel_core.trace_analysis.ranks.reading import RankTrace
+
+__all__ = ["FIGURES", "RankFigures", "Ranks", "Spread", "summary_of"]
+
+MIN_SPREAD = 0.01
+"""If the times that ranks waited differ by a smaller share of the collectives' own, none is a straggler."""
+FIGURES = (
+    "seconds",
+    "compute_seconds",
+    "communication_seconds",
+    "hidden_share",
+    "idle_share",
+    "waited_seconds",
+)
+"""Those whose spread is reported."""
+
+
+@dataclass(frozen=True)
+class RankFigures:
+    """One rank's figures, over all its cases."""
+
+    rank: int
+    file: str
+    seconds: float
+    compute_seconds: float
+    communication_seconds: float
+    hidden_share: float | None
+    """The share of the communication that lay under computation."""
+    idle_share: float
+    collectives: int
+    """How many of its collectives were found on the other ranks, too; `collective_seconds` is their time."""
+    collective_seconds: float
+    waited_seconds: float | None
+    """How long they lasted beyond the shortest of each; None if there are none."""
+    waited_share: float | None
+    """The same as a share of their time."""
+    arrived_last: int
+    """In how many of them the others had come before."""
+    clock_offset_seconds: float | None
+    """By how much they end later than on the first rank that took part, in the median."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The extremes of a figure and the ranks that they belong to; the spread is the difference of the two."""
+
+    least: float
+    least_rank: int
+    median: float
+    most: float
+    most_rank: int
+    spread: float
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Several ranks of one job."""
+
+    by_rank: tuple[RankFigures, ...]
+    world_size: int | None
+    """How many ranks the job has, which may be more; None if the traces do not say."""
+    straggler: int | None
+    """The rank that waited least in collectives, as a share of their time: the others waited for it.
+
+    None if no collectives were matched, or all ranks waited alike.
+    """
+    waited_seconds: float
+    """By all ranks together."""
+    collectives: int
+    """How many were matched."""
+    unmatched_collectives: int
+    """How many kernels of collectives were not."""
+    clocks_agree: bool | None
+    spread: Mapping[str, Spread]
+    """By the names of figures, those that any rank has."""
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON object with these names."""
+        return asdict(self)
+
+
+def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
+    """Put the traces of several ranks side by side."""
+    together = meetings({rank: one.collectives for rank, one in traces.items()})
+    ranks = _figures(traces, together)
+    sizes = {one.world_size for one in traces.values() if one.world_size is not None}
+    return Ranks(
+        by_rank=ranks,
+        world_size=max(sizes, default=None),
+        straggler=_straggler(ranks),
+        waited_seconds=sum(one.waited_seconds or 0.0 for one in ranks),
+        collectives=len(together.met),
+        unmatched_collectives=together.unmatched,
+        clocks_agree=together.clocks_agree,
+        spread={figure: spread for figure in FIGURES if (spread := _spread(figure, ranks))},
+        notes=tuple(_notes(len(ranks), sizes, together)),
+    )
+
+
+def _figures(traces: Mapping[int, RankTrace], together: Meetings) -> tuple[RankFigures, ...]:
+    met: Counter[int] = Counter()
+    taken: Counter[int] = Counter()
+    waited: Counter[int] = Counter()
+    last: Counter[int] = Counter()
+    for meeting in together.met:
+        met.update(meeting.keys())
+        taken.update({rank: part.end - part.start for rank, part in meeting.items()})
+        waited.update(waits(meeting))
+        last[last_to_arrive(meeting, bool(together.clocks_agree))] += 1
+    offsets = together.clock_offsets
+    return tuple(
+        RankFigures(
+            rank=rank,
+            file=str(one.file),
+            **_summed(one.figures),
+            collectives=met[rank],
+            collective_seconds=in_seconds(taken[rank]),
+            waited_seconds=in_seconds(waited[rank]) if met[rank] else None,
+            waited_share=waited[rank] / taken[rank] if taken[rank] else None,
+            arrived_last=last[rank],
+            clock_offset_seconds=in_seconds(offsets[rank]) if rank in offsets else None,
+        )
+        for rank, one in traces.items()
+    )
+
+
+def _summed(cases: Sequence[CaseFigures]) -> dict[str, Any]:
+    seconds = sum(one.seconds for one in cases)
+    communicating = sum(one.communication_seconds for one in cases)
+    return {
+        "seconds": seconds,
+        "compute_seconds": sum(one.compute_seconds for one in cases),
+        "communication_seconds": communicating,
+        "hidden_share": sum(one.hidden_seconds for one in cases) / communicating if communicating else None,
+        "idle_share": 1 - sum(one.working_seconds for one in cases) / seconds if seconds else 0.0,
+    }
+
+
+def _straggler(ranks: Sequence[RankFigures]) -> int | None:
+    took_part = [one for one in ranks if one.waited_share is not None]
+    waited = [one.waited_seconds or 0.0 for one in took_part]
+    if len(took_part) < 2 or max(waited) - min(waited) < MIN_SPREAD * median(
+        one.collective_seconds for one in took_part
+    ):
+        return None
+    return min(took_part, key=lambda one: one.waited_share or 0.0).rank
+
+
+def _spread(figure: str, ranks: Sequence[RankFigures]) -> Spread | None:
+    values = {one.rank: value for one in ranks if (value := getattr(one, figure)) is not None}
+    if not values:
+        return None
+    least, most = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
+    bottom, top = values[least], values[most]
+    return Spread(bottom, least, median(values.values()), top, most, top - bottom)
+
+
+def _notes(ranks: int, of: Iterable[int], together: Meetings) -> list[str]:
+    notes = []
+    sizes = sorted(of)
+    if len(sizes) > 1:
+        notes.append(
+            f"The ranks are not of one job: it has {listed([str(size) for size in sizes])} ranks by the traces."
+        )
+    elif sizes and sizes[0] > ranks:
+        notes.append(
+            f"{ranks} of the job's {sizes[0]} ranks are here: who waited for the others is not seen, and less "
+            "waiting than there was."
+        )
+    if not together.met:
+        notes.append("No collective was found on all of its ranks: what was waited in them is not known.")
+    elif together.unmatched:
+        notes.append(
+            f"{together.unmatched:,} kernels of collectives have no counterpart on all other ranks: they are left out."
+        )
+    if together.by_ends:
+        notes.append(
+            f"{together.by_ends:,} collectives were matched by the times of their ends, not by order: the traces do "
+            "not show the same ones."
+        )
+    if together.clocks_agree is False:
+        notes.append(
+            "The ranks' clocks do not agree: by them ranks leave collectives before others come. What was waited is "
+            "computed from durations alone."
+        )
+    return notes

@@ -1,0 +1,106 @@
+"""Who waits for whom on one GPU, by the profiler's trace or by what has come when a verb returns."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import backends
+from backends import HOST, Array, Backend, BackendError
+from backends.profiling import Span, read_trace, run_profiler, timeline_from
+
+SIDE = 4096
+LONG = 60
+"""Products: 0.15 s on a fast GPU, which is long beside any copy or launch here."""
+
+
+@pytest.fixture
+def on_gpu(engine: str) -> Backend:
+    try:
+        return backends.load("torch", 1, "gpu", engine, 1)
+    except BackendError as error:
+        pytest.skip(str(error))
+
+
+def compute(backend: Backend, x: Array, products: int) -> Array:
+    for _ in range(products):
+        y = backend.launch(backend.ops.matmul, x, x)
+    return y
+
+
+def spans_of(backend: Backend, path: Path, work: Callable[[], object]) -> list[Span]:
+    """Run work twice, the second time under the profiler, and return what the GPU did."""
+    work()
+    backend.waitall()
+    with run_profiler(backend, path):
+        work()
+        backend.waitall()
+    spans = timeline_from(read_trace(path)).spans
+    return [span for span in spans if span.device.startswith("gpu") and span.queue.startswith("stream")]
+
+
+@pytest.mark.parametrize("direction", ["to the GPU", "to the host", "both"])
+def test_copies_run_beside_products_that_they_do_not_need(on_gpu: Backend, direction: str, tmp_path: Path) -> None:
+    if on_gpu.engine == "sync":
+        pytest.skip("its host waits after every kernel")
+    (device,) = on_gpu.devices
+    values = np.ones((SIDE, SIDE), np.float32)
+    x, there, here = (on_gpu.asarray(values, place) for place in (device, device, HOST))
+
+    def work() -> None:
+        compute(on_gpu, x, LONG)
+        if direction != "to the host":
+            # What came there is used while the products before it are still to be computed, or else has waited for all.
+            on_gpu.copy_to(here, device)
+        if direction != "to the GPU":
+            on_gpu.copy_to(there, HOST)
+        compute(on_gpu, x, 1)
+
+    spans = spans_of(on_gpu, tmp_path / "trace.json", work)
+    products = [span for span in spans if span.kind == "compute"]
+    copies = [span for span in spans if span.kind == "copy"]
+    assert len(products) == LONG + 1
+    assert len(copies) == 1 + (direction == "both")
+    assert all(products[0].start < copy.start < copy.end < products[-2].end for copy in copies)
+
+
+def test_waiting_is_for_the_value_alone(on_gpu: Backend) -> None:
+    if on_gpu.engine == "sync":
+        pytest.skip("its host waits after every kernel")
+    (device,) = on_gpu.devices
+    x = on_gpu.asarray(np.ones((SIDE, SIDE), np.float32), device)
+    compute(on_gpu, x, 2)
+    on_gpu.waitall()
+    first = compute(on_gpu, x, 1)
+    later = compute(on_gpu, x, LONG)
+    on_gpu.wait(first)
+    assert "pending" in repr(later) or not later.end.event.query()
+    on_gpu.waitall()
+    assert later.end.event.query()
+
+
+def test_a_synchronous_verb_returns_when_the_gpu_is_done(on_gpu: Backend) -> None:
+    if on_gpu.engine == "async":
+        pytest.skip("its verbs return before")
+    import torch
+
+    (device,) = on_gpu.devices
+    x = on_gpu.asarray(np.ones((SIDE, SIDE), np.float32), device)
+    for _ in range(10):
+        compute(on_gpu, x, 1)
+        assert torch.cuda.current_stream(device.index).query()
+
+
+def test_many_launches_leave_no_memory_behind(on_gpu: Backend) -> None:
+    import torch
+
+    (device,) = on_gpu.devices
+    x = on_gpu.asarray(np.ones(2**20, np.float32), device)
+    held = []
+    for _ in range(4):
+        for _ in range(2000):
+            x = on_gpu.launch(on_gpu.ops.add, x, 1)
+        on_gpu.waitall()
+        held.append(torch.cuda.memory_allocated(device.index))
+    assert held[-1] <= held[0]

@@ -1,0 +1,121 @@
+"""The page of timelines: one small file, nothing from outside, every name as text, the figures in tables."""
+
+import re
+from base64 import b64decode
+from html.parser import HTMLParser
+from pathlib import Path
+
+from backends.profiling import Span, Timeline, Window
+from parallel_core.report.timeline_page import write_timeline_page
+from parallel_core.report.timeline_page.page import render
+from parallel_core.trace_analysis.figures import timeline_figures
+from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain, unpack
+from tests.parallel_core.trace_analysis.frameworks import mxnet_async, torch_async
+
+MAX_BYTES = 2_000_000
+
+
+class _Parsed(HTMLParser):
+    """The tags of a page, its text, its packed timelines, and what it would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.packed: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        named = dict(attrs)
+        self.addresses += [value for name in ("src", "href") if (value := named.get(name))]
+        if named.get("class") == "packed":
+            self.packed.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.packed and not self.packed[-1]:
+            self.packed[-1] = data
+        elif self.lasttag not in ("script", "style") and data.strip():
+            self.texts.append(data.strip())
+
+
+def nasty() -> Timeline:
+    spans = (
+        Span(NASTY, "compute", f"gpu:0 {NASTY}", f"stream {NASTY}", 0, 10, 0, NASTY + "2"),
+        Span("copy", "copy", f"gpu:0 {NASTY}", f"stream {NASTY}", 10, 20, 1),
+    )
+    return Timeline(NASTY, spans, (), (NASTY,))
+
+
+def test_names_are_text_wherever_they_stand() -> None:
+    text = page({NASTY: nasty()})
+    parsed = _Parsed(text)
+    assert NASTY not in text
+    assert "b" not in parsed.tags
+    assert parsed.texts.count(NASTY) >= 4
+    assert f"gpu:0 {NASTY} stream {NASTY}" in parsed.texts
+    assert plain(nasty()) == unpack(b64decode(parsed.packed[0])).own
+
+
+def test_nothing_comes_from_outside() -> None:
+    text = page({"": mxnet_async()})
+    assert _Parsed(text).addresses == ["data:,"]
+    assert re.findall(r"https?:|@import|url\(|fetch\(|XMLHttp", text) == []
+
+
+def test_a_hundred_thousand_spans_take_less_than_two_megabytes(tmp_path: Path) -> None:
+    timeline = busy(100_000)
+    path = tmp_path / "page.html"
+    write_timeline_page({"": timeline}, {"": timeline_figures(timeline)}, path)
+    assert path.stat().st_size < 0.7 * MAX_BYTES
+
+
+def test_each_timeline_has_its_lanes_and_its_figures() -> None:
+    texts = _Parsed(page({"rank 0": mxnet_async(), "rank 1": torch_async()})).texts
+    assert texts.count("rank 0") == texts.count("rank 1") == 2
+    assert "Timeline of mxnet 1.9.1, async engine, torch 2.13.0, async engine" in texts
+    for lane in ("cpu:2 compute", "cpu:1 copy"):
+        assert lane in texts
+    assert (
+        texts.count("“run and copy together”: 65.1 ms, 1.7 queues at once, 90% of communication under computation") == 2
+    )
+    for heading in ("Queues", "Kinds", "Operations that took the most time", "Critical path"):
+        assert texts.count(heading) == 6
+
+
+def test_the_operations_that_took_the_most_time_come_first() -> None:
+    spans = [Span(f"kernel {n}", "compute", "gpu:0", "stream 7", 100 * n, 100 * n + n) for n in range(1, 21)]
+    text = page({"": Timeline("made up", tuple(spans))})
+    _, _, table = text.partition("<h4>Operations that took the most time</h4>")
+    rows = re.findall(r'class="find"[^>]*>(.*?)</button>', table.partition("</table>")[0])
+    assert rows == [f"kernel {n}" for n in range(20, 5, -1)]
+    assert "5 more names took less." in text
+
+
+def test_steps_and_those_unlike_the_others_are_told() -> None:
+    spans = tuple(Span("gemm", "compute", "gpu:0", "stream 7", at, at + 10_000, at) for at in range(0, 10**6, 10**5))
+    steps = tuple(
+        Window(f"ProfilerStep#{at}", at * 10**5, (at + 1) * 10**5 if at < 9 else 3 * 10**6) for at in range(10)
+    )
+    text = page({"": Timeline("made up", spans, annotations=steps)})
+    texts = _Parsed(text).texts
+    assert texts.count("ProfilerStep#9") == 1
+    assert "Unlike the others: ProfilerStep#9, time 21 × the median." in texts
+    assert "annotations" in texts
+
+
+def test_several_timelines_count_from_the_same_time() -> None:
+    ranks = {
+        f"rank {rank}": Timeline("made up", (Span("gemm", "compute", "gpu:0", "stream 7", 10 * rank, 30),))
+        for rank in (1, 2)
+    }
+    first, second = (unpack(b64decode(packed)).own for packed in _Parsed(page(ranks)).packed)
+    assert (first, second) == (plain(ranks["rank 1"], 10), plain(ranks["rank 2"], 10))
+    text = render(ranks, dict.fromkeys(ranks, ()), {"rank 1": 100})
+    first, second = (unpack(b64decode(packed)).own for packed in _Parsed(text).packed)
+    assert (first, second) == (plain(ranks["rank 1"], -80), plain(ranks["rank 2"], 20))
+
+
+def test_a_timeline_without_spans_is_said_to_have_none() -> None:
+    assert "0 spans" in page({"": Timeline("made up", ())})
