@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 
 from parallel_core.trace_analysis.device_figures.queue_length import queue_lengths
-from tests.parallel_core.trace_analysis import traces_of_others as traces
+from tests.parallel_core.trace_analysis.traces import counting as traces
 from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
-from tests.parallel_core.trace_analysis.traces_of_others import case_of_trace
+from tests.parallel_core.trace_analysis.traces.counting import case_of_trace
 
 
 @pytest.mark.parametrize("name", traces.LINKED)

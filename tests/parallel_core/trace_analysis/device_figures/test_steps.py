@@ -9,9 +9,9 @@ from backends.profiling import Span, Window
 from parallel_core.trace_analysis.case_spans import CaseSpans
 from parallel_core.trace_analysis.device_figures.steps import annotations, steps
 from tests.backends.profiling.events import ns
-from tests.parallel_core.trace_analysis import traces_of_others as traces
+from tests.parallel_core.trace_analysis.traces import counting as traces
 from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
-from tests.parallel_core.trace_analysis.traces_of_others import case_of_trace, covered
+from tests.parallel_core.trace_analysis.traces.counting import case_of_trace, covered
 
 
 def annotated(*marked: tuple[str, float, float], spans: tuple[Span, ...] = ()) -> CaseSpans:

@@ -12,7 +12,7 @@ from typing import Any
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-FOLDER = Path(__file__).parent / "traces" / "linked"
+FOLDER = Path(__file__).parent / "linked"
 LINKED = ("event_sync", "stream_wait", "hip_training", "h100_bert", "h100_qwen", "two_streams", "ddp")
 ON_GPU = {"kernel", "gpu_memcpy", "gpu_memset"}
 RUNTIME = {"cuda_runtime", "cuda_driver"}
