@@ -19,10 +19,12 @@ from backends.devices import Device
 from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.mxnet.launch_links import link_launches
-from backends.profiling.chrome_trace.slices import Trace
+from backends.profiling.chrome_trace.slices import Slice, Trace
 from backends.profiling.marks import Mark, marking_verbs
 from backends.profiling.threads_of_trace import (
+    TraceThread,
     assemble,
+    count_unlinked,
     host_spans,
     numbered_queues,
     outermost,
@@ -120,10 +122,16 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
     waits = [one for one in work if devices[one.process] == "cpu:0" and one.name in WAIT_OPERATORS]
     operators = [one for one in work if devices[one.process] != "cpu:0" or one.name not in WAIT_OPERATORS]
     wait_queues = numbered_queues({thread_of(one): (HOST_DEVICE, "waits") for one in waits})
-    queues = numbered_queues({thread_of(one): (devices[one.process], "compute") for one in operators})
+    copying = _copying_threads(operators)
+    queues = numbered_queues(
+        {
+            thread_of(one): (devices[one.process], "copy" if thread_of(one) in copying else "compute")
+            for one in operators
+        }
+    )
     cases = windows(marks)
     calls = outermost_calls(marks)
-    host = host_spans(calls, python_queues(calls))
+    host = host_spans(calls, python_queues(calls, {}))
     unlinked_spans = [
         Span(_readable(one.name), _kind(one.name), *queues[thread_of(one)], one.start, one.end, operator=one.name)
         for one in operators
@@ -135,7 +143,14 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
         notes.append(SHORT_SUMS)
     if unlinked:
         notes.append(UNLINKED.format(", ".join(unlinked)))
-    return assemble(source, [*host, *spans], cases, notes)
+    timeline = assemble(source, [*host, *spans], cases, notes)
+    return count_unlinked(timeline, set(devices.values()))
+
+
+def _copying_threads(operators: Sequence[Slice]) -> set[TraceThread]:
+    """Return the threads that only copy: MXNet's copy workers of a GPU, or a CPU device's that does nothing else."""
+    computing = {thread_of(one) for one in operators if _kind(one.name) != "copy"}
+    return {thread_of(one) for one in operators} - computing
 
 
 def refuse_rowless(devices: Sequence[Device], gpus: int) -> None:

@@ -19,7 +19,6 @@ __all__ = ["MXNetProfiler", "hook"]
 def hook(mxnet: Any, recorder: Any) -> None:
     """Let the recorder know of the program's steps, and of its own use of MXNet's profiler."""
     profiler = MXNetProfiler(mxnet)
-    recorder.add(profiler)
     _mark_updates(mxnet, recorder, profiler)
     set_config = mxnet.profiler.set_config
 
@@ -29,6 +28,7 @@ def hook(mxnet: Any, recorder: Any) -> None:
         set_config(**settings)
 
     mxnet.profiler.set_config = set_config_and_note
+    recorder.add(profiler)
 
 
 class MXNetProfiler:

@@ -10,7 +10,9 @@ import re
 from collections.abc import Container, Iterator
 from typing import Any, NamedTuple, TypeGuard
 
-from backends.profiling.chrome_trace.slices import Slice, Trace
+import numpy as np
+
+from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
 from backends.profiling.merged_ranks import JOB
 
 __all__ = ["Collective", "Job", "collectives_of", "job_of"]
@@ -19,7 +21,6 @@ KINDS = re.compile(
     r"AllReduce|AllGather|ReduceScatter|Broadcast|AllToAll|SendRecv|Reduce|Send|Recv|Generic", re.IGNORECASE
 )
 """In NCCL's kernels' names; longer ones first."""
-KERNELS = {"kernel", "Kernel"}
 ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
 
 
@@ -57,8 +58,10 @@ def collectives_of(trace: Trace, kernels: Container[str]) -> tuple[Collective, .
 
     Only if there are none, those on the CPU: beside kernels, annotations show the launches alone.
     """
-    on_devices = [one for one in trace.slices if one.category in KERNELS and one.name in kernels]
-    return tuple(map(_on_device, on_devices)) or tuple(_on_cpu(trace))
+    slices = trace.columns
+    wanted = np.array([name in kernels for name in slices.names], bool)
+    on_devices = slices.select(slices.has_category("kernel", "Kernel") & wanted[slices.name_of])
+    return tuple(map(_on_device, on_devices)) or tuple(_on_cpu(slices))
 
 
 def _on_device(one: Slice) -> Collective:
@@ -73,9 +76,9 @@ def _on_device(one: Slice) -> Collective:
     return Collective(kind, group, listed, queue, one.start, one.end, number if _is_count(number) else None)
 
 
-def _on_cpu(trace: Trace) -> Iterator[Collective]:
-    for one in trace.slices:
-        if one.category == "user_annotation" and (match := ON_CPU.fullmatch(one.name)):
+def _on_cpu(slices: Slices) -> Iterator[Collective]:
+    for one in slices.select(slices.has_category("user_annotation")):
+        if match := ON_CPU.fullmatch(one.name):
             yield Collective(match[1], "", None, "", one.start, one.end)
 
 

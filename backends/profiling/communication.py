@@ -3,7 +3,10 @@
 import re
 from dataclasses import replace
 
-from backends.profiling.timeline import HOST_DEVICE, Timeline
+import numpy as np
+
+from backends.profiling.spans import KINDS
+from backends.profiling.timeline import Timeline
 
 __all__ = ["is_communication", "with_communication"]
 
@@ -23,11 +26,7 @@ def with_communication(timeline: Timeline, kernels: re.Pattern[str]) -> Timeline
 
     For libraries that `is_communication` does not know, such as DeepEP, NVSHMEM or a framework's own `multimem_`.
     """
-    communicates = {span.operator: kernels.search(span.operator) is not None for span in timeline.spans}
-    return replace(
-        timeline,
-        spans=tuple(
-            span._replace(kind="exchange") if communicates[span.operator] and span.device != HOST_DEVICE else span
-            for span in timeline.spans
-        ),
-    )
+    spans = timeline.columns
+    named = np.array([kernels.search(operator) is not None for operator in spans.operators], bool)[spans.operator_of]
+    communicates = named & (spans.kinds != KINDS.index("host"))
+    return replace(timeline, spans=replace(spans, kinds=np.where(communicates, KINDS.index("exchange"), spans.kinds)))

@@ -22,8 +22,15 @@ LONGEST_WORD = 96
 """An identifier that is longer was generated, such as those of Tensile, and is cut down to `LENGTH` between its `_`."""
 ELLIPSIS = "…"
 
-WRAPPERS = {"gpu_kernel_impl": 0, "gpu_kernel_impl_nocast": 0, "func_wrapper_t": 1}
-"""PyTorch's functions around the functor that says what is computed, and its place among their template arguments."""
+WRAPPERS = {
+    "__nv_dl_tag": 1,
+    "__nv_dl_wrapper_t": 0,
+    "__nv_hdl_wrapper_t": 3,
+    "func_wrapper_t": 1,
+    "gpu_kernel_impl": 0,
+    "gpu_kernel_impl_nocast": 0,
+}
+"""What PyTorch and NVIDIA's compiler put around what says what is computed, and its place among the arguments."""
 PLUMBING = {
     "Array",
     "array",
@@ -35,7 +42,20 @@ PLUMBING = {
     "TrivialOffsetCalculator",
 }
 """PyTorch's template arguments that say least."""
-GENERIC = {"Params", "apply", "exists", "impl", "kernel", "launch", "run", "type", "value", "value_type"}
+GENERIC = {
+    "Params",
+    "apply",
+    "combine",
+    "dispatch",
+    "exists",
+    "impl",
+    "kernel",
+    "launch",
+    "run",
+    "type",
+    "value",
+    "value_type",
+}
 """Names that say nothing without the class or namespace around them."""
 BUILT_IN = re.compile(
     r"(?:(?:un)?signed|bool|true|false|char|short|int|long|float|double|half|void|auto|const|[\s*&])+"
@@ -246,11 +266,12 @@ def _function(text: Text) -> tuple[Name, tuple[Text, ...] | None] | None:
 
 
 def _text_node(text: Text) -> _Node:
-    names = [piece for piece in text if isinstance(piece, Name)]
-    decorations = [piece for piece in text if isinstance(piece, str)]
-    first = text[0] if text else ""
-    if isinstance(first, Name) and QUALIFIERS.fullmatch(_flat(text[1:])) and len(names) + len(decorations) == len(text):
-        return _name_node(first, _flat(text[1:]))
+    # The address of a function says no more than its name.
+    first, *rest = text[1:] if text[:1] == ("&",) else text or ("",)
+    if isinstance(first, Name) and not any(isinstance(one, Brackets) for one in rest):
+        after = _flat(tuple(rest))
+        if QUALIFIERS.fullmatch(after):
+            return _name_node(first, after)
     return _Node(_flat(text))
 
 
@@ -259,7 +280,7 @@ def _name_node(name: Name, after: str) -> _Node:
     components = name.components
     last = len(components) - 1
     # What a function or a functor holds is called by the function's name.
-    while last > 0 and components[last].identifier.startswith(("{", "'", "<lambda", "operator()")):
+    while last > 0 and components[last].identifier.startswith(("{", "'", "$_", "<lambda", "operator()")):
         last -= 1
     telling, before, tail = components[last], components[:last], components[last + 1 :]
     label = telling.identifier.removesuffix(".kd")

@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
+from typing import Any
 
-from backends.profiling.chrome_trace.slices import Slice, Trace
+import numpy as np
+
+from backends.profiling.chrome_trace.slices import Slices, Trace
 
 __all__ = ["JOB", "divided"]
 
@@ -23,7 +26,6 @@ ON_HOST = {"cpu_op", "cuda_runtime", "cuda_driver", "Operator", "Runtime"}
 LAUNCHES = {"cuda_runtime", "cuda_driver", "Runtime"}
 ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
 LABEL = re.compile(r"\[((?:[A-Za-z]+\d+)(?:-[A-Za-z]+\d+)*)\]|\brank[ _:-]*(\d+)\b", re.IGNORECASE)
-LINK = re.compile(rb'"correlation":\s*"?(\d+)')
 MAX_REPEATED = 0.05
 """A process uses no correlation id twice; a larger share of repeated ones is more than damage to a file."""
 SURE, UNLIKELY = 0.9, 0.5
@@ -37,22 +39,31 @@ def divided(trace: Trace) -> tuple[Trace, ...]:
 
     Raises ValueError, in one line, if the file holds several ranks that cannot be told apart.
     """
-    used = {one.process for one in trace.slices}
-    labels = {process: label for process in used if (label := _label(process, trace.processes.get(process, "")))}
+    slices = trace.columns
+    labels = {
+        process: label
+        for process in _processes(slices, np.ones(len(slices), bool))
+        if (label := _label(process, trace.processes.get(process, "")))
+    }
     if len(set(labels.values())) > 1:
         numbers = _numbers(set(labels.values()))
         return _parts(trace, {process: numbers[label] for process, label in labels.items()})
-    hosts = {one.process for one in trace.slices if one.category in ON_HOST}
-    launched, repeated = _launches(trace.slices)
-    if len(hosts) < 2:
-        again = repeated > MAX_REPEATED * sum(map(len, launched.values()))
-        if again or JOB in trace.contradicted or hosts & trace.named_twice:
-            raise ValueError("several ranks with the same process ids were merged into it: give each rank's own file")
-        return (trace,)
-    host_of = _hosts_of_rows(trace.slices, hosts, launched)
-    in_order = sorted(hosts, key=lambda host: (isinstance(host, str), host))
-    note = f"{len(hosts)} ranks were merged into the file, which does not say which is which: they are numbered here."
-    return _parts(trace, {row: in_order.index(host) for row, host in host_of.items()}, note)
+    hosts = _processes(slices, slices.has_category(*ON_HOST))
+    if len(hosts) > 1:
+        host_of = _hosts_of_rows(slices, hosts)
+        in_order = sorted(hosts, key=lambda host: (isinstance(host, str), host))
+        note = (
+            f"{len(hosts)} ranks were merged into the file, which does not say which is which: they are numbered here."
+        )
+        return _parts(trace, {row: in_order.index(host) for row, host in host_of.items()}, note)
+    unnamed = hosts - trace.processes.keys()
+    if JOB in trace.contradicted or hosts & trace.named_twice or (unnamed and _uses_ids_again(slices)):
+        raise ValueError("several ranks with the same process ids were merged into it: give each rank's own file")
+    return (trace,)
+
+
+def _processes(slices: Slices, where: np.ndarray) -> set[Process]:
+    return {slices.rows[row][0] for row in np.unique(slices.row_of[where]).tolist()}
 
 
 def _label(process: Process, name: str) -> str:
@@ -72,34 +83,35 @@ def _numbers(labels: Iterable[str]) -> dict[str, int]:
     return {label: place for place, label in enumerate(in_order)}
 
 
-def _launches(slices: Iterable[Slice]) -> tuple[dict[Process, dict[bytes, int]], int]:
-    """Return when each process launched what, by correlation id, and how many ids a process used again."""
-    launched: dict[Process, dict[bytes, int]] = {}
-    repeated = 0
-    for one in slices:
-        if one.category in LAUNCHES and (link := LINK.search(one.raw_args)):
-            own = launched.setdefault(one.process, {})
-            repeated += link[1] in own
-            own[link[1]] = one.start
-    return launched, repeated
+def _links(slices: Slices) -> list[Any]:
+    return [link for (link,) in slices.arguments("correlation")]
 
 
-def _hosts_of_rows(
-    slices: Iterable[Slice], hosts: set[Process], launched: Mapping[Process, Mapping[bytes, int]]
-) -> dict[Process, Process]:
+def _uses_ids_again(slices: Slices) -> bool:
+    """Return whether launches share correlation ids, which are unique in a process."""
+    links = _links(slices.select(slices.has_category(*LAUNCHES)))
+    return len(set(links)) < (1 - MAX_REPEATED) * len(links)
+
+
+def _hosts_of_rows(slices: Slices, hosts: set[Process]) -> dict[Process, Process]:
     """Return the process that each process row belongs to, itself for the hosts; by the links of what devices did."""
-    rows: dict[Process, list[Slice]] = {}
-    for one in slices:
-        if one.category in ON_DEVICE and one.process not in hosts:
-            rows.setdefault(one.process, []).append(one)
-    return {host: host for host in hosts} | {row: _host_of(row, work, launched) for row, work in rows.items()}
+    launches = slices.select(slices.has_category(*LAUNCHES))
+    launched: dict[Process, dict[Any, int]] = {host: {} for host in hosts}
+    for one, link in zip(launches, _links(launches), strict=True):
+        if link is not None:
+            launched[one.process][link] = one.start
+    on_device = slices.select(slices.has_category(*ON_DEVICE))
+    rows: dict[Process, list[tuple[Any, int]]] = {}
+    for one, link in zip(on_device, _links(on_device), strict=True):
+        rows.setdefault(one.process, []).append((link, one.start))
+    found = {row: _host_of(row, work, launched) for row, work in rows.items() if row not in hosts}
+    return {host: host for host in hosts} | found
 
 
-def _host_of(row: Process, work: Sequence[Slice], launched: Mapping[Process, Mapping[bytes, int]]) -> Process:
+def _host_of(row: Process, work: Sequence[tuple[Any, int]], launched: Mapping[Process, Mapping[Any, int]]) -> Process:
     matches: Counter[Process] = Counter()
-    for one in work:
-        link = LINK.search(one.raw_args)
-        matches.update(host for host, own in launched.items() if link and own.get(link[1], inf) <= one.start)
+    for link, start in work:
+        matches.update(host for host, own in launched.items() if own.get(link, inf) <= start)
     (host, best), (_, second) = [*matches.most_common(2), (row, 0), (row, 0)][:2]
     if best < SURE * len(work) or second > UNLIKELY * len(work):
         raise ValueError(
@@ -110,20 +122,21 @@ def _host_of(row: Process, work: Sequence[Slice], launched: Mapping[Process, Map
 
 
 def _parts(trace: Trace, rank_of: Mapping[Process, int], *notes: str) -> tuple[Trace, ...]:
-    left = {one.process for one in trace.slices if one.category in ON_DEVICE | ON_HOST} - rank_of.keys()
+    slices = trace.columns
+    left = _processes(slices, slices.has_category(*ON_DEVICE, *ON_HOST)) - rank_of.keys()
     if left:
-        raise ValueError(f"several ranks were merged into it, but process {min(map(str, left))} belongs to none")
-    slices: dict[int, list[Slice]] = {rank: [] for rank in sorted(set(rank_of.values()))}
-    for one in trace.slices:
-        if one.process in rank_of:
-            slices[rank_of[one.process]].append(one)
+        raise ValueError(
+            f"several ranks were merged into it, and process {min(map(str, left))} belongs to none: give each rank's "
+            "own file"
+        )
+    rank_of_row = np.array([rank_of.get(process, -1) for process, _ in slices.rows])
     job = trace.properties.get(JOB)
     return tuple(
         replace(
             trace,
-            slices=tuple(own),
+            slices=slices.select(rank_of_row[slices.row_of] == rank),
             properties={**trace.properties, JOB: {**(job if isinstance(job, Mapping) else {}), "rank": rank}},
             problems=(*trace.problems, *notes),
         )
-        for rank, own in slices.items()
+        for rank in sorted(set(rank_of.values()))
     )

@@ -41,6 +41,7 @@ def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
         "schema": SCHEMA,
         "source": timeline.source,
         "notes": timeline.notes,
+        "unlinked": timeline.unlinked,
         # A trace has no beginning but its first event.
         "first_event_us": slices[0]["ts"] if slices else 0.0,
     }
@@ -66,6 +67,8 @@ def parse_timeline(trace: Trace) -> Timeline:
             tuple(_parse_span(one, trace, first) for one in trace.slices if one.process != CASES_PROCESS),
             tuple(Window(one.name, *_times(one, first)) for one in trace.slices if one.process == CASES_PROCESS),
             tuple(map(str, own["notes"])),
+            # Files of before have no such number.
+            int(own.get("unlinked", 0)),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"it is a damaged timeline of parallel-core ({error!r})") from error

@@ -2,20 +2,22 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 import numpy as np
 
 from backends.profiling.chrome_trace.slices import Slice, TraceThread
 from backends.profiling.marks import parse_case, parse_verb
-from backends.profiling.spans import Queue, Span, Spans
+from backends.profiling.spans import UNKNOWN, Queue, Span, Spans
 from backends.profiling.timeline import HOST_DEVICE, Timeline, Window
 
 __all__ = [
     "Queue",
     "TraceThread",
     "assemble",
+    "count_unlinked",
     "enclosing",
     "host_spans",
     "numbered_queues",
@@ -25,6 +27,11 @@ __all__ = [
     "thread_of",
     "windows",
 ]
+
+UNLINKED = (
+    "{:,} of {:,} {} on devices are linked to no launch: it came before the recording began, or the profiler does not "
+    "tell. How long they waited is not known"
+)
 
 
 def thread_of(one: Slice) -> TraceThread:
@@ -86,9 +93,9 @@ def numbered_queues(threads: Mapping[TraceThread, Queue]) -> dict[TraceThread, Q
     return queues
 
 
-def python_queues(slices: Iterable[Slice]) -> dict[TraceThread, Queue]:
-    """Give each of Python's own threads a queue of the host, in the order of their first slices."""
-    return numbered_queues({thread_of(one): (HOST_DEVICE, "Python") for one in slices})
+def python_queues(slices: Iterable[Slice], names: Mapping[TraceThread, str]) -> dict[TraceThread, Queue]:
+    """Give each of Python's own threads a queue of the host, in the order of their first slices, and of its name."""
+    return numbered_queues({thread_of(one): (HOST_DEVICE, names.get(thread_of(one), "Python")) for one in slices})
 
 
 def host_spans(calls: Iterable[Slice], queues: Mapping[TraceThread, Queue]) -> list[Span]:
@@ -111,3 +118,14 @@ def assemble(source: str, spans: Iterable[Span], cases: tuple[Window, ...], note
     within = ordered.select((case_of >= 0) & (ordered.starts < ends[case_of]))
     shifted = tuple(Window(case.name, case.start - begin, case.end - begin) for case in cases)
     return Timeline(source, within.moved(-begin), shifted, tuple(notes))
+
+
+def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:
+    """Return the timeline with the number of the devices' operations that no launch is linked to, and a note of it."""
+    spans = timeline.columns
+    operations = np.array([device in devices for device, _ in spans.queues], bool)[spans.queue_of]
+    count, unlinked = np.count_nonzero(operations), np.count_nonzero(operations & (spans.launched == UNKNOWN))
+    if not unlinked:
+        return timeline
+    note = UNLINKED.format(unlinked, count, "operation" if count == 1 else "operations")
+    return replace(timeline, unlinked=unlinked, notes=(*timeline.notes, note))

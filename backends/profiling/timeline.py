@@ -35,6 +35,8 @@ class Timeline:
     cases: tuple[Window, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader must know: events that could not be used, links that the profiler does not give."""
+    unlinked: int = 0
+    """The number of operations on devices that were launched, but by a call that is not known."""
     annotations: tuple[Window, ...] = field(default=(), repr=False)
     """What a program says of itself in its profile: steps, phases; they may lie in each other."""
     host_calls: HostCalls | None = field(default=None, repr=False, compare=False)

@@ -7,7 +7,7 @@ from. Eager PyTorch on a CPU has no devices: all that it does is on the calling 
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -18,11 +18,14 @@ from typing import Any
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.profiling.chrome_trace.slices import Slice, Trace
+from backends.profiling.communication import is_communication
+from backends.profiling.kernel_names import short_names
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
     Queue,
     TraceThread,
     assemble,
+    count_unlinked,
     enclosing,
     host_spans,
     numbered_queues,
@@ -32,7 +35,7 @@ from backends.profiling.threads_of_trace import (
     thread_of,
     windows,
 )
-from backends.profiling.timeline import Span, SpanKind, Timeline, Window
+from backends.profiling.timeline import Span, SpanKind, Timeline, Window, queue_order
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
 from backends.torch.gloo import exchanges, without_exchanges
@@ -115,18 +118,36 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     calls = outermost_calls(marks)
     with_marks = calls or on_gpu
     launched = {parsed.number: mark.start for mark in marks if (parsed := parse_verb(mark.name))}
+    eager = not tasks and not on_gpu
+    names = {} if calls else _thread_names(trace)
     spans = [
-        *(_of_python(work[False], calls, eager=not tasks and not on_gpu) if with_marks else _of_threads(work[False])),
+        *(_of_python(work[False], calls, eager, names) if with_marks else _of_threads(work[False], names)),
         *_of_workers(work[True], tasks, launched),
-        *_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]),
         # The verbs' marks say what exchanges.
         *([] if calls else [exchange.span for exchange in gloo]),
     ]
-    timeline = assemble(source, spans, windows(marks), trace.problems)
+    of_gpus = list(_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]))
+    gpus = {span.device for span in of_gpus}
+    notes = (*trace.problems, *_gpu_models(gpus, trace.properties.get("deviceProperties")))
+    timeline = assemble(source, [*spans, *of_gpus], windows(marks), notes)
+    timeline = count_unlinked(timeline, gpus)
     if calls or timeline.cases:
         return timeline
-    found = host_calls(trace.columns, {}, LAUNCHES) if on_gpu else None
+    found = host_calls(trace.columns, names, LAUNCHES) if on_gpu else None
     return replace(timeline, annotations=_annotations(trace.slices), host_calls=found)
+
+
+def _thread_names(trace: Trace) -> dict[TraceThread, str]:
+    # Kineto ends some with a space.
+    return {thread: name.strip() for thread, name in trace.threads.items() if name.strip()}
+
+
+def _gpu_models(gpus: Iterable[str], described: object) -> Iterator[str]:
+    devices = described if isinstance(described, list) else []
+    models = {f"gpu:{one.get('id')}": one.get("name") for one in devices if isinstance(one, dict)}
+    for gpu in sorted(gpus, key=lambda gpu: queue_order(gpu, "")):
+        if models.get(gpu):
+            yield f"{gpu} is {models[gpu]}"
 
 
 def _annotations(slices: Sequence[Slice]) -> tuple[Window, ...]:
@@ -153,11 +174,13 @@ def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping
         yield _span(one, KIND_OF_TASK.get(task.name.removeprefix("_"), "compute"), queues[thread_of(one)], launch)
 
 
-def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> Iterator[Span]:
+def _of_python(
+    work: Sequence[Slice], calls: Sequence[Slice], eager: bool, names: Mapping[TraceThread, str]
+) -> Iterator[Span]:
     call_around = enclosing(calls)
     with_calls = [(one, call_around(one)) for one in work]
     outside = [one for one, call in with_calls if call is None]
-    queues = python_queues(sorted((*calls, *outside), key=attrgetter("start")))
+    queues = python_queues(sorted((*calls, *outside), key=attrgetter("start")), names)
     yield from host_spans(calls, queues)
     yield from (_span(one, "host", queues[thread_of(one)], None) for one in outside)
     if not eager:
@@ -172,21 +195,23 @@ def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> It
             previous = call
 
 
-def _of_threads(work: Sequence[Slice]) -> Iterator[Span]:
+def _of_threads(work: Sequence[Slice], names: Mapping[TraceThread, str]) -> Iterator[Span]:
     # Without marks, copies between devices cannot be recognised; `copy_` copies into memory that was there.
-    queues = numbered_queues({thread_of(one): ("cpu", "thread") for one in work})
+    queues = numbered_queues({thread_of(one): ("cpu", names.get(thread_of(one), "thread")) for one in work})
     for one in work:
         yield _span(one, "copy" if one.name == "aten::copy_" else "compute", queues[thread_of(one)], None)
 
 
 def _of_gpus(work: Sequence[Slice], launches: Sequence[Slice]) -> Iterator[Span]:
     starts = {args["correlation"]: one.start for one in launches if "correlation" in (args := one.args)}
+    names = short_names({one.name for one in work})
+    communicates = {name: is_communication(name) for name in names}
     for one in work:
         args = one.args
         queue = f"gpu:{args.get('device', one.process)}", f"stream {args.get('stream', one.thread)}"
-        exchanges = "nccl" in one.name.lower()
+        exchanges = communicates[one.name]
         kind: SpanKind = "copy" if one.category == "gpu_memcpy" else "exchange" if exchanges else "compute"
-        yield _span(one, kind, queue, starts.get(args.get("correlation")))
+        yield Span(names[one.name], kind, *queue, one.start, one.end, starts.get(args.get("correlation")), one.name)
 
 
 def _under_mark(mark: Mark, queue: str, fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,9 +17,9 @@ __all__ = ["TorchProfiler", "hook"]
 def hook(torch: Any, recorder: Any) -> None:
     """Let the recorder know of the program's steps, and of the profilers that the program starts itself."""
     profiler = TorchProfiler(torch)
-    recorder.add(profiler)
     _mark_optimizers(torch, recorder)
     _mark_profilers(torch, recorder, profiler)
+    recorder.add(profiler)
 
 
 class TorchProfiler:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 import backends
 from parallel_core.command_line import options
-from parallel_core.comparison.analysis import analyse
+from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.plan import Plan, options_of
 from parallel_core.comparison.runner import run_comparison
@@ -35,7 +35,7 @@ from parallel_core.system.signals import until_stopped
 from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.comparison_progress import comparison_progress
 
-__all__ = ["compare", "known_experiments"]
+__all__ = ["compare", "known_experiments", "refuse_unmeasured", "run_plan"]
 
 MINUTES_FOR_A_CELL = 0.25
 """How long --quick may take unless the user says; so it is 4 minutes for the chapters' demonstrations."""
@@ -154,7 +154,7 @@ def compare(
     if with_traces:
         new_traces(folder)
         plan = replace(plan, traces_in=folder)
-    comparison = _run_plan(plan, folder, Console(stderr=True, highlight=False))
+    comparison = run_plan(plan, folder, Console(stderr=True, highlight=False))
     analysis = analyse(comparison, saved_timelines(folder))
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
     page = write_report(analysis, folder)
@@ -163,13 +163,20 @@ def compare(
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     show_comparison(analysis, console)
     console.print(f"Report: {page}", soft_wrap=True)
-    if not analysis.believed:
-        # What gave no result at all is not explained by a disturbed machine.
-        merely = all(
-            cell.results and all(result.is_merely_disturbed for result in cell.results) for cell in comparison.cells
-        )
-        error = DisturbedError if merely else MeasurementError
-        raise error(f"nothing could be measured: {analysis.cells[0].reason}")
+    refuse_unmeasured(analysis)
+
+
+def refuse_unmeasured(analysis: Analysis) -> None:
+    """Raise MeasurementError if no cell gave a result to be believed, or DisturbedError if all were disturbed."""
+    if analysis.believed:
+        return
+    # What gave no result at all is not explained by a disturbed machine.
+    merely = all(
+        cell.results.results and all(result.is_merely_disturbed for result in cell.results.results)
+        for cell in analysis.cells
+    )
+    error = DisturbedError if merely else MeasurementError
+    raise error(f"nothing could be measured: {analysis.cells[0].reason}")
 
 
 def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str, ...]:
@@ -234,8 +241,8 @@ def _sizes_of(experiment: Experiment) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*experiment.calibrated, *(name for name in GROWTH if name in options_of(experiment)))))
 
 
-def _run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
-    """Run the plan and save the results after every process; exit at once on SIGINT, SIGTERM and SIGHUP."""
+def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
+    """Run a plan, and save the results in a folder after every process; exit at once on SIGINT, SIGTERM and SIGHUP."""
     path = folder / RESULT
     command = shlex.join(["parallel-core", *sys.argv[1:]])
     with comparison_progress(console) as on_run:

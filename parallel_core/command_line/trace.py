@@ -1,5 +1,6 @@
 """`parallel-core trace`: read profilers' files and show what overlapped and what waited, also among ranks."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from rich.markup import escape
 
 from parallel_core.command_line import options
 from parallel_core.plots import check_drawing, write_picture_file
+from parallel_core.report.timeline_page import write_timeline_page
 from parallel_core.system import files
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.ranks import show_ranks
@@ -21,6 +23,13 @@ from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
 __all__ = ["trace"]
 
 
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+
+
 @click.command()
 @click.argument("paths", type=options.PATH, nargs=-1, required=True, metavar="FILE...")
 @click.option(
@@ -30,8 +39,27 @@ __all__ = ["trace"]
     metavar="PICTURE",
     help="Draw it, a lane for each queue, as PNG, SVG or PDF by the ending of the name.",
 )
+@click.option(
+    "--html",
+    "page",
+    type=options.PATH,
+    metavar="PAGE",
+    help="Write a page to zoom and search, one file that needs no network.",
+)
+@click.option(
+    "--communication",
+    "kernels",
+    type=options.Parsed(_pattern, "regex"),
+    help="Kernels whose full names hold it communicate, too: deep_ep|nvshmem|multimem. NCCL's and RCCL's always do.",
+)
 @options.json_file
-def trace(paths: tuple[Path, ...], picture: Path | None, json_path: Path | None) -> None:
+def trace(
+    paths: tuple[Path, ...],
+    picture: Path | None,
+    page: Path | None,
+    kernels: re.Pattern[str] | None,
+    json_path: Path | None,
+) -> None:
     """Show how busy each queue was in FILE, what overlapped, and the critical path.
 
     FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler or mx.profiler, also by your
@@ -39,9 +67,9 @@ def trace(paths: tuple[Path, ...], picture: Path | None, json_path: Path | None)
     """
     if picture is not None:
         check_drawing(picture)
-    files.check_writable(picture)
-    files.check_writable(json_path)
-    ranks = read_ranks(files_of(paths), keep_spans=picture is not None)
+    for path in (picture, page, json_path):
+        files.check_writable(path)
+    ranks = read_ranks(files_of(paths), kernels, keep_spans=picture is not None or page is not None)
     # With `--json -`, standard output is for the JSON alone.
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     if len(ranks) == 1:
@@ -57,6 +85,11 @@ def trace(paths: tuple[Path, ...], picture: Path | None, json_path: Path | None)
     if picture is not None:
         write_picture_file(timeline, picture)
         console.print(f"Timeline: {picture}", soft_wrap=True)
+    if page is not None:
+        named = {f"rank {rank}" if len(ranks) > 1 else "": one for rank, one in ranks.items()}
+        timelines = {name: one.timeline for name, one in named.items()}
+        write_timeline_page(timelines, {name: one.figures for name, one in named.items()}, page)
+        console.print(f"Page: {page}", soft_wrap=True)
     if json_path is not None:
         files.write_json(json_path, document)
 

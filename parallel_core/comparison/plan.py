@@ -129,6 +129,9 @@ class Plan:
         for name, value in options.items():
             if value is not None:
                 yield from (f"--{name}", str(value))
+        if self.experiment(cell).calibrated:
+            # What is kept for single runs does not fit a comparison's time, and the other way round.
+            yield from ("--work", "own")
 
 
 def options_of(experiment: Experiment) -> Mapping[str, Parameter]:

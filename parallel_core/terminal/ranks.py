@@ -94,9 +94,11 @@ def _straggler(ranks: Ranks) -> str:
     if ranks.straggler is None:
         return f"no straggler: in {ranks.collectives:,} collectives all ranks waited about as long"
     (late,) = (one for one in ranks.by_rank if one.rank == ranks.straggler)
-    others = [one.waited_seconds or 0.0 for one in ranks.by_rank if one is not late]
-    waited = f"the other{'s' if len(others) > 1 else ''} waited {metric(max(others), 's')}"
+    most = max((one for one in ranks.by_rank if one is not late), key=lambda one: one.waited_seconds or 0.0)
+    waited = most.waited_seconds or 0.0
+    others = "the other waited" if len(ranks.by_rank) == 2 else f"of the others rank {most.rank} waited most,"
+    share = f", {percent(waited / most.seconds)} of the time" if most.seconds else ""
     return (
         f"straggler: rank {late.rank} came last in {late.arrived_last:,} of {late.collectives:,} collectives, and "
-        f"waited {metric(late.waited_seconds or 0.0, 's')} in them; {waited}{' at most' if len(others) > 1 else ''}"
+        f"waited {metric(late.waited_seconds or 0.0, 's')} in them; {others} {metric(waited, 's')}{share}"
     )

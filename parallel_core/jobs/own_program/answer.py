@@ -1,6 +1,6 @@
 """The answer to “does my overlap happen?” in three sentences: who works, what is hidden, what bounds a step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from humanize import metric
@@ -14,6 +14,13 @@ MAX_QUEUES = 4
 """So many queues are named, the busiest; the others are counted."""
 LITTLE, MOST = 0.1, 0.5
 """Below the first share of an exchange nothing overlaps, and from the second on it does."""
+BOUNDS = {
+    "compute_share": "Computation bounds a step: {} of it",
+    "exposed_exchange_share": "Exchange that nothing computes under bounds a step: {} of it",
+    "exposed_copy_share": "Copying that nothing computes under bounds a step: {} of it",
+    "idle_share": "Waiting bounds a step: in {} of it nothing ran",
+}
+"""The parts of a step, which sum to 1; the largest bounds it."""
 MIN_SHARE = 0.1
 """Time outside of computation that is worth looking at first, as a share of a step."""
 
@@ -63,51 +70,41 @@ def _hidden(processes: Sequence[StepFigures]) -> str:
 
 
 def _bound(processes: Sequence[StepFigures]) -> str:
-    compute, exchange, copy, idle = (
-        fmean(shares)
-        for shares in zip(
-            *(
-                (one.compute_share, one.exposed_exchange_share, one.exposed_copy_share, one.idle_share)
-                for one in processes
-            ),
-            strict=True,
-        )
-    )
-    largest = max(compute, exchange, copy, idle)
-    bound = {
-        exchange: f"Exchange that nothing computes under bounds a step: {percent(exchange)} of it",
-        copy: f"Copying that nothing computes under bounds a step: {percent(copy)} of it",
-        idle: f"Waiting bounds a step: in {percent(idle)} of it nothing ran",
-        compute: f"Computation bounds a step: {percent(compute)} of it",
-    }[largest]
-    never_early = not any(process.early_exchanges for process in processes)
-    # What lies outside of computation can go without a faster device.
-    if exchange >= max(MIN_SHARE, copy, idle) or exchange == largest:
-        first = (
+    shares = {name: _mean(processes, name) for name in BOUNDS}
+    largest = max(BOUNDS, key=lambda name: shares[name])
+    return f"{BOUNDS[largest].format(percent(shares[largest]))}; look first at {_first(processes, shares, largest)}."
+
+
+def _first(processes: Sequence[StepFigures], shares: Mapping[str, float], largest: str) -> str:
+    """Return what to look at first: time outside of computation can go without a faster device."""
+    exchange, copy, idle = (shares[name] for name in ("exposed_exchange_share", "exposed_copy_share", "idle_share"))
+    outside = max(exchange, copy, idle)
+    if outside < MIN_SHARE and largest == "compute_share":
+        named = listed([f"{name} ({percent(share)})" for name, share in processes[0].operators])
+        return f"the operators that compute longest, {named} of their time"
+    if outside == exchange:
+        if any(process.early_exchanges for process in processes):
+            return (
+                f"the {percent(exchange)} of exchange beyond the backward pass: exchange fewer bytes, or less often, "
+                "or end with a smaller bucket"
+            )
+        return (
             f"the exchange, which starts after the backward pass and takes {percent(exchange)} of a step: let it start "
             "earlier, with smaller buckets (bucket_cap_mb) or DistributedDataParallel"
-            if never_early
-            else f"the {percent(exchange)} of exchange beyond the backward pass: exchange fewer bytes, or less often, "
-            "or with smaller buckets at the end"
         )
-    elif copy >= max(MIN_SHARE, idle) or copy == largest:
-        first = f"the copies, {percent(copy)} of a step: pinned memory, non_blocking=True and a stream of their own"
-    elif idle >= MIN_SHARE:
-        first = (
-            f"the {percent(idle)} in which nothing ran: reading of data and Python between the operators, or processes "
-            "that wait for each other"
-            if len(processes) > 1
-            else f"the {percent(idle)} in which nothing ran: reading of data, and Python between the operators"
+    if outside == copy:
+        return f"the copies, {percent(copy)} of a step: pinned memory, non_blocking=True and a stream of their own"
+    loading = _mean(processes, "loading_share")
+    if loading >= idle / 2:
+        return (
+            f"the DataLoader, for which the program waits {percent(loading)} of a step: num_workers, or less to decode"
         )
-    else:
-        first = _slowest(processes)
-    return f"{bound}; look first at {first}."
+    others = ", processes that wait for each other" if len(processes) > 1 else ""
+    return f"the {percent(idle)} in which nothing ran: reading of data, Python between the operators{others}"
 
 
-def _slowest(processes: Sequence[StepFigures]) -> str:
-    operators = processes[0].operators
-    named = [f"{name} ({percent(share)})" for name, share in operators]
-    return f"the operators that compute longest, {listed(named)} of their time"
+def _mean(processes: Sequence[StepFigures], name: str) -> float:
+    return fmean(getattr(process, name) for process in processes)
 
 
 def _range(shares: Sequence[float]) -> str:

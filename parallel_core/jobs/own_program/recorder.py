@@ -116,7 +116,8 @@ class Recorder:
                 self._begin_step()
         elif self.seen[marker] >= self.warm_up:
             known = [one for one in self.profilers if framework in (None, one.framework)]
-            self._start(known[-1])
+            if known:
+                self._start(known[-1])
         self._report()
 
     def give_way(self) -> None:

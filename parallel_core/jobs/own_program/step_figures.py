@@ -4,15 +4,16 @@ The shares of a step sum to 1: some queue computes; none does, but one exchanges
 """
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
-from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans, cases_of
+from parallel_core.trace_analysis.case_spans import KINDS, cases_of
 from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.interval_sets import gaps, intersection, total_length, union
+from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total_length, union
 
 __all__ = ["QueueShare", "StepFigures", "step_figures"]
 
@@ -20,6 +21,9 @@ BACKWARD = "autograd::engine::evaluate_function"
 """PyTorch runs each operator of a backward pass within one of this name."""
 KEEPING = f"{BACKWARD}: torch::autograd::AccumulateGrad"
 """Keeps a gradient that is there, and launches its exchange: no time to hide it under."""
+LOADING = "enumerate(DataLoader)#"
+"""How PyTorch annotates the time in which a program waits for its next batch."""
+STEP = "ProfilerStep#"
 MAX_OPERATORS = 3
 
 
@@ -55,6 +59,8 @@ class StepFigures:
     exchanges: int
     early_exchanges: int
     """How many were launched before an operator of the backward pass: these can hide under it."""
+    loading_share: float
+    """The share of the time in which the program waited for PyTorch's DataLoader; 0 too if it has another."""
     operators: tuple[tuple[str, float], ...]
     """What computes longest, as shares of all operators' time."""
 
@@ -64,8 +70,9 @@ class StepFigures:
 
 
 def step_figures(timeline: Timeline, steps: int, rank: int | None = None) -> StepFigures:
-    """Compute the figures of a process that recorded so many steps; all that its timeline holds counts."""
-    (case,) = cases_of(replace(timeline, cases=()))
+    """Compute the figures of a process that recorded so many whole steps; what its timeline holds beyond is cut."""
+    (case,) = cases_of(replace(timeline, spans=_of_whole_steps(timeline, steps), cases=()))
+    figures = figures_of(case)
     copies = case.kinds == KINDS.index("copy")
     if {device for device, _ in case.queues} <= {HOST_DEVICE, "cpu"}:
         # A CPU's copies stay in its memory, and its thread computes nothing meanwhile: they are its work.
@@ -79,13 +86,17 @@ def step_figures(timeline: Timeline, steps: int, rank: int | None = None) -> Ste
     working = total_length(union(computing, exchanging, copying))
     compute, exchange, copy = map(total_length, (computing, exchanging, copying))
     whole = max(1, case.nanoseconds)
+    loads = [(one.start, one.end) for one in timeline.annotations if one.name.startswith(LOADING)]
+    loading = union(np.array(loads, dtype=np.int64))
+    operators = [one for one in figures.operations if one.kind == "compute"]
+    all_computing = sum(one.seconds for one in operators)
     return StepFigures(
         rank=rank,
         steps=steps,
         step_seconds=in_seconds(whole) / steps,
         queues=tuple(
             QueueShare(queue.device, queue.queue, queue.busy_share)
-            for queue in figures_of(case).queues
+            for queue in figures.queues
             if queue.device != HOST_DEVICE
         ),
         compute_share=compute / whole,
@@ -98,8 +109,18 @@ def step_figures(timeline: Timeline, steps: int, rank: int | None = None) -> Ste
         hidden_copy_share=total_length(intersection(computing, copying)) / copy if copy else None,
         exchanges=int(exchanges.sum()),
         early_exchanges=_early_exchanges(case.spans),
-        operators=_operators(case),
+        loading_share=total_length(clip(loading, case.start, case.end)) / whole,
+        operators=tuple((one.name, one.seconds / all_computing) for one in operators[:MAX_OPERATORS]),
     )
+
+
+def _of_whole_steps(timeline: Timeline, steps: int) -> Sequence[Span]:
+    """Return the spans without those of a step in which the recording ended."""
+    ends = [one.end for one in timeline.annotations if one.name.startswith(STEP)]
+    if len(ends) <= steps:
+        return timeline.spans
+    until = ends[steps - 1]
+    return tuple(one for one in timeline.spans if (one.start if one.launched is None else one.launched) < until)
 
 
 def _early_exchanges(spans: Sequence[Span]) -> int:
@@ -118,12 +139,3 @@ def _early_exchanges(spans: Sequence[Span]) -> int:
 
 def _is_backward(span: Span) -> bool:
     return span.operator.startswith(BACKWARD) or span.name.endswith(" backward")
-
-
-def _operators(case: CaseSpans) -> tuple[tuple[str, float], ...]:
-    taken: Counter[str] = Counter()
-    for span in case.spans:
-        if span.kind == "compute":
-            taken[span.name] += span.end - span.start
-    whole = taken.total()
-    return tuple((name, length / whole) for name, length in taken.most_common(MAX_OPERATORS)) if whole else ()

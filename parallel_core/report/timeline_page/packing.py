@@ -5,47 +5,73 @@ A number takes seven bits a byte, the lowest first; the top bit says that more f
 negative are folded first: 0, −1, 1, −2 become 0, 1, 2, 3. `unpacking.js` reads it.
 
     {"origin": 0, "lanes": [["gpu:0", "stream 7", 3753], …], "labels": [["gemm", "aten::mm", "compute"], …],
-     "cases": [["run", 0, 900], …], "segments": 120}
+     "cases": [["run", 0, 900], …]}
 
-`lanes` name the device, the queue and the number of spans. The spans stand lane by lane in the order of their start,
-with a column for each of: the time since the end of the span before (folded; the first one's: since the origin), the
-duration, the place in `labels`, the delay since the launch (folded, plus one; 0 if it is not known). Then come the
-segments of the critical paths, joined where they follow each other on a lane, with columns of the time since the end
-of the one before, the duration, and the place of the lane plus one; 0 is idle. All times are nanoseconds.
+`lanes` name the device, the queue and the number of spans. Those of no device come first: the cases, the program's own
+annotations, and last the critical paths of all cases. The spans stand lane by lane in the order of their start, with a
+column for each of: the time since the end of the span before (folded; the first one's: since the origin), the
+duration, the place in `labels`, the delay since the launch (folded, plus one; 0 if it is not known). At the end stands
+a column with the lane of each span of the critical paths. All times are nanoseconds.
 """
 
 import json
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from backends.profiling import Span, Timeline, queue_order
+from backends.profiling import Span, Timeline, Window
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.critical_path import Segment, critical_path
-from parallel_core.trace_analysis.lanes import look, shortened
+from parallel_core.trace_analysis.critical_path import critical_path
+from parallel_core.trace_analysis.lanes import lane_order, look, shortened
 
-__all__ = ["pack"]
+__all__ = ["MARK", "Packed", "first_time", "pack"]
 
+MARK = "mark"
+"""How cases and annotations look, beside the looks of spans."""
+PATH = "critical path"
 MAX_NAME_CHARACTERS = 300
 COMPRESSION = 9
 
+Queue: TypeAlias = tuple[str, str]
+"""A device and one of its queues; of no device are what the page adds itself."""
+
+
+class Packed(NamedTuple):
+    """A timeline as bytes, and its lanes from top to bottom."""
+
+    lanes: list[Queue]
+    data: bytes
+
 
 class _Stretch(NamedTuple):
-    """A part of a critical path on one lane, or idle."""
+    """A part of a critical path, and the lane that it lies on."""
 
-    start: int
-    end: int
-    lane: int
+    span: Span
+    queue: Queue
 
 
-def pack(timeline: Timeline) -> bytes:
-    """Return a timeline with the critical paths of its cases as compressed bytes; equal timelines give equal bytes."""
-    spans = timeline.spans
-    queues = sorted({(span.device, span.queue) for span in spans}, key=lambda queue: queue_order(*queue))
+def first_time(timeline: Timeline) -> int:
+    """Return when a timeline's first span, launch or case begins; 0 if it has none."""
+    begins = [span.start for span in timeline.spans[:1]]
+    begins += [window.start for window in (*timeline.cases, *timeline.annotations)]
+    launches = (span.launched for span in timeline.spans if span.launched is not None)
+    return min((*begins, *launches), default=0)
+
+
+def pack(timeline: Timeline, origin: int | None = None) -> Packed:
+    """Compress a timeline with the critical paths of its cases; equal timelines give equal bytes.
+
+    Times count from the origin, which is the timeline's first time unless told.
+    """
+    origin = first_time(timeline) if origin is None else origin
+    marks, path = _marks(timeline), _path(timeline)
+    spans = (*marks, *(one.span for one in path), *timeline.spans)
+    own = {(span.device, span.queue) for span in timeline.spans} | {one.queue for one in path}
+    added = dict.fromkeys((span.device, span.queue) for span in spans[: len(marks) + len(path)])
+    queues = [*added, *sorted(own, key=lambda queue: lane_order(*queue))]
     lane_of = {queue: lane for lane, queue in enumerate(queues)}
-    path = _path(timeline, lane_of)
     lanes = np.fromiter((lane_of[span.device, span.queue] for span in spans), np.int64, len(spans))
     # Within a lane they keep their order, which is that of their start.
     order = np.argsort(lanes, kind="stable")
@@ -54,28 +80,61 @@ def pack(timeline: Timeline) -> bytes:
     known = np.fromiter((span.launched is not None for span in spans), bool, len(spans))
     launched = np.fromiter((span.start if span.launched is None else span.launched for span in spans), np.int64)
     labels, label_of = _labels(spans)
-    origin = int(min((*starts[:1], *launched, *(case.start for case in timeline.cases)), default=0))
+    counts = np.bincount(lanes, minlength=len(queues)).tolist()
     header = {
         "origin": origin,
-        "lanes": [(*queue, count) for queue, count in zip(queues, np.bincount(lanes).tolist(), strict=True)],
+        "lanes": [(*queue, count) for queue, count in zip(queues, counts, strict=True)],
         "labels": labels,
         "cases": timeline.cases,
-        "segments": len(path),
     }
     written = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-    waited = np.where(known, _folded(starts - launched) + 1, 0)
     columns = (
         [len(written)],
         _folded(_since_before(starts[order], ends[order], lanes[order], origin)),
         (ends - starts)[order],
         label_of[order],
-        waited[order],
-        _folded(_since_before([one.start for one in path], [one.end for one in path], [0] * len(path), origin)),
-        [one.end - one.start for one in path],
-        [one.lane + 1 for one in path],
+        np.where(known, _folded(starts - launched) + 1, 0)[order],
+        [lane_of[one.queue] for one in path],
     )
     first, *others = map(_variable_length, columns)
-    return zlib.compress(first + written + b"".join(others), COMPRESSION)
+    return Packed(queues, zlib.compress(first + written + b"".join(others), COMPRESSION))
+
+
+def _marks(timeline: Timeline) -> list[Span]:
+    """Return cases and annotations as spans of no device, on so many queues that none overlap."""
+    marks = []
+    for what, windows in (("cases", timeline.cases), ("annotations", timeline.annotations)):
+        reached: list[int] = []
+        # Of those that begin together the longest holds the others.
+        for one in sorted(windows, key=lambda window: (window.start, -window.end)):
+            row = next((row for row, end in enumerate(reached) if end <= one.start), len(reached))
+            reached[row : row + 1] = [one.end]
+            marks.append(_mark(one, what if row == 0 else f"{what} {row + 1}"))
+    return marks
+
+
+def _mark(window: Window, queue: str) -> Span:
+    return Span(window.name, "host", "", queue, window.start, window.end)
+
+
+def _path(timeline: Timeline) -> list[_Stretch]:
+    """Return the critical paths as spans of no device; what follows on a lane under one name is one of them."""
+    stretches: list[_Stretch] = []
+    for case in cases_of(timeline):
+        for start, end, span in critical_path(case):
+            if span is None:
+                continue
+            before = stretches[-1] if stretches else None
+            if before and before.span.end == start and _is_alike(before, span):
+                stretches[-1] = before._replace(span=before.span._replace(end=end))
+            else:
+                moved = span._replace(device="", queue=PATH, start=start, end=end, launched=None)
+                stretches.append(_Stretch(moved, (span.device, span.queue)))
+    return stretches
+
+
+def _is_alike(before: _Stretch, span: Span) -> bool:
+    return before.queue == (span.device, span.queue) and (before.span.name, before.span.kind) == (span.name, span.kind)
 
 
 def _labels(spans: Sequence[Span]) -> tuple[list[tuple[str, str, str]], np.ndarray]:
@@ -92,32 +151,12 @@ def _labels(spans: Sequence[Span]) -> tuple[list[tuple[str, str, str]], np.ndarr
 def _label(span: Span) -> tuple[str, str, str]:
     # The marks of the host's calls are numbered: no two are alike, and none says more than its name.
     operator = "" if span.kind == "host" or span.operator == span.name else span.operator
-    return shortened(span.name, MAX_NAME_CHARACTERS), shortened(operator, MAX_NAME_CHARACTERS), look(span)
+    how = look(span) if span.device or span.queue == PATH else MARK
+    return shortened(span.name, MAX_NAME_CHARACTERS), shortened(operator, MAX_NAME_CHARACTERS), how
 
 
-def _path(timeline: Timeline, lane_of: dict[tuple[str, str], int]) -> list[_Stretch]:
-    stretches: list[_Stretch] = []
-    for case in cases_of(timeline):
-        for one in critical_path(case):
-            stretch = _stretch(one, lane_of)
-            before = stretches[-1] if stretches else None
-            if before and before.lane == stretch.lane and before.end == stretch.start:
-                stretches[-1] = before._replace(end=stretch.end)
-            else:
-                stretches.append(stretch)
-    return stretches
-
-
-def _stretch(segment: Segment, lane_of: dict[tuple[str, str], int]) -> _Stretch:
-    span = segment.span
-    return _Stretch(segment.start, segment.end, -1 if span is None else lane_of[span.device, span.queue])
-
-
-def _since_before(
-    starts: Sequence[int] | np.ndarray, ends: Sequence[int] | np.ndarray, lanes: Sequence[int] | np.ndarray, origin: int
-) -> np.ndarray:
+def _since_before(starts: np.ndarray, ends: np.ndarray, lanes: np.ndarray, origin: int) -> np.ndarray:
     """Return the time from the end of what stands before in its lane to each start; of the first, since the origin."""
-    starts, ends, lanes = (np.asarray(some, dtype=np.int64) for some in (starts, ends, lanes))
     before = np.concatenate(([origin], ends[:-1]))[: len(starts)]
     before[1:][lanes[1:] != lanes[:-1]] = origin
     return starts - before

@@ -2,48 +2,25 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from humanize import metric
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from backends.profiling import SpanKind, Timeline, in_seconds, queue_order
+from backends.profiling import Timeline
 from parallel_core.plots.style import LOOKS
-from parallel_core.report.timeline_page.packing import pack
+from parallel_core.report.timeline_page.packing import MARK, first_time, pack
 from parallel_core.system import files
-from parallel_core.system.formatting import percent
-from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
+from parallel_core.system.formatting import figure, percent
+from parallel_core.trace_analysis.case_spans import KINDS
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.lanes import look, overlap_phrases
 
 __all__ = ["render", "write_timeline_page"]
 
-MAX_OPERATIONS = 15
-"""So many operations, and parts of a critical path, are listed: those that took the most time."""
-
-
-class _Operation(NamedTuple):
-    """All spans of one name on devices."""
-
-    name: str
-    kind: str
-    spans: int
-    seconds: float
-    share: float
-    """Of the time of all operations, added up."""
-    longest_seconds: float
-
-
-class _Case(NamedTuple):
-    """A case's figures, and the operations that took the most time."""
-
-    figures: CaseFigures
-    operations: tuple[_Operation, ...]
-    others: int
-    """How many names of operations are not listed."""
-    remarks: tuple[str, ...]
+MAX_ROWS = 15
+"""Of operations and parts of a critical path, those that took the most time, and of steps."""
 
 
 class _Shown(NamedTuple):
@@ -53,20 +30,29 @@ class _Shown(NamedTuple):
     timeline: Timeline
     lanes: tuple[str, ...]
     packed: str
-    cases: tuple[_Case, ...]
+    figures: Sequence[CaseFigures]
 
 
 def write_timeline_page(
-    timelines: Mapping[str, Timeline], figures: Mapping[str, Sequence[CaseFigures]], path: Path
+    timelines: Mapping[str, Timeline],
+    figures: Mapping[str, Sequence[CaseFigures]],
+    path: Path,
+    later: Mapping[str, int] | None = None,
 ) -> None:
     """Write the page of timelines by their names, stacked in their order; see `render`. Raises OSError."""
-    files.write_whole(path, lambda stream: stream.write(render(timelines, figures).encode(errors="replace")))
+    page = render(timelines, figures, later).encode(errors="replace")
+    files.write_whole(path, lambda stream: stream.write(page))
 
 
-def render(timelines: Mapping[str, Timeline], figures: Mapping[str, Sequence[CaseFigures]]) -> str:
+def render(
+    timelines: Mapping[str, Timeline],
+    figures: Mapping[str, Sequence[CaseFigures]],
+    later: Mapping[str, int] | None = None,
+) -> str:
     """Return the page of timelines by their names, with each one's figures under the same name.
 
-    A single timeline may have the name "". Each begins at its own zero.
+    A single timeline may have the name "". All have one scale of time; `later` are the nanoseconds by which the zeros
+    of some lie later than those of the others.
     """
     environment = Environment(
         loader=PackageLoader("parallel_core.report.timeline_page", "."),
@@ -77,45 +63,26 @@ def render(timelines: Mapping[str, Timeline], figures: Mapping[str, Sequence[Cas
     )
     environment.filters["seconds"] = lambda value: metric(value, "s")
     environment.filters["percent"] = percent
-    shown = [_shown(name, timeline, figures[name]) for name, timeline in timelines.items()]
-    used = {look(span) for timeline in timelines.values() for span in timeline.spans}
+    environment.filters["figure"] = figure
+    environment.filters["phrases"] = overlap_phrases
+    shifts = {name: (later or {}).get(name, 0) for name in timelines}
+    origin = min((first_time(timeline) + shifts[name] for name, timeline in timelines.items()), default=0)
+    shown = [_shown(name, timeline, figures[name], origin - shifts[name]) for name, timeline in timelines.items()]
+    used: set[str] = {look(span) for timeline in timelines.values() for span in timeline.spans}
+    looks: dict[str, str] = {one: appearance.name for one, appearance in LOOKS.items() if one in used}
+    if any(timeline.cases or timeline.annotations for timeline in timelines.values()):
+        looks |= {MARK: "cases and annotations"}
     return environment.get_template("page.html.jinja").render(
         shown=shown,
         source=", ".join(dict.fromkeys(timeline.source for timeline in timelines.values())),
         spans=sum(len(timeline.spans) for timeline in timelines.values()),
-        looks={one: appearance.name for one, appearance in LOOKS.items() if one in used},
-        max_rows=MAX_OPERATIONS,
+        looks=looks,
+        kinds={kind: LOOKS[kind].name for kind in KINDS},
+        max_rows=MAX_ROWS,
     )
 
 
-def _shown(name: str, timeline: Timeline, figures: Sequence[CaseFigures]) -> _Shown:
-    lanes = sorted({(span.device, span.queue) for span in timeline.spans}, key=lambda queue: queue_order(*queue))
-    by_name = {case.name: case for case in cases_of(timeline)}
-    return _Shown(
-        name,
-        timeline,
-        tuple(map(" ".join, lanes)),
-        b64encode(pack(timeline)).decode(),
-        tuple(_case(one, by_name[one.case]) for one in figures),
-    )
-
-
-def _case(figures: CaseFigures, case: CaseSpans) -> _Case:
-    operations = _operations(case)
-    return _Case(
-        figures, operations[:MAX_OPERATIONS], max(0, len(operations) - MAX_OPERATIONS), overlap_phrases(figures)
-    )
-
-
-def _operations(case: CaseSpans) -> tuple[_Operation, ...]:
-    """Return the operations of a case by name, those that took the most time first."""
-    lengths: dict[tuple[str, SpanKind], list[int]] = {}
-    for span in case.spans:
-        if span.kind != "host":
-            lengths.setdefault((span.name, span.kind), []).append(span.end - span.start)
-    whole = sum(map(sum, lengths.values())) or 1
-    rows = (
-        _Operation(name, LOOKS[kind].name, len(some), in_seconds(sum(some)), sum(some) / whole, in_seconds(max(some)))
-        for (name, kind), some in lengths.items()
-    )
-    return tuple(sorted(rows, key=attrgetter("seconds"), reverse=True))
+def _shown(name: str, timeline: Timeline, figures: Sequence[CaseFigures], origin: int) -> _Shown:
+    lanes, data = pack(timeline, origin)
+    names = tuple(" ".join(filter(None, lane)) for lane in lanes)
+    return _Shown(name, timeline, names, b64encode(data).decode(), figures)

@@ -18,12 +18,11 @@ const unpack = async (base64) => {
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(place, (place += length))));
   const ends = (starts, durations) => {
     let reached = 0;
-    starts.forEach((since, at) => {
-      starts[at] = reached + unfolded(since);
-      reached = starts[at] + durations[at];
-      durations[at] = reached;
+    return durations.map((duration, at) => {
+      starts[at] = reached + unfolded(starts[at]);
+      reached = starts[at] + duration;
+      return reached;
     });
-    return durations;
   };
   const spans = header.lanes.reduce((sum, [, , count]) => sum + count, 0);
   const columns = Array.from({ length: 4 }, () => column(spans));
@@ -40,12 +39,12 @@ const unpack = async (base64) => {
       waited: waited.map((folded) => (folded ? unfolded(folded - 1) : NaN)),
     };
   });
-  const [starts, durations, laneOf] = Array.from({ length: 3 }, () => column(header.segments));
+  const path = lanes.find(({ device, queue }) => device === "" && queue === "critical path") ?? { starts: [], ends: [] };
   return {
     lanes,
     labels: header.labels.map(([name, operator, look]) => ({ name, operator, look })),
     cases: header.cases.map(([name, start, end]) => ({ name, start: start - header.origin, end: end - header.origin })),
-    path: { starts, ends: ends(starts, durations), lanes: laneOf.map((lane) => lane - 1) },
+    path: { ...path, lanes: column(path.starts.length) },
     end: Math.max(0, ...lanes.map((lane) => lane.ends.at(-1) ?? 0)),
   };
 };

@@ -2,12 +2,13 @@
 (async () => {
   const WIDE = { row: 24, bar: 3, narrow: false };
   const NARROW = { row: 38, bar: 17, narrow: true };
-  const [BAR, CASES, AXIS, MAX_NAMES_SHARE, NARROWER, REACH] = [18, 18, 22, 0.35, 640, 3];
+  const [BAR, AXIS, MAX_NAMES_SHARE, NARROWER, REACH] = [18, 22, 0.35, 640, 3];
   // Spans below two pixels share marks, which are paler the less of a pixel was busy.
   const [MIN_PIXELS, MIN_OPACITY, DIMMED, MIN_VIEW, MIN_LETTERS] = [2, 0.2, 0.18, 20, 5];
   const FONT = "system-ui, sans-serif";
+  const PATH = "critical path";
   const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "μs"], [1, "ns"]];
-  const LOOKS = ["compute", "copy", "exchange", "host", "wait"];
+  const LOOKS = ["compute", "copy", "exchange", "host", "wait", "mark"];
 
   const byId = (id) => document.getElementById(id);
   const [root, axis, tip, search, found, caseChoice, pathBox] =
@@ -31,8 +32,7 @@
   let [layout, width, colours, hovered, scheduled] = [WIDE, 1, {}, null, false];
   const pixels = (time) => ((time - from) * width) / (to - from);
   const timeAt = (pixel) => from + (pixel * (to - from)) / width;
-  const head = ({ cases }) => (cases.length ? CASES : 0);
-  const barTop = (timeline, lane) => head(timeline) + lane * layout.row + layout.bar;
+  const barTop = (lane) => lane * layout.row + layout.bar;
 
   const unitOf = (time) => UNITS.find(([size]) => size <= Math.abs(time)) ?? UNITS.at(-1);
   const inWords = (time, digits = 5) => {
@@ -163,7 +163,7 @@
     context.lineWidth = 2;
     context.beginPath();
     // Within a pixel the path is one vertical line over the lanes that it touches.
-    let [column, high, low, pen] = [NaN, 0, 0, null];
+    let [column, high, low, pen, reached] = [NaN, 0, 0, null, NaN];
     const flush = () => {
       if (Number.isNaN(column)) return;
       context.moveTo(column, high - 1);
@@ -171,13 +171,12 @@
       column = NaN;
     };
     for (let at = firstAfter(ends, from); at < starts.length && starts[at] < to; at += 1) {
-      if (lanes[at] < 0) {
-        pen = null;
-        continue;
-      }
-      const y = barTop(timeline, lanes[at]) + BAR;
+      const y = barTop(lanes[at]) + BAR;
       const [left, right] = [Math.max(-4, pixels(starts[at])), Math.min(width + 4, pixels(ends[at]))];
       const pixel = Math.round(left);
+      // While it is idle there is no line.
+      if (starts[at] !== reached) pen = null;
+      reached = ends[at];
       if (pixel !== column) {
         flush();
         [column, high, low] = [pixel, pen ?? y, pen ?? y];
@@ -193,24 +192,9 @@
     context.stroke();
   };
 
-  const drawCases = (context, timeline, height) => {
-    context.font = `11px ${FONT}`;
-    for (const { name, start, end } of timeline.cases) {
-      const [left, right] = [Math.max(0, pixels(start)), Math.min(width, pixels(end))];
-      if (right <= left) continue;
-      context.fillStyle = colours.line;
-      context.fillRect(left, 0, Math.max(1, right - left), CASES - 2);
-      context.fillRect(left, 0, 1, height);
-      context.fillRect(right, 0, 1, height);
-      context.fillStyle = colours.ink;
-      const text = fitted(name, 11, right - left - 6);
-      if (text) context.fillText(text, left + 4, 12);
-    }
-  };
-
   const drawHovered = (context, { timeline, lane, span }) => {
     const { starts, ends, waited } = timeline.lanes[lane];
-    const top = barTop(timeline, lane);
+    const top = barTop(lane);
     const [left, right] = [pixels(starts[span]), pixels(ends[span])];
     context.strokeStyle = colours.ink;
     context.lineWidth = 2;
@@ -222,26 +206,25 @@
     context.lineWidth = 1.2;
     context.setLineDash([4, 3]);
     context.beginPath();
-    context.moveTo(pixels(launched), caller < 0 ? top + BAR / 2 : barTop(timeline, caller) + BAR);
+    context.moveTo(pixels(launched), caller < 0 ? top + BAR / 2 : barTop(caller) + BAR);
     context.lineTo(left, top + BAR / 2);
     context.stroke();
     context.setLineDash([]);
   };
 
   const drawTimeline = (timeline) => {
-    const height = head(timeline) + timeline.lanes.length * layout.row + 4;
+    const height = timeline.lanes.length * layout.row + 4;
     const { top, bottom } = timeline.box.getBoundingClientRect();
     timeline.canvas.style.height = `${height}px`;
     if (bottom < -200 || top > innerHeight + 200) return;
     const context = sized(timeline.canvas, height);
     timeline.lanes.forEach((_, lane) => {
       context.fillStyle = colours.shade;
-      context.fillRect(0, barTop(timeline, lane), width, BAR);
+      context.fillRect(0, barTop(lane), width, BAR);
     });
     context.fillStyle = colours.line;
-    for (const at of ticks()) context.fillRect(Math.round(pixels(at)), head(timeline), 1, height);
-    drawCases(context, timeline, height);
-    timeline.lanes.forEach((lane, number) => drawBars(context, timeline, lane, barTop(timeline, number)));
+    for (const at of ticks()) context.fillRect(Math.round(pixels(at)), 0, 1, height);
+    timeline.lanes.forEach((lane, number) => drawBars(context, timeline, lane, barTop(number)));
     if (pathBox.checked) drawPath(context, timeline);
     if (hovered?.timeline === timeline) drawHovered(context, hovered);
   };
@@ -267,7 +250,6 @@
     root.style.setProperty("--names", `${names}px`);
     width = Math.max(1, root.clientWidth - names);
     for (const timeline of timelines) {
-      timeline.box.style.setProperty("--head", `${head(timeline)}px`);
       for (const { item, text } of timeline.names) item.textContent = fitted(text, size, (names || width) - 10);
     }
     schedule();
@@ -300,15 +282,15 @@
       ...(operator ? [operator] : []),
       `${inWords(ends[span] - starts[span])} from ${inWords(starts[span], 9)}`,
       ...(Number.isNaN(delay) ? [] : [`${inWords(delay)} from launch to start`]),
-      `${device} ${queue}`,
+      `${device} ${queue}`.trim(),
     ].join("\n");
     const box = tip.getBoundingClientRect();
     tip.style.left = `${Math.max(4, Math.min(x + 12, innerWidth - box.width - 4))}px`;
     tip.style.top = `${y + 18 + box.height < innerHeight ? y + 18 : y - box.height - 12}px`;
   };
   const spanAt = (timeline, x, y) => {
-    const lane = Math.floor((y - head(timeline)) / layout.row);
-    if (!timeline.lanes[lane] || y < head(timeline)) return null;
+    const lane = Math.floor(y / layout.row);
+    if (!timeline.lanes[lane]) return null;
     const { starts, ends } = timeline.lanes[lane];
     const time = timeAt(x);
     let [best, nearest] = [-1, REACH];
@@ -324,7 +306,7 @@
     const { left, top } = place.timeline.canvas.getBoundingClientRect();
     const { starts, ends } = place.timeline.lanes[place.lane];
     const middle = (pixels(starts[place.span]) + pixels(ends[place.span])) / 2;
-    say(place, left + middle, top + barTop(place.timeline, place.lane));
+    say(place, left + middle, top + barTop(place.lane));
   };
   const bring = (place) => {
     const { starts, ends } = place.timeline.lanes[place.lane];
@@ -334,7 +316,7 @@
       const half = Math.max((end - start) * 10, Math.min((to - from) / 2, enough));
       show((start + end) / 2 - half, (start + end) / 2 + half);
     }
-    const y = place.timeline.canvas.getBoundingClientRect().top + barTop(place.timeline, place.lane);
+    const y = place.timeline.canvas.getBoundingClientRect().top + barTop(place.lane);
     if (y < AXIS || y + BAR > innerHeight) scrollBy(0, y - innerHeight / 2);
     sayThere(place);
   };
@@ -392,12 +374,13 @@
 
     // With Shift the arrows go from span to span and from lane to lane.
     const step = (lanes, spans) => {
-      const here = hovered?.timeline === timeline ? hovered : { timeline, lane: 0, span: -1 };
-      const lane = Math.min(timeline.lanes.length - 1, Math.max(0, here.lane + lanes));
-      const { starts } = timeline.lanes[lane];
-      const known = here.span >= 0 ? timeline.lanes[here.lane].starts[here.span] : from;
-      const start = lanes || here.span < 0 ? firstAfter(starts, known) - (here.span < 0 ? spans : 1) : here.span;
-      const span = Math.min(starts.length - 1, Math.max(0, start + spans));
+      const here = hovered?.timeline === timeline ? hovered : null;
+      const lane = Math.min(timeline.lanes.length - 1, Math.max(0, here ? here.lane + lanes : 0));
+      const { starts, ends } = timeline.lanes[lane];
+      // At first the first one in view; in another lane the one that had begun last by then.
+      const began = here && timeline.lanes[here.lane].starts[here.span];
+      const wanted = !here ? firstAfter(ends, from) : lanes ? firstAfter(starts, began) - 1 : here.span + spans;
+      const span = Math.min(starts.length - 1, Math.max(0, wanted));
       if (starts.length) bring({ timeline, lane, span });
     };
     box.addEventListener("keydown", (event) => {
@@ -433,8 +416,9 @@
         ? Uint8Array.from(timeline.labels, ({ name, operator }) => `${name}\n${operator}`.toLowerCase().includes(wanted))
         : null;
       if (wanted) {
-        timeline.lanes.forEach(({ starts, ends, labels }, lane) => labels.forEach((label, span) => {
-          if (!timeline.matches[label]) return;
+        timeline.lanes.forEach(({ queue, starts, ends, labels }, lane) => labels.forEach((label, span) => {
+          // What is on the critical path stands on its own lane, too.
+          if (!timeline.matches[label] || queue === PATH) return;
           matching.push({ timeline, lane, span });
           time += ends[span] - starts[span];
         }));

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeAlias
 
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
 from backends.profiling.collectives import Collective
 
 __all__ = ["Meeting", "Meetings", "last_to_arrive", "meetings", "waits"]
@@ -31,6 +34,8 @@ MOST = 0.9
 """Of collectives that are matched rightly at least this share overlap on all ranks, clocks permitting."""
 CLOSE = 0.1
 """Ends that coincide differ by less than this share of the time that a collective takes."""
+MAX_SHIFT = 100
+"""So many collectives may be missing at the ends of a trace whose clock differs."""
 BY_CHANCE = 0.05
 """If more than this share of the ends would be as close by chance, they say nothing."""
 
@@ -53,22 +58,28 @@ class Meetings:
 def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
     """Match the collectives of several ranks. Messages between two ranks, which nobody else waits for, are left out."""
     met: list[Meeting] = []
-    by_ends = 0
+    doubtful: list[tuple[Calls, list[Meeting]]] = []
     for calls in _alike(collectives):
         in_order = _in_order(calls)
         if in_order and _is_consistent(in_order):
             met += in_order
-            continue
-        ending_together = _ending_together(calls)
-        if ending_together:
-            met += ending_together
-            by_ends += len(ending_together)
         else:
-            met += in_order
+            doubtful.append((calls, in_order))
+    known = _offsets(met)
+    by_ends = 0
+    for calls, in_order in doubtful:
+        ending_together = _ending_together(calls, known)
+        if not known:
+            ending_together = ending_together or _ending_together(calls, _shifted(calls))
+        elif _kind(in_order) not in ONE_SENDS:
+            # By clocks that are known, what does not overlap is not the same collective.
+            in_order = []
+        met += ending_together or in_order
+        by_ends += len(ending_together)
     met.sort(key=lambda meeting: min(part.start for part in meeting.values()))
     taken = sum(map(len, met))
     considered = sum(one.kind.lower() not in POINT_TO_POINT for own in collectives.values() for one in own)
-    telling = [meeting for meeting in met if _kind(meeting) not in ONE_SENDS] or met
+    telling = [meeting for meeting in met if _kind([meeting]) not in ONE_SENDS] or met
     agree = _overlapping(telling) >= MOST if telling else None
     return Meetings(tuple(met), considered - taken, by_ends, agree, _offsets(telling))
 
@@ -140,28 +151,51 @@ def _is_consistent(met: Sequence[Meeting]) -> bool:
     return _overlapping(met, offsets) >= MOST
 
 
-def _ending_together(calls: Calls) -> list[Meeting]:
-    """Match collectives whose ends are nearest to each other on all ranks; nothing if that may be by chance."""
+def _ending_together(calls: Calls, offsets: Mapping[int, int]) -> list[Meeting]:
+    """Match collectives whose ends, by corrected clocks, are nearest to each other on all ranks.
+
+    Nothing is matched if that may be by chance.
+    """
     fewest = min(calls, key=lambda rank: len(calls[rank]))
     by_end = {rank: sorted(own, key=lambda one: one.end) for rank, own in calls.items()}
-    ends = {rank: [one.end for one in own] for rank, own in by_end.items()}
+    ends = {rank: [one.end - offsets.get(rank, 0) for one in own] for rank, own in by_end.items()}
 
-    def nearest(rank: int, end: int) -> Collective:
+    def nearest(rank: int, end: int) -> int:
         place = bisect_left(ends[rank], end)
-        return min(by_end[rank][max(0, place - 1) : place + 1], key=lambda one: abs(one.end - end))
+        return min(range(max(0, place - 1), min(place + 1, len(ends[rank]))), key=lambda at: abs(ends[rank][at] - end))
 
     met: list[Meeting] = []
     apart = 0
-    for one in by_end[fewest]:
-        parts = {rank: nearest(rank, one.end) for rank in calls}
-        difference = max(abs(part.end - one.end) for part in parts.values())
+    for place, end in enumerate(ends[fewest]):
+        places = {rank: nearest(rank, end) for rank in calls}
+        parts = {rank: by_end[rank][at] for rank, at in places.items()}
+        difference = max(abs(ends[rank][at] - end) for rank, at in places.items())
         is_close = difference <= CLOSE * median(part.end - part.start for part in parts.values())
-        if is_close and _overlapping([parts]) and all(nearest(fewest, part.end) is one for part in parts.values()):
+        is_mutual = all(nearest(fewest, ends[rank][at]) == place for rank, at in places.items())
+        if is_close and is_mutual and _overlapping([parts], offsets):
             met.append(parts)
             apart = max(apart, difference)
-    lasted = max(own[-1] for own in ends.values()) - min(own[0].start for own in by_end.values())
+    lasted = max(own[-1] for own in ends.values()) - min(own[0] for own in ends.values())
     chance = 2 * (apart + 1) * max(map(len, ends.values())) / lasted if lasted else 1.0
     return met if len(met) > 1 and chance * len(calls[fewest]) <= BY_CHANCE * len(met) else []
+
+
+def _shifted(calls: Calls) -> dict[int, int]:
+    """Return the clocks' differences if traces lack only the first or the last collectives that others have.
+
+    Of the ways to lay a trace along the shortest one, the right one makes the differences of ends scatter least.
+    """
+    fewest = min(calls.values(), key=len)
+    shortest = np.array([one.end for one in fewest])
+    offsets = {}
+    for rank, own in calls.items():
+        ends = np.array([one.end for one in own])
+        if len(ends) - len(shortest) > MAX_SHIFT:
+            continue
+        later = sliding_window_view(ends, len(shortest)) - shortest
+        scatter = np.median(np.abs(later - np.median(later, axis=1, keepdims=True)), axis=1)
+        offsets[rank] = round(float(np.median(later[np.argmin(scatter)])))
+    return offsets
 
 
 def _overlapping(met: Sequence[Meeting], offsets: Mapping[int, int] | None = None) -> float:
@@ -184,5 +218,6 @@ def _offsets(met: Sequence[Meeting]) -> dict[int, int]:
     return {rank: round(median(some)) for rank, some in sorted(later.items())}
 
 
-def _kind(meeting: Meeting) -> str:
-    return next(iter(meeting.values())).kind.lower()
+def _kind(met: Sequence[Meeting]) -> str:
+    """Return the kind of collectives that are all of one, "" if there are none."""
+    return next(iter(met[0].values())).kind.lower() if met else ""

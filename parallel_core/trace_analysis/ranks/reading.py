@@ -5,10 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from backends.profiling import HOST_DEVICE, Span, Timeline, Trace
+import numpy as np
+
+from backends.profiling import HOST_DEVICE, Timeline, Trace
 from backends.profiling.collectives import Collective, collectives_of, job_of
+from backends.profiling.communication import with_communication
 from backends.profiling.merged_ranks import divided
 from backends.profiling.perfetto import OWN_KEY
+from backends.profiling.spans import KINDS, Spans
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
@@ -55,17 +59,19 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def read_ranks(files: Iterable[Path], keep_spans: bool) -> dict[int, RankTrace]:
+def read_ranks(
+    files: Iterable[Path], kernels: re.Pattern[str] | None = None, *, keep_spans: bool = False
+) -> dict[int, RankTrace]:
     """Read the traces of all ranks in files, of which one may hold several; in the order of the ranks.
 
-    A trace's rank is what it says itself, else what its file's name says, else its place. Without `keep_spans` only one
-    trace is in memory at a time. Raises RequestError, which names the file, for one that cannot be used, and if two
-    are of the same rank.
+    A trace's rank is what it says itself, else what its file's name says, else its place. Kernels whose full names
+    hold `kernels` communicate, too. Without `keep_spans` only one trace is in memory at a time. Raises RequestError,
+    which names the file, for one that cannot be used, and if two are of the same rank.
     """
     read: list[RankTrace] = []
     with without_garbage_collection():
         for file in files:
-            for one in _ranks_in(file):
+            for one in _ranks_in(file, kernels):
                 kept = one if keep_spans else replace(one, timeline=replace(one.timeline, spans=()))
                 read.append(kept)
     return dict(sorted(_numbered(read).items()))
@@ -80,18 +86,13 @@ def side_by_side(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> Timeline
     use_clocks = clocks_agree and len(begins) == len(ranks)
     spans = []
     for rank, one in ranks.items():
-        later = (one.begin or 0) - min(begins) if use_clocks else 0
-        spans += [_moved(span, f"rank {rank} {span.device}", later) for span in one.timeline.spans]
+        own = one.timeline.columns.moved((one.begin or 0) - min(begins) if use_clocks else 0)
+        spans.append(replace(own, queues=tuple((f"rank {rank} {device}", queue) for device, queue in own.queues)))
     sources = dict.fromkeys(one.timeline.source for one in ranks.values())
-    return Timeline(", ".join(sources), tuple(sorted(spans, key=lambda span: span.start)))
+    return Timeline(", ".join(sources), Spans.joined(spans))
 
 
-def _moved(span: Span, device: str, later: int) -> Span:
-    launched = None if span.launched is None else span.launched + later
-    return span._replace(device=device, start=span.start + later, end=span.end + later, launched=launched)
-
-
-def _ranks_in(file: Path) -> Iterator[RankTrace]:
+def _ranks_in(file: Path, kernels: re.Pattern[str] | None) -> Iterator[RankTrace]:
     trace = trace_in(file)
     try:
         parts = divided(trace)
@@ -99,6 +100,8 @@ def _ranks_in(file: Path) -> Iterator[RankTrace]:
         raise RequestError(f"{file} cannot be used: {error}") from error
     for part in parts:
         timeline = timeline_in(part, file)
+        if kernels is not None:
+            timeline = with_communication(timeline, kernels)
         job = job_of(part)
         base = part.properties.get("baseTimeNanoseconds")
         begin = part.begin + (base if isinstance(base, int) else 0)
@@ -117,7 +120,9 @@ def _ranks_in(file: Path) -> Iterator[RankTrace]:
 
 
 def _collectives(trace: Trace, timeline: Timeline, begin: int) -> Iterator[Collective]:
-    names = {span.operator for span in timeline.spans if span.kind == "exchange"}
+    spans = timeline.columns
+    exchanges = np.unique(spans.operator_of[spans.kinds == KINDS.index("exchange")])
+    names = {spans.operators[place] for place in exchanges.tolist()}
     for one in collectives_of(trace, names):
         yield one._replace(start=begin + one.start, end=begin + one.end)
 

@@ -15,7 +15,7 @@ from parallel_core.trace_analysis.ranks.reading import RankTrace
 __all__ = ["FIGURES", "RankFigures", "Ranks", "Spread", "summary_of"]
 
 MIN_SPREAD = 0.01
-"""If the times that ranks waited differ by a smaller share of the time, none is a straggler."""
+"""If the times that ranks waited differ by a smaller share of the collectives' own, none is a straggler."""
 FIGURES = (
     "seconds",
     "compute_seconds",
@@ -152,7 +152,9 @@ def _summed(cases: Sequence[CaseFigures]) -> dict[str, Any]:
 def _straggler(ranks: Sequence[RankFigures]) -> int | None:
     took_part = [one for one in ranks if one.waited_share is not None]
     waited = [one.waited_seconds or 0.0 for one in took_part]
-    if len(took_part) < 2 or max(waited) - min(waited) < MIN_SPREAD * median(one.seconds for one in ranks):
+    if len(took_part) < 2 or max(waited) - min(waited) < MIN_SPREAD * median(
+        one.collective_seconds for one in took_part
+    ):
         return None
     return min(took_part, key=lambda one: one.waited_share or 0.0).rank
 

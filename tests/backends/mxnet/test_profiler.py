@@ -51,6 +51,23 @@ def test_an_own_program_s_work_on_cpu_0_is_work() -> None:
     ]
 
 
+def test_threads_that_only_copy_are_queues_for_copies() -> None:
+    def ran(name: str, thread: int, start: int) -> Slice:
+        return Slice(name, "operator", 0, thread, start, start + 1)
+
+    slices = (ran("dot", 7, 0), ran("CopyGPU2CPU", 8, 1), ran("CopyCPU2GPU", 9, 2), ran("_copyto", 7, 3))
+    found = timeline_of(Trace(slices, mxnet_rows("gpu/0")))
+    assert [(span.queue, span.kind) for span in found.spans] == [
+        ("compute", "compute"),
+        ("copy", "copy"),
+        ("copy 2", "copy"),
+        # A copy that holds up computation stands where it does.
+        ("compute", "copy"),
+    ]
+    assert found.unlinked == 4
+    assert "4 of 4 operations on devices are linked to no launch" in found.notes[-1]
+
+
 @pytest.mark.parametrize("index", [1, 2, 3, 4, 9])
 def test_a_device_that_would_abort_mxnet_s_profiler_is_refused_in_one_line(
     index: int, monkeypatch: pytest.MonkeyPatch

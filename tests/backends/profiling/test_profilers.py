@@ -56,8 +56,7 @@ def test_copies_are_seen_as_copies_and_never_before_what_they_copy(profiled: Bac
     for copied, product in zip(copies, made, strict=True):
         assert copied.start >= product.end
     if profiled.engine == "async":
-        queue = "copy" if profiled.name == "torch" else "compute"
-        assert {(span.device, span.queue) for span in copies} == {(str(second), queue)}
+        assert {(span.device, span.queue) for span in copies} == {(str(second), "copy")}
 
 
 def test_a_copy_the_book_s_way_stands_on_the_queue_that_computes(profiled: Backend, tmp_path: Path) -> None:

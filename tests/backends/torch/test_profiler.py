@@ -73,3 +73,42 @@ def test_kernels_of_a_gpu_stand_on_its_streams_with_the_call_that_launched_them(
         ("stream 20", "exchange", None),
     ]
     assert [span.kind for span in found.spans if span.device == "host"] == ["host"]
+
+
+def test_threads_have_the_names_that_the_trace_gives_them() -> None:
+    def ran(thread: int, start: int) -> Slice:
+        return Slice("aten::mm", "cpu_op", 99, thread, start, start + 1)
+
+    names: dict[tuple[int | str, int | str], str] = {
+        (99, 1): "thread 1 (python3) ",
+        (99, 2): "thread 2 (pt_autograd_0)",
+    }
+    on_cpu = (ran(1, 0), ran(2, 1), ran(3, 2))
+    of_threads = timeline_of(Trace(on_cpu, threads=names))
+    kernel = Slice("gemm", "kernel", 0, 7, 3, 4, b'{"device": 0, "stream": 7}')
+    of_python = timeline_of(Trace((*on_cpu, kernel), threads=names))
+    own = [("thread 1 (python3)"), ("thread 2 (pt_autograd_0)")]
+    assert [(span.device, span.queue) for span in of_threads.spans] == [("cpu", name) for name in (*own, "thread")]
+    assert [(span.device, span.queue) for span in of_python.spans if span.device == "host"] == [
+        ("host", name) for name in (*own, "Python")
+    ]
+
+
+def test_kernels_that_no_call_launched_are_counted_and_gpus_are_named() -> None:
+    def on_gpu(name: str, gpu: int, start: int) -> Slice:
+        args = json.dumps({"device": gpu, "stream": 7, "correlation": start}).encode()
+        return Slice(name, "kernel", gpu, 7, start, start + 1, args)
+
+    launch = Slice("cudaLaunchKernel", "cuda_runtime", 99, 99, 0, 1, b'{"correlation": 2}')
+    described = [{"id": number, "name": f"NVIDIA H{number}00"} for number in range(3)]
+    slices = (launch, on_gpu("a<int>()", 1, 1), on_gpu("a<float>()", 1, 2), on_gpu("a<int>()", 2, 3))
+    found = timeline_of(Trace(slices, properties={"deviceProperties": described}))
+    assert found.unlinked == 2
+    assert found.notes[:2] == ("gpu:1 is NVIDIA H100", "gpu:2 is NVIDIA H200")
+    assert found.notes[2].startswith("2 of 3 operations on devices are linked to no launch")
+    assert [(span.name, span.operator) for span in found.spans] == [
+        ("a<int>", "a<int>()"),
+        ("a<float>", "a<float>()"),
+        ("a<int>", "a<int>()"),
+    ]
+    assert timeline_of(Trace(slices[::2])).unlinked == timeline_of(Trace(slices[:1])).unlinked == 0

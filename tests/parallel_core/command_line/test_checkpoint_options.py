@@ -17,7 +17,7 @@ import resource, signal, sys
 most = int(sys.argv.pop(1))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
-from parallel_core.command_line import resources
+from parallel_core.command_line.run import resources
 from parallel_core.training.dataset import synthetic
 resources.load_fashion_mnist = lambda _: synthetic("a test needs no more", train=40, test=5)
 from parallel_core.__main__ import main

@@ -129,3 +129,25 @@ def test_a_bad_file_among_several_is_named_in_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"parallel-core: {bad} cannot be used")
+
+
+def test_kernels_that_a_regular_expression_names_communicate_too(tmp_path: Path) -> None:
+    path, usual = tmp_path / "figures.json", tmp_path / "usual.json"
+    file = GPUS / "rank-0.json.gz"
+    assert shown(file, "--json", usual).exit_code == 0
+    assert shown(file, "--json", path, "--communication", "embedding|elementwise_kernel").exit_code == 0
+    (before,), (after,) = (json.loads(one.read_text())["cases"] for one in (usual, path))
+    assert after["communication_seconds"] > before["communication_seconds"]
+    assert after["compute_seconds"] < before["compute_seconds"]
+    refused = shown(file, "--communication", "(")
+    assert refused.exit_code == 2
+    assert "no regular expression" in refused.stderr
+
+
+@pytest.mark.parametrize("files", [(GPUS / "rank-0.json.gz",), (GPUS,)], ids=["one rank", "two ranks"])
+def test_the_page_holds_each_rank(tmp_path: Path, files: tuple[Path, ...]) -> None:
+    page = tmp_path / "page.html"
+    done = shown(*files, "--html", page)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert str(page) in done.stdout
+    assert ("rank 1" in page.read_text()) == (files == (GPUS,))

@@ -23,6 +23,7 @@ def test_a_command_fixes_all_that_is_to_be_the_same() -> None:
     assert command[:5] == ["/opt/python", "-P", "-m", "parallel_core", "run"]
     assert " ".join(command[5:]) == (
         "overlap --backend torch --engine async --devices 2 --device-kind cpu --rounds 5 --size 800 --copies 7 --json -"
+        " --work own"
     )
 
 
@@ -38,7 +39,7 @@ def test_the_first_round_s_processes_are_asked_for_traces() -> None:
     wanted = Path("out/traces/parallel-mxnet-async.json.gz")
     # A profile that kills its process must not kill those that make up for it.
     assert [traced.trace(A, turn) for turn in range(4)] == [None, wanted, None, None]
-    assert " ".join(traced.command(A, {}, wanted)).endswith(f"--trace-if-possible {wanted} --json -")
+    assert " ".join(traced.command(A, {}, wanted)).endswith(f"--trace-if-possible {wanted} --json - --work own")
 
 
 def test_several_cells_of_a_backend_and_engine_share_a_process() -> None:

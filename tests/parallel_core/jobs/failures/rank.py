@@ -89,7 +89,7 @@ def has_other_options(_: int) -> None:
 
 def load_synthetic() -> None:
     """Have synthetic training images, which need not be read, unpacked and checked by every rank."""
-    command = importlib.import_module("parallel_core.command_line.resources")
+    command = importlib.import_module("parallel_core.command_line.run.resources")
     command.load_fashion_mnist = lambda _: synthetic_images()  # type: ignore[attr-defined]
 
 

@@ -11,9 +11,10 @@ from parallel_core.report.timeline_page.page import render
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.lanes import look
 
-__all__ = ["NASTY", "Unpacked", "busy", "page", "plain", "unpack"]
+__all__ = ["NASTY", "PATH", "Unpacked", "busy", "page", "plain", "unpack"]
 
 NASTY = '</script><b>kernel & "co"</b>'
+PATH = ["", "critical path"]
 KINDS: tuple[SpanKind, ...] = ("compute", "compute", "copy", "exchange")
 
 
@@ -23,8 +24,13 @@ class Unpacked(NamedTuple):
     lanes: list[list[Any]]
     """Device, queue, and for each span: name, operator, look, start, end, delay since the launch or None."""
     cases: list[list[Any]]
-    path: list[list[int]]
-    """Start, end and lane; −1 for idle."""
+    path: list[list[Any]]
+    """Name, start, end, device and queue."""
+
+    @property
+    def own(self) -> list[list[Any]]:
+        """The lanes without that of the critical path."""
+        return [lane for lane in self.lanes if lane[:2] != PATH]
 
 
 def busy(spans: int, lanes: int = 30, seed: int = 1) -> Timeline:
@@ -53,12 +59,20 @@ def page(timelines: dict[str, Timeline]) -> str:
     return render(timelines, {name: timeline_figures(timeline) for name, timeline in timelines.items()})
 
 
-def plain(timeline: Timeline) -> list[list[Any]]:
-    """Return what the lanes of a packed timeline must be, in `Unpacked`'s form."""
-    launched = [span.launched for span in timeline.spans if span.launched is not None]
-    origin = min([*launched, *(one.start for one in (*timeline.spans, *timeline.cases))])
+def plain(timeline: Timeline, origin: int | None = None) -> list[list[Any]]:
+    """Return what the lanes of a packed timeline must be, as `Unpacked.own` has them; annotations must not overlap."""
+    if origin is None:
+        launched = [span.launched for span in timeline.spans if span.launched is not None]
+        marks = (*timeline.cases, *timeline.annotations)
+        origin = min([*launched, *(one.start for one in (*timeline.spans, *marks))])
+    named = (("cases", timeline.cases), ("annotations", timeline.annotations))
+    marked = [
+        ["", name, [[one.name, "", "mark", one.start - origin, one.end - origin, None] for one in windows]]
+        for name, windows in named
+        if windows
+    ]
     queues = sorted({(span.device, span.queue) for span in timeline.spans}, key=lambda queue: queue_order(*queue))
-    return [
+    return marked + [
         [*queue, [_plain(span, origin) for span in timeline.spans if (span.device, span.queue) == queue]]
         for queue in queues
     ]
@@ -91,8 +105,8 @@ def unpack(packed: bytes) -> Unpacked:
         waited = [_unfolded(one - 1) if one else None for one in waits]
         rows = zip(labels, _times(gaps, lengths), waited, strict=True)
         lanes.append([device, queue, [[*header["labels"][label], *times, one] for label, times, one in rows]])
-    gaps, lengths, places = ([number() for _ in range(header["segments"])] for _ in range(3))
-    path = [[*times, place - 1] for times, place in zip(_times(gaps, lengths), places, strict=True)]
+    on_path = next((spans for *queue, spans in lanes if queue == PATH), [])
+    path = [[name, start, end, *lanes[number()][:2]] for name, _, _, start, end, _ in on_path]
     assert list(data) == []
     origin = header["origin"]
     return Unpacked(lanes, [[name, start - origin, end - origin] for name, start, end in header["cases"]], path)

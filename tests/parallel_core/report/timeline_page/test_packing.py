@@ -1,13 +1,17 @@
 """Packed timelines: every number comes back exactly, in few bytes."""
 
+from itertools import groupby
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
-from parallel_core.report.timeline_page.packing import pack
+from parallel_core.report.timeline_page import packing
+from parallel_core.report.timeline_page.packing import first_time, pack
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.critical_path import critical_path
-from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, plain, unpack
+from parallel_core.trace_analysis.critical_path import Segment, critical_path
+from tests.parallel_core.report.timeline_page.made_up import NASTY, Unpacked, busy, plain, unpack
 from tests.parallel_core.trace_analysis.frameworks import mxnet_async, torch_sync
 
 QUEUES = ((HOST_DEVICE, "Python"), ("gpu:0", "stream 7"), ("gpu:10", "stream 7"))
@@ -29,42 +33,90 @@ def timelines(draw: st.DrawFn) -> Timeline:
     return Timeline("made up", tuple(sorted(spans, key=lambda span: span.start)))
 
 
+def packed(timeline: Timeline, origin: int | None = None) -> Unpacked:
+    lanes, data = pack(timeline, origin)
+    unpacked = unpack(data)
+    assert [tuple(queue) for *queue, _ in unpacked.lanes] == lanes
+    return unpacked
+
+
 @given(timelines())
 def test_spans_come_back_as_they_were(timeline: Timeline) -> None:
-    assert unpack(pack(timeline)).lanes == plain(timeline)
+    assert packed(timeline).own == plain(timeline)
 
 
 def test_the_critical_path_comes_back_with_its_lanes() -> None:
     timeline = mxnet_async()
-    unpacked = unpack(pack(timeline))
+    unpacked = packed(timeline)
     assert [name for name, *_ in unpacked.cases] == [case.name for case in timeline.cases]
-    first = min(timeline.spans[0].start, timeline.cases[0].start)
-    lanes = [(device, queue) for device, queue, _ in unpacked.lanes]
-    found = [(start, end, lanes[lane] if lane >= 0 else None) for start, end, lane in unpacked.path]
-    segments = [segment for case in cases_of(timeline) for segment in critical_path(case)]
-    assert len(found) < len(segments)
-    for start, end, span in segments:
-        queue = span and (span.device, span.queue)
-        assert any(a <= start - first and end - first <= b and queue == lane for a, b, lane in found)
+    first = first_time(timeline)
+    assert first == timeline.cases[0].start
+    wanted = [
+        [span.name, start - first, end - first, span.device, span.queue]
+        for case in cases_of(timeline)
+        for start, end, span in critical_path(case)
+        if span is not None
+    ]
+    assert unpacked.path
+    assert [name for name, *_ in unpacked.path] == [name for name, _ in groupby(name for name, *_ in wanted)]
+    for name, start, end, *queue in wanted:
+        assert any(name == other and a <= start and end <= b and queue == lane for other, a, b, *lane in unpacked.path)
 
 
-def test_what_follows_on_a_lane_is_one_stretch_of_the_path() -> None:
-    spans = tuple(Span("add", "compute", "cpu:1", "compute", at, at + 10) for at in range(0, 100, 10))
-    assert unpack(pack(Timeline("made up", spans))).path == [[0, 100, 0]]
+def test_what_follows_on_a_lane_under_one_name_is_one_stretch_of_the_path() -> None:
+    names = ("add", "add", "add", "matmul", "matmul")
+    spans = tuple(Span(name, "compute", "cpu:1", "compute", 10 * n, 10 * n + 10, n) for n, name in enumerate(names))
+    assert packed(Timeline("made up", spans)).path == [
+        ["add", 0, 30, "cpu:1", "compute"],
+        ["matmul", 30, 50, "cpu:1", "compute"],
+    ]
+
+
+def test_a_path_over_a_thread_without_spans_has_a_lane_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Span("cudaDeviceSynchronize", "host", HOST_DEVICE, "a thread", 3, 9)
+    monkeypatch.setattr(packing, "critical_path", lambda _: (Segment(0, 3, None), Segment(3, 9, call)))
+    unpacked = packed(Timeline("made up", (Span("add", "compute", "cpu:1", "compute", 0, 10),)))
+    assert unpacked.path == [["cudaDeviceSynchronize", 3, 9, HOST_DEVICE, "a thread"]]
+    assert [lane[:2] for lane in unpacked.own] == [[HOST_DEVICE, "a thread"], ["cpu:1", "compute"]]
 
 
 def test_an_empty_timeline_and_one_of_empty_cases_are_packed() -> None:
-    assert unpack(pack(Timeline("made up", ()))) == ([], [], [])
-    assert unpack(pack(Timeline("made up", (), (Window("run", 5, 9),)))) == ([], [["run", 0, 4]], [])
+    assert packed(Timeline("made up", ())) == ([], [], [])
+    lanes, cases, path = packed(Timeline("made up", (), (Window("run", 5, 9),)))
+    assert (lanes, cases, path) == ([["", "cases", [["run", "", "mark", 0, 4, None]]]], [["run", 0, 4]], [])
+
+
+def test_annotations_in_each_other_get_lanes_below_each_other() -> None:
+    marked = (
+        Window("forward", 10, 50),
+        Window("step", 10, 100),
+        Window("other thread", 40, 120),
+        Window("step", 100, 190),
+    )
+    timeline = Timeline("made up", (Span("add", "compute", "cpu:1", "compute", 0, 10),), annotations=marked)
+    found = {
+        queue: [(name, start, end) for name, _, _, start, end, _ in spans] for _, queue, spans in packed(timeline).own
+    }
+    assert list(found.items()) == [
+        ("annotations", [("step", 10, 100), ("step", 100, 190)]),
+        ("annotations 2", [("forward", 10, 50)]),
+        ("annotations 3", [("other thread", 40, 120)]),
+        ("compute", [("add", 0, 10)]),
+    ]
+
+
+def test_times_count_from_the_origin() -> None:
+    timeline = Timeline("made up", (Span("add", "compute", "cpu:1", "compute", 70, 90, 60),))
+    assert packed(timeline, 50).own == [["cpu:1", "compute", [["add", "", "compute", 20, 40, 10]]]]
 
 
 def test_long_names_lose_their_middle() -> None:
-    (lane,) = unpack(pack(Timeline("made up", (Span("a" * 400 + "z", "compute", "gpu:0", "stream 7", 0, 1),)))).lanes
+    (lane,) = packed(Timeline("made up", (Span("a" * 400 + "z", "compute", "gpu:0", "stream 7", 0, 1),))).own
     assert lane[2][0][0] == "a" * 150 + "…" + "a" * 148 + "z"
 
 
 def test_a_span_takes_about_ten_bytes() -> None:
-    assert len(pack(busy(20_000))) < 11 * 20_000
+    assert len(pack(busy(20_000)).data) < 11 * 20_000
 
 
 def test_the_same_timeline_gives_the_same_bytes() -> None:

@@ -5,8 +5,9 @@ from base64 import b64decode
 from html.parser import HTMLParser
 from pathlib import Path
 
-from backends.profiling import Span, Timeline
+from backends.profiling import Span, Timeline, Window
 from parallel_core.report.timeline_page import write_timeline_page
+from parallel_core.report.timeline_page.page import render
 from parallel_core.trace_analysis.figures import timeline_figures
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain, unpack
 from tests.parallel_core.trace_analysis.frameworks import mxnet_async, torch_async
@@ -54,7 +55,7 @@ def test_names_are_text_wherever_they_stand() -> None:
     assert "b" not in parsed.tags
     assert parsed.texts.count(NASTY) >= 4
     assert f"gpu:0 {NASTY} stream {NASTY}" in parsed.texts
-    assert plain(nasty()) == unpack(b64decode(parsed.packed[0])).lanes
+    assert plain(nasty()) == unpack(b64decode(parsed.packed[0])).own
 
 
 def test_nothing_comes_from_outside() -> None:
@@ -86,9 +87,34 @@ def test_each_timeline_has_its_lanes_and_its_figures() -> None:
 def test_the_operations_that_took_the_most_time_come_first() -> None:
     spans = [Span(f"kernel {n}", "compute", "gpu:0", "stream 7", 100 * n, 100 * n + n) for n in range(1, 21)]
     text = page({"": Timeline("made up", tuple(spans))})
-    rows = re.findall(r'<tr><th scope="row"><button[^>]*>(.*?)</button></th><td class="text">computation</td>', text)
+    _, _, table = text.partition("<h4>Operations that took the most time</h4>")
+    rows = re.findall(r'class="find"[^>]*>(.*?)</button>', table.partition("</table>")[0])
     assert rows == [f"kernel {n}" for n in range(20, 5, -1)]
     assert "5 more names took less." in text
+
+
+def test_steps_and_those_unlike_the_others_are_told() -> None:
+    spans = tuple(Span("gemm", "compute", "gpu:0", "stream 7", at, at + 10_000, at) for at in range(0, 10**6, 10**5))
+    steps = tuple(
+        Window(f"ProfilerStep#{at}", at * 10**5, (at + 1) * 10**5 if at < 9 else 3 * 10**6) for at in range(10)
+    )
+    text = page({"": Timeline("made up", spans, annotations=steps)})
+    texts = _Parsed(text).texts
+    assert texts.count("ProfilerStep#9") == 1
+    assert "Unlike the others: ProfilerStep#9, time 21 × the median." in texts
+    assert "annotations" in texts
+
+
+def test_several_timelines_count_from_the_same_time() -> None:
+    ranks = {
+        f"rank {rank}": Timeline("made up", (Span("gemm", "compute", "gpu:0", "stream 7", 10 * rank, 30),))
+        for rank in (1, 2)
+    }
+    first, second = (unpack(b64decode(packed)).own for packed in _Parsed(page(ranks)).packed)
+    assert (first, second) == (plain(ranks["rank 1"], 10), plain(ranks["rank 2"], 10))
+    text = render(ranks, dict.fromkeys(ranks, ()), {"rank 1": 100})
+    first, second = (unpack(b64decode(packed)).own for packed in _Parsed(text).packed)
+    assert (first, second) == (plain(ranks["rank 1"], -80), plain(ranks["rank 2"], 20))
 
 
 def test_a_timeline_without_spans_is_said_to_have_none() -> None:

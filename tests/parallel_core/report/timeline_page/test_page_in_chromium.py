@@ -23,7 +23,7 @@ Open = Callable[[str, int, str], Visit]
 UNPACKED = """async () => {
     const { lanes } = await unpack(document.querySelector('.packed').textContent);
     const known = (one) => (isNaN(one) ? null : one);
-    return lanes.map(({ device, queue, starts, ends, waited }) =>
+    return lanes.filter(({ queue }) => queue !== 'critical path').map(({ device, queue, starts, ends, waited }) =>
         [device, queue, starts.length, [...starts], [...ends], [...waited].map(known)]);
 }"""
 VIEW = "['from', 'to'].map((name) => Number(document.getElementById('timelines').dataset[name]))"
@@ -91,16 +91,14 @@ def view(visit: Visit) -> list[float]:
 
 def share(visit: Visit, colour: tuple[int, int, int], lane: int) -> float:
     view(visit)
-    # The first lane lies below the row of the cases.
-    top = 18 + 24 * lane
-    found: float = visit.page.evaluate(SHARE_OF_COLOUR, [colour, top, top + 24])
+    found: float = visit.page.evaluate(SHARE_OF_COLOUR, [colour, 24 * lane, 24 * (lane + 1)])
     return found
 
 
-def hover(visit: Visit, across: float, lane: int, cases: int = 18) -> list[str]:
+def hover(visit: Visit, across: float, lane: int) -> list[str]:
     box = visit.page.locator(".lanes > canvas").first.bounding_box()
     assert box is not None
-    visit.page.mouse.move(box["x"] + across * box["width"], box["y"] + cases + 24 * lane + 12)
+    visit.page.mouse.move(box["x"] + across * box["width"], box["y"] + 24 * lane + 12)
     tip = visit.page.locator("#tip")
     return tip.inner_text().splitlines() if tip.is_visible() else []
 
@@ -120,13 +118,13 @@ def test_the_script_unpacks_what_was_packed(open_page: Open, name: str) -> None:
 def test_operations_are_drawn_where_they_ran(open_page: Open) -> None:
     visit = open_page("few", 1280, "light")
     # Ten products of 6 ms each in two of the three cases, over 1.2 s: blocks have white gaps of less than a pixel.
-    assert 0.04 < share(visit, COMPUTE, 1) < 0.12
-    assert share(visit, COMPUTE, 0) == 0
-    assert share(visit, PATH, 1) > 0
+    assert 0.04 < share(visit, COMPUTE, 3) < 0.12
+    assert share(visit, COMPUTE, 2) == 0
+    assert share(visit, PATH, 3) > 0
     visit.page.locator("#path").uncheck()
-    assert share(visit, PATH, 1) == 0
+    assert share(visit, PATH, 3) == 0
     visit.page.locator("#case").select_option("run")
-    assert share(visit, COMPUTE, 1) > 0.5
+    assert share(visit, COMPUTE, 3) > 0.5
 
 
 def test_wheel_drag_and_double_click_change_the_view(open_page: Open) -> None:
@@ -165,12 +163,12 @@ def test_the_keyboard_moves_zooms_and_reads_spans(open_page: Open) -> None:
     visit.page.keyboard.press("0")
     assert view(visit) == whole
     said = []
-    for key in ("Shift+ArrowRight", "Shift+ArrowDown", "Shift+ArrowRight", "Shift+ArrowRight"):
+    for key in ("Shift+ArrowRight", *["Shift+ArrowDown"] * 3, *["Shift+ArrowRight"] * 2):
         visit.page.keyboard.press(key)
         said.append(visit.page.locator("#tip").inner_text().splitlines())
-    assert said[0][0] == "launch matmul"
-    assert [lines[0] for lines in said[1:]] == ["matmul"] * 3
-    assert said[2] == ["matmul", "_npi_matmul", "6 ms from 6.03 ms", "6 ms from launch to start", "cpu:1 compute"]
+    assert [lines[0] for lines in said] == ["run", "launch matmul", "launch matmul", *["matmul"] * 3]
+    assert said[0][1:] == ["60.061 ms from 0 ns", "cases"]
+    assert said[4] == ["matmul", "_npi_matmul", "6 ms from 6.03 ms", "6 ms from launch to start", "cpu:1 compute"]
     visit.page.keyboard.press("Escape")
     assert visit.page.locator("#tip").is_hidden()
     assert visit.troubles == []
@@ -178,23 +176,23 @@ def test_the_keyboard_moves_zooms_and_reads_spans(open_page: Open) -> None:
 
 def test_what_is_pointed_at_says_what_it_is(open_page: Open) -> None:
     visit = open_page("exact", 1280, "dark")
-    assert hover(visit, 0.9, 1, 0) == [
+    assert hover(visit, 0.9, 2) == [
         "last",
         "2251800 s from 4503599.63 s",
         "4503600 s from launch to start",
         "gpu:1 stream 7",
     ]
-    assert hover(visit, 0.0005, 0, 0)[0] in (NASTY, "kernel")
-    assert hover(visit, 0.5, 0, 0) == []
+    assert hover(visit, 0.0005, 1)[0] in (NASTY, "kernel")
+    assert hover(visit, 0.5, 1) == []
     assert visit.troubles == []
 
 
 def test_a_name_that_is_searched_is_highlighted_and_reached(open_page: Open) -> None:
     visit = open_page("few", 1280, "light")
-    assert share(visit, FOUND, 1) == 0
+    assert share(visit, FOUND, 3) == 0
     visit.page.locator("#search").fill("MATMUL")
-    assert share(visit, FOUND, 1) > 0.04
-    assert share(visit, COMPUTE, 1) == 0
+    assert share(visit, FOUND, 3) > 0.04
+    assert share(visit, COMPUTE, 3) == 0
     assert visit.page.locator("#found").inner_text() == "40 spans, 121 ms in all"
     visit.page.locator("#search").press("Enter")
     # The first match is the first launch.
@@ -203,7 +201,7 @@ def test_a_name_that_is_searched_is_highlighted_and_reached(open_page: Open) -> 
     visit.page.locator("#search").fill("nothing")
     assert visit.page.locator("#found").inner_text() == "0 spans, 0 ns in all"
     visit.page.locator("#search").fill("")
-    assert share(visit, FOUND, 1) == 0
+    assert share(visit, FOUND, 3) == 0
     visit.page.locator("details[open] .find", has_text="matmul").first.click()
     assert visit.page.locator("#search").input_value() == "matmul"
     assert visit.troubles == []
@@ -221,7 +219,8 @@ def test_the_page_fits_and_can_be_read(open_page: Open, name: str, width: int, s
     assert count > 100
     assert pale == []
     lanes = visit.page.locator(".timeline").first.locator(".names li")
-    names = [f"{device} {queue}" for device, queue, _ in plain(next(iter(TIMELINES[name].values())))]
+    names = [f"{device} {queue}".strip() for device, queue, _ in plain(next(iter(TIMELINES[name].values())))]
+    names.insert(names.index("cases") + 1 if "cases" in names else 0, "critical path")
     assert lanes.all_inner_texts() == names
     sizes = lanes.evaluate_all("all => all.map((one) => parseFloat(getComputedStyle(one).fontSize))")
     assert min(sizes) >= 9

@@ -9,8 +9,8 @@ from backends.profiling import Span, Window
 from parallel_core.trace_analysis.case_spans import CaseSpans
 from parallel_core.trace_analysis.device_figures.steps import annotations, steps
 from tests.backends.profiling.events import ns
-from tests.parallel_core.trace_analysis.traces import counting as traces
 from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
+from tests.parallel_core.trace_analysis.traces import counting as traces
 from tests.parallel_core.trace_analysis.traces.counting import case_of_trace, covered
 
 

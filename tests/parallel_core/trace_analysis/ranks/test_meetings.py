@@ -73,11 +73,41 @@ def test_equally_many_that_are_not_the_same_ones_are_matched_by_their_ends() -> 
     assert found.clocks_agree
 
 
-def test_nothing_is_matched_by_chance_if_clocks_differ_and_a_trace_lost_some() -> None:
-    calls, _ = job(2, 20, seed=3, offsets=[0, DAY])
-    del calls[1][4]
+@given(st.integers(2, 4), st.integers(8, 30), st.integers(0, 99), st.integers(0, 3), st.integers(0, 3))
+def test_traces_that_begin_later_or_end_earlier_are_laid_along_the_others(
+    ranks: int, count: int, seed: int, first: int, last: int
+) -> None:
+    calls, late = job(ranks, count, seed, offsets=[rank * DAY for rank in range(ranks)])
+    calls[1] = calls[1][first : count - last]
     found = meetings(calls)
-    assert (found.met, found.unmatched, found.clocks_agree) == ((), 39, None)
+    assert [waits(meeting)[1] for meeting in found.met] == [max(own) - own[1] for own in late[first : count - last]]
+    assert (found.unmatched, found.clocks_agree) == ((ranks - 1) * (first + last), False)
+
+
+def test_one_kind_s_clocks_serve_for_another_that_lost_some_in_between() -> None:
+    calls, _ = job(2, 20, seed=3, offsets=[0, DAY])
+    others, _ = job(2, 20, seed=4, offsets=[0, DAY])
+    for rank, own in others.items():
+        calls[rank] += [one._replace(kind="allgather") for one in own]
+    del calls[1][4], calls[0][11]
+    found = meetings(calls)
+    assert (len(found.met), found.by_ends, found.unmatched) == (38, 18, 2)
+
+
+def test_order_does_not_count_against_clocks_that_others_agree_on() -> None:
+    calls, _ = job(2, 20, seed=3)
+    for rank, own in calls.items():
+        own += [call((100 * n + 50 * rank) * MS, (100 * n + 50 * rank + 9) * MS, "coalesced") for n in range(9)]
+        own += [call((10 * n + rank) * MS, (10 * n + rank) * MS + 9, "broadcast") for n in range(9)]
+    found = meetings(calls)
+    assert (len(found.met), found.unmatched, found.clocks_agree) == (29, 18, True)
+
+
+def test_nothing_is_matched_by_chance() -> None:
+    calls, _ = job(2, 20, seed=3)
+    others, _ = job(2, 15, seed=5, offsets=[0, DAY])
+    found = meetings({0: calls[0], 1: others[1]})
+    assert (found.met, found.unmatched, found.clocks_agree) == ((), 35, None)
 
 
 def test_running_numbers_match_whatever_is_missing_and_whatever_clocks_say() -> None:

@@ -17,7 +17,7 @@ GPUS, PROCESSES = TRACES / "two_gpus", TRACES / "two_processes"
 
 
 def summary(folder: Path) -> Ranks:
-    return summary_of(read_ranks(files_of([folder]), keep_spans=False))
+    return summary_of(read_ranks(files_of([folder])))
 
 
 def events(folder: Path, rank: int, name: str) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ def put(folder: Path, name: str, rank: int | None) -> None:
 def test_ranks_are_numbered(tmp_path: Path, said: dict[str, int | None], expected: dict[int, str]) -> None:
     for name, rank in said.items():
         put(tmp_path, name, rank)
-    read = read_ranks(files_of([tmp_path]), keep_spans=False)
+    read = read_ranks(files_of([tmp_path]))
     assert {rank: one.file.name for rank, one in read.items()} == expected
     assert list(read) == sorted(read)
     found = summary_of(read)
@@ -137,7 +137,7 @@ def test_ranks_that_are_not_known_are_refused(tmp_path: Path, said: dict[str, in
     for name, rank in said.items():
         put(tmp_path, name, rank)
     with pytest.raises(RequestError, match=problem):
-        read_ranks(files_of([tmp_path]), keep_spans=False)
+        read_ranks(files_of([tmp_path]))
 
 
 def test_a_file_that_is_named_twice_is_refused(tmp_path: Path) -> None:

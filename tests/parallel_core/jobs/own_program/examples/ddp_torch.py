@@ -36,7 +36,7 @@ def train(rank: int, options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--bucket-cap-mb", type=float, default=0.3)
+    parser.add_argument("--bucket-cap-mb", type=float, default=0.5)
     parser.add_argument("--no-sync", action="store_true")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--init-method", default="env://")

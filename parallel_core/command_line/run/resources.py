@@ -17,8 +17,8 @@ import click
 from backends import Backend
 from backends.process_groups import GroupedBackend, Rendezvous, rendezvous
 from parallel_core.command_line import options
-from parallel_core.command_line.experiment_options import arguments_from
 from parallel_core.command_line.options import Command
+from parallel_core.command_line.run.experiment_options import arguments_from
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import Experiment, annotations_of, parameters_of
 from parallel_core.jobs.rank.shared_inputs import agree_on_data, checkpointing_of

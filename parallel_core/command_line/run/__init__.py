@@ -12,9 +12,11 @@ import backends
 from backends import Device
 from backends.profiling import check_profiler
 from parallel_core.command_line import options
-from parallel_core.command_line.experiment_options import parameter_options
-from parallel_core.command_line.profiling import check_profiling, profile_and_show, profile_if_possible
-from parallel_core.command_line.resources import resource_options, run_with_resources
+from parallel_core.command_line.run.experiment_options import parameter_options
+from parallel_core.command_line.run.profiling import check_profiling, profile_and_show, profile_if_possible
+from parallel_core.command_line.run.resources import resource_options, run_with_resources
+from parallel_core.command_line.run.side_by_side import is_several, run_side_by_side
+from parallel_core.command_line.run.sizes import Work, about_kept, keep_chosen, with_kept, work_option, work_wanted
 from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.experiment import parameters_of
@@ -59,7 +61,10 @@ def run() -> None:
 def _command_of(experiment: Experiment) -> click.Command:
     """Make an experiment's command: the options that all share, then its parameters, its resources, and the rounds."""
 
+    @click.pass_context
     def command(
+        ctx: click.Context,
+        /,
         backend: str,
         engine: str | None,
         devices: int | tuple[Device, ...] | None,
@@ -72,8 +77,12 @@ def _command_of(experiment: Experiment) -> click.Command:
         trace_path: Path | None,
         trace_if_possible: Path | None,
         timeline_path: Path | None,
+        work: Work = "own",
         **own: Any,
     ) -> None:
+        if is_several(backend):
+            run_side_by_side(experiment, ctx)
+            return
         where = check_job(experiment.name, backend)
         if where is not None and (trace_path or timeline_path):
             raise RequestError("the profilers see one process: leave out --trace and --timeline")
@@ -101,12 +110,17 @@ def _command_of(experiment: Experiment) -> click.Command:
         if trace_path is not None or timeline_path is not None:
             check_profiler(loaded)
         profiled = trace_path or trace_if_possible or timeline_path
+        kept = work_wanted(experiment, loaded, own, work)
+        given = own if kept is None else with_kept(experiment, own, kept)
         progress = measurement_progress(Console(stderr=True, highlight=False), experiment.name)
         # A training shows a bar of its own.
         shown = progress if experiment.extent is None else nullcontext()
         with repeatable() if profiled else nullcontext(), shown:
-            result = run_with_resources(experiment, loaded, own)
+            result = run_with_resources(experiment, loaded, given)
+        keep_chosen(experiment, loaded, given, work, result)
         _write(result, console, json_path, plot_path)
+        if kept is not None:
+            console.print(f"sizes: {about_kept(kept)}", style="dim", markup=False)
         if trace_path is not None or timeline_path is not None:
             profile_and_show(loaded, result, console, trace_path, timeline_path)
         elif trace_if_possible is not None:
@@ -131,7 +145,12 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
 
     parameters = parameters_of(experiment)
     return [
-        click.option("--backend", required=True, metavar="NAME", help="mxnet, torch, numpy, or one of a plug-in."),
+        click.option(
+            "--backend",
+            required=True,
+            metavar="NAME",
+            help="mxnet, torch, numpy, or one of a plug-in; mxnet,torch: side by side.",
+        ),
         click.option("--engine", metavar="async|sync", help="Default: async if the backend has it."),
         options.devices_of_a_process(experiment.devices),
         options.device_kind,
@@ -152,6 +171,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
             help="Say what is asked, how it is measured and how to read it; run nothing.",
         ),
         *parameter_options([parameter for parameter in parameters if parameter.name != "rounds"]),
+        *([work_option] if experiment.calibrated else []),
         *resource_options(experiment.run),
         *parameter_options([parameter for parameter in parameters if parameter.name == "rounds"]),
     ]

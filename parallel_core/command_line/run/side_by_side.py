@@ -1,0 +1,103 @@
+"""`run EXPERIMENT --backend mxnet,torch`: the same work on several backends, in processes that take turns."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+
+import backends
+from parallel_core.command_line.compare import refuse_unmeasured, run_plan
+from parallel_core.comparison.analysis import analyse
+from parallel_core.comparison.plan import Plan
+from parallel_core.comparison.storage import write_comparison
+from parallel_core.errors import RequestError
+from parallel_core.experiments import Experiment
+from parallel_core.system import files
+from parallel_core.terminal.comparison import show_comparison
+
+__all__ = ["is_several", "run_side_by_side"]
+
+SECONDS = 30.0
+"""For each backend, its processes' starts included."""
+OF_ALL = ("backend", "engine", "devices", "device_kind", "threads", "json_path", "work")
+"""The options that a comparison has too, by their parameters."""
+
+
+def is_several(backend: str) -> bool:
+    """Tell whether more than one backend is named."""
+    return "," in backend
+
+
+def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
+    """Run an experiment on the backends that are named, and show their results beside each other, with one answer.
+
+    Sizes that are not given are chosen for the time, the same for all. Raises RequestError for what only one backend
+    can do, and MeasurementError if nothing could be measured.
+    """
+    values = ctx.params
+    names = _known_names(values["backend"])
+    devices = values["devices"] or experiment.devices
+    if not isinstance(devices, int):
+        raise RequestError("--devices needs a number if several backends are named")
+    engines = (values["engine"],) if values["engine"] else ("async",)
+    plan = Plan(
+        experiments=(experiment,),
+        backends=names,
+        engines=engines,
+        interpreters=dict.fromkeys(names, sys.executable),
+        rounds=None,
+        devices=devices,
+        device_kind=values["device_kind"],
+        threads=values["threads"],
+        seconds=SECONDS * len(names),
+        sizes={experiment.name: _given(ctx)},
+    )
+    files.check_writable(values["json_path"])
+    console = Console(stderr=values["json_path"] == files.STANDARD_OUTPUT, highlight=False)
+    with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
+        comparison = run_plan(plan, Path(folder), Console(stderr=True, highlight=False))
+    analysis = analyse(comparison)
+    if values["json_path"] is not None:
+        write_comparison(comparison, values["json_path"])
+    show_comparison(analysis, console)
+    refuse_unmeasured(analysis)
+
+
+def _known_names(text: str) -> tuple[str, ...]:
+    named = tuple(name.strip() for name in text.split(","))
+    for name in named:
+        if name not in backends.names():
+            raise RequestError(f"unknown backend {name!r} (known: {', '.join(backends.names())})")
+    if len(set(named)) < len(named):
+        raise RequestError(f"--backend {text} names one backend twice")
+    return named
+
+
+def _given(ctx: click.Context) -> dict[str, str]:
+    """Return the experiment's own options that are given, as they are written."""
+    given: dict[str, str] = {}
+    for name, value in ctx.params.items():
+        if name in OF_ALL or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        option = next(one for one in ctx.command.params if one.name == name)
+        words = _words(value)
+        if words is None or not isinstance(option, click.Option) or name.endswith(("_path", "variants", "workers")):
+            raise RequestError(f"{option.opts[0]} is for one backend at a time: leave it out, or name one backend")
+        given[option.opts[0].removeprefix("--")] = words
+    return given
+
+
+def _words(value: Any) -> str | None:
+    """Write an option's value as its option takes it; None for one that is no number, text or list of these."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float | str | Path):
+        return str(value)
+    if isinstance(value, tuple | list):
+        parts = [_words(part) for part in value]
+        return None if None in parts else ",".join(filter(None, parts))
+    return None

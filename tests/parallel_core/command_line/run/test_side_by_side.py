@@ -1,0 +1,47 @@
+"""`run EXPERIMENT --backend mxnet,torch`: several backends in turns, and what only one of them can do."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def program(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "parallel_core", "run", "parallel", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.long
+def test_both_do_the_same_work_and_there_is_one_answer(tmp_path: Path) -> None:
+    path = tmp_path / "both.json"
+    done = program("--backend", "mxnet,torch", "--size", "64", "--json", str(path))
+    assert done.returncode in (0, 3), done.stderr
+    assert "Against mxnet on the async engine" in " ".join(done.stdout.split())
+    cells = json.loads(path.read_text())["cells"]
+    assert [cell["backend"] for cell in cells] == ["mxnet", "torch"]
+    assert {run["parameters"]["size"] for cell in cells for run in cell["results"]} == {64}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mxnet,nmupy",), "unknown backend 'nmupy'"),
+        (("mxnet,mxnet",), "names one backend twice"),
+        (("mxnet,torch", "--plot", "a.png"), "--plot is for one backend at a time"),
+        (("mxnet,torch", "--workers", "2"), "--workers is for one backend at a time"),
+        (("mxnet,torch", "--variant", "tf32"), "--variant is for one backend at a time"),
+        (("mxnet,torch", "--devices", "cpu:1,cpu:2"), "--devices needs a number"),
+    ],
+)
+def test_what_only_one_backend_can_do_is_refused_in_a_line(arguments: tuple[str, ...], message: str) -> None:
+    done = program("--backend", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1

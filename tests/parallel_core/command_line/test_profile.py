@@ -1,0 +1,195 @@
+"""`parallel-core profile`: real programs of PyTorch and MXNet, which know nothing of it, and what it says of them."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parallel_core.trace_analysis.trace_files import read_timeline
+from tests.parallel_core.jobs.own_program.recorded_programs import EXAMPLES
+
+Require = Callable[[str], None]
+
+
+def profile(folder: Path, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "parallel_core",
+            "profile",
+            "--output",
+            folder,
+            "--json",
+            folder / "all.json",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": str(free_port())},
+        check=False,
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def document(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "all.json").read_text())
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "profile"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.parametrize("framework", ["torch", "mxnet"])
+def test_a_plain_program_is_recorded_without_a_change(framework: str, folder: Path, require: Require) -> None:
+    require(framework)
+    script = EXAMPLES / f"plain_{framework}.py"
+    alone = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    done = profile(folder, "--", script)
+    assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
+    assert "A step took" in done.stderr
+    assert "Nothing was exchanged between devices or processes." in done.stderr
+    assert "bounds a step" in done.stderr
+    (process,) = document(folder)["processes"]
+    assert (process["framework"], process["marker"], process["steps_recorded"]) == (framework, "optimizer", 5)
+    assert read_timeline(folder / "trace.json.gz").spans
+    assert "<svg" in (folder / "trace.svg").read_text()
+    assert sorted(path.name for path in folder.iterdir()) == ["all.json", "trace.json.gz", "trace.svg"]
+
+
+def test_a_program_that_ends_before_loses_nothing_and_says_how_many_steps_were_seen(
+    folder: Path, require: Require
+) -> None:
+    require("torch")
+    done = profile(folder, "--", EXAMPLES / "plain_torch.py", "2")
+    assert done.returncode == 0
+    assert done.stdout.startswith("loss ")
+    assert done.stderr.strip() == (
+        "parallel-core: nothing was recorded in the 2 steps seen: the program ended, and 3 to warm up and 5 to record "
+        "were asked for"
+    )
+    assert [path.name for path in folder.iterdir()] == ["all.json"]
+
+
+UNMARKED = """
+import sys
+import torch
+from parallel_core import profiled_step
+
+product = torch.ones(64, 64)
+for _ in range(6):
+    with profiled_step():
+        product = torch.tanh(product @ product)
+print("done")
+sys.exit(4)
+"""
+
+
+def test_a_program_with_marked_steps_that_ends_while_it_is_recorded_keeps_them_and_its_status(
+    folder: Path, tmp_path: Path, require: Require
+) -> None:
+    require("torch")
+    script = tmp_path / "unmarked.py"
+    script.write_text(UNMARKED)
+    done = profile(folder, "--warm-up", "2", "--", script)
+    assert (done.returncode, done.stdout) == (4, "done\n")
+    assert "parallel-core: 4 steps of 5 recorded, then the program ended" in done.stderr
+    (process,) = document(folder)["processes"]
+    assert (process["marker"], process["steps_seen"], process["steps_recorded"]) == ("profiled_step", 6, 4)
+
+
+WITH_OWN_PROFILER = """
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, schedule
+
+model = nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def ready(profiler):
+    print("steps of its own", sum(event.key.startswith("ProfilerStep") for event in profiler.events()))
+
+own = schedule(wait=1, warmup=1, active=2, repeat=1)
+with profile(activities=[ProfilerActivity.CPU], schedule=own, on_trace_ready=ready) as profiler:
+    for _ in range(12):
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+        profiler.step()
+"""
+
+
+def test_a_program_that_runs_the_profiler_itself_has_its_own_trace_and_this_one(
+    folder: Path, tmp_path: Path, require: Require
+) -> None:
+    require("torch")
+    script = tmp_path / "own.py"
+    script.write_text(WITH_OWN_PROFILER)
+    done = profile(folder, "--warm-up", "1", "--steps", "3", "--", script)
+    assert (done.returncode, done.stdout) == (0, "steps of its own 2\n"), done.stderr
+    (process,) = document(folder)["processes"]
+    assert (process["marker"], process["steps_recorded"]) == ("profiler", 3)
+    steps = [one.name for one in read_timeline(folder / "trace.json.gz").annotations if "ProfilerStep#" in one.name]
+    assert len(steps) == 3
+
+
+def test_standard_output_is_the_program_s(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "parallel_core", "profile", "--output", tmp_path, "--json", "-", "--", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "parallel-core: --json needs a file: standard output is the program's\n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("arguments", "verdict", "buckets", "early"),
+    [
+        ((), "verlap: ", 4, 3),
+        (("--bucket-cap-mb", "1000"), "No overlap: ", 1, 0),
+        (("--no-sync",), "Nothing was", 0, 0),
+    ],
+    ids=["buckets", "one-bucket", "no-sync"],
+)
+def test_whether_gradients_are_exchanged_under_the_backward_pass(
+    arguments: tuple[str, ...], verdict: str, buckets: int, early: int, folder: Path, require: Require
+) -> None:
+    require("torch")
+    done = profile(folder, "--", EXAMPLES / "ddp_torch.py", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0 has trained", "rank 1 has trained"]
+    found = document(folder)
+    assert verdict in found["sentences"][1]
+    ranks = [process for process in found["processes"] if process["figures"]]
+    assert [process["rank"] for process in ranks] == [0, 1]
+    for process in ranks:
+        figures = process["figures"]
+        assert (figures["exchanges"], figures["early_exchanges"]) == (5 * buckets, 5 * early)
+    assert {path.name for path in folder.iterdir()} >= {"rank0.json.gz", "rank1.json.gz", "rank0.svg", "rank1.svg"}
+
+
+@pytest.mark.long
+def test_torchrun_s_processes_are_recorded(folder: Path, require: Require) -> None:
+    require("torch")
+    command = ("torchrun", "--nproc-per-node", "2", "--master-port", str(free_port()), EXAMPLES / "ddp_torch.py")
+    done = profile(folder, "--", *command)
+    assert done.returncode == 0, done.stderr
+    assert [process["rank"] for process in document(folder)["processes"] if process["figures"]] == [0, 1]
