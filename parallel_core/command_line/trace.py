@@ -16,6 +16,7 @@ from parallel_core.system import files
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.ranks import show_ranks
 from parallel_core.terminal.timeline import show_figures
+from parallel_core.terminal.timeline_details import show_details
 from parallel_core.trace_analysis.ranks.reading import RankTrace, files_of, read_ranks, side_by_side
 from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
 
@@ -96,6 +97,8 @@ def trace(
 def _show(one: RankTrace, console: Console) -> None:
     console.print(f"{escape(one.timeline.source)}: {one.spans:,} spans", style="bold")
     show_figures(one.figures, console)
+    if len(one.figures) == 1:
+        show_details(one.figures[0], console)
     for note in one.timeline.notes:
         console.print(f"· {escape(note)}", style="dim")
 

@@ -13,16 +13,22 @@ shows where the time went: to shorten the case, something in it must change.
 """
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import Span, SpanKind, in_seconds
-from parallel_core.trace_analysis.case_spans import UNKNOWN, CaseSpans
+from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds
+from parallel_core.trace_analysis.case_spans import KINDS, UNKNOWN, CaseSpans
+from parallel_core.trace_analysis.linked_path.walk import LinkedPath, host_stretches, walk
 
-__all__ = ["PathPart", "PathSummary", "Segment", "critical_path", "summarize"]
+__all__ = ["PathCauses", "PathPart", "PathSummary", "Segment", "critical_path", "path_summary", "summarize"]
+
+BETWEEN_CALLS = "between calls"
+"""The name of what a thread does that the profiler does not record, in Python mostly."""
 
 SYNCHRONOUS = 0.9
 """If a larger share of the operations ends within the calls that launched them, calls compute themselves."""
@@ -50,6 +56,27 @@ class PathPart:
 
 
 @dataclass(frozen=True)
+class PathCauses:
+    """The seconds of a path by what bounds it; they add up. The delays, and what comes first, are the idle seconds."""
+
+    compute_seconds: float
+    copy_seconds: float
+    exchange_seconds: float
+    host_seconds: float
+    """The host's own work, also what it did between the calls that are recorded."""
+    waiting_seconds: float
+    """From the end of what a call of the host waited for to the end of the call."""
+    launch_delay_seconds: float
+    """From the end of the call that launched an operation to its start."""
+    queue_delay_seconds: float
+    """From the end of the operation that another one waited for to the other's start."""
+
+
+CAUSES = ("compute", "copy", "exchange", "host", "wait", "launch delay", "queue delay")
+"""Kinds of spans and of pieces, in the order of the fields of PathCauses."""
+
+
+@dataclass(frozen=True)
 class PathSummary:
     """The parts of a path, the longest first; their shares and the idle share sum to 1."""
 
@@ -57,6 +84,24 @@ class PathSummary:
     idle_seconds: float
     idle_share: float
     parts: tuple[PathPart, ...]
+    causes: PathCauses | None = None
+    """What bounds each stretch, if the trace has the host's nested calls and links operations to them."""
+
+
+def path_summary(case: CaseSpans) -> PathSummary:
+    """Find a case's critical path and add it up by name. O(n log n)."""
+    if case.host_calls is None:
+        return summarize(critical_path(case))
+    path = walk(case, case.host_calls)
+    lengths = defaultdict[str, int](int)
+    for piece in path.pieces:
+        kind = KINDS[case.kinds[piece.place]] if piece.kind == "operation" else piece.kind
+        lengths[kind] += piece.end - piece.start
+    whole = sum(lengths.values())
+    idle = whole - sum(lengths[one] for one in CAUSES[:5])
+    causes = PathCauses(*(in_seconds(lengths[one]) for one in CAUSES))
+    parts = _linked_parts(case, path, whole)
+    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, parts, causes)
 
 
 def summarize(path: Sequence[Segment]) -> PathSummary:
@@ -77,6 +122,8 @@ def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
 
     It is empty if no operation of the case took any time. O(n log n).
     """
+    if case.host_calls is not None:
+        return _linked_segments(case, walk(case, case.host_calls))
     if not np.any(case.operations & (case.ends > case.starts)):
         return ()
     trace = _Candidates(case)
@@ -97,6 +144,70 @@ def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
     if case.start < time:
         segments.append(Segment(case.start, time, None))
     return tuple(reversed(segments))
+
+
+def _linked_parts(case: CaseSpans, path: LinkedPath, whole: int) -> tuple[PathPart, ...]:
+    """Add a path up by queue, kind and name, in columns: it may have a million stretches."""
+    calls, spans, stretches = path.calls, case.spans, host_stretches(path)
+    # The names of spans come first, then those of calls.
+    names = (*spans.names, *calls.names, BETWEEN_CALLS)
+    queues = (*spans.queues, *((HOST_DEVICE, queue) for queue in calls.queues))
+    pieces = ([one for one in path.pieces if one.kind == kind] for kind in ("operation", "wait"))
+    operations, waits = (
+        np.array([(one.place, one.end - one.start) for one in some], np.int64).reshape(-1, 2).T for some in pieces
+    )
+    between = np.where(stretches.calls >= 0, calls.name_of[stretches.calls], len(calls.names))
+    name_of = (spans.name_of[operations[0]], calls.name_of[waits[0]] + len(spans.names), between + len(spans.names))
+    of_host = (calls.queue_of[waits[0]], stretches.threads)
+    queue_of = (spans.queue_of[operations[0]], *(queue + len(spans.queues) for queue in of_host))
+    kinds = np.concatenate((case.kinds[operations[0]], np.full(len(waits[0]) + len(between), KINDS.index("host"))))
+    lengths = np.concatenate((operations[1], waits[1], stretches.ends - stretches.starts))
+    of_queues = np.concatenate(queue_of).astype(np.int64) * len(KINDS) + kinds
+    keys, key_of, counts = np.unique(
+        of_queues * len(names) + np.concatenate(name_of), return_inverse=True, return_counts=True
+    )
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, key_of, lengths)
+    parts = []
+    for key, count, taken in zip(keys.tolist(), counts.tolist(), sums.tolist(), strict=True):
+        (queue, kind), name = divmod(key // len(names), len(KINDS)), key % len(names)
+        if taken:
+            device, own = queues[queue]
+            parts.append(PathPart(device, own, KINDS[kind], names[name], count, in_seconds(taken), taken / whole))
+    return tuple(sorted(parts, key=lambda part: (-part.seconds, part.name)))
+
+
+def _linked_segments(case: CaseSpans, path: LinkedPath) -> tuple[Segment, ...]:
+    calls = path.calls
+
+    def host_span(name: str, queue: int, start: int, end: int) -> Span:
+        return Span(name, "host", HOST_DEVICE, calls.queues[queue], start, end, operator=name)
+
+    found = []
+    for start, end, kind, place in path.pieces:
+        if kind == "operation":
+            found.append(Segment(start, end, case.spans[place]))
+        elif kind == "wait":
+            name = calls.names[calls.name_of[place]]
+            found.append(
+                Segment(
+                    start,
+                    end,
+                    host_span(name, calls.queue_of[place], int(calls.starts[place]), int(calls.ends[place])),
+                )
+            )
+        elif kind != "host":
+            found.append(Segment(start, end, None))
+    stretches = host_stretches(path)
+    names = [*calls.names, BETWEEN_CALLS]
+    name_of = np.where(stretches.calls >= 0, calls.name_of[stretches.calls], len(calls.names))
+    columns = (name_of, stretches.threads, stretches.starts, stretches.ends)
+    found += [
+        Segment(start, end, host_span(names[name], thread, start, end))
+        for name, thread, start, end in zip(*(column.tolist() for column in columns), strict=True)
+        if end > start
+    ]
+    return tuple(sorted(found, key=attrgetter("start")))
 
 
 class _Candidates:
