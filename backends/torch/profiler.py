@@ -141,7 +141,7 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         return timeline
     runtime = list(filter(is_launch, slices.categories))
     found = host_calls(slices, names, runtime) if on_devices else None
-    return replace(timeline, annotations=_annotations(slices), host_calls=found)
+    return replace(timeline, annotations=_annotations(slices), host_calls=found if found and len(found.starts) else None)
 
 
 def _thread_names(trace: Trace) -> dict[TraceThread, str]:
