@@ -141,7 +141,8 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         return timeline
     runtime = list(filter(is_launch, slices.categories))
     found = host_calls(slices, names, runtime) if on_devices else None
-    return replace(timeline, annotations=_annotations(slices), host_calls=found if found and len(found.starts) else None)
+    linked = found if found is not None and len(found.starts) else None
+    return replace(timeline, annotations=_annotations(slices), host_calls=linked)
 
 
 def _thread_names(trace: Trace) -> dict[TraceThread, str]:
