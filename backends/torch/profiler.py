@@ -18,6 +18,7 @@ from typing import Any
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
+from backends.profiling.kernel_names import short_names
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
     Queue,
