@@ -18,6 +18,7 @@ from typing import Any
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
+from backends.profiling.kernel_names import short_names
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
     Queue,
@@ -240,7 +241,9 @@ def _span(one: Slice, kind: SpanKind, queue: Queue, launched: int | None) -> Spa
 def _readable(operator: str) -> str:
     if operator in COPY_OPERATORS:
         return "copy"
-    plain = operator.removeprefix("autograd::engine::evaluate_function: ").rpartition("::")[2].rstrip("_")
+    plain = operator.removeprefix("autograd::engine::evaluate_function: ")
+    # A class that a user derived has template arguments, and `::` also stands in them.
+    plain = short_names([plain])[plain] if "<" in plain else plain.rpartition("::")[2].rstrip("_")
     if backward := re.fullmatch(r"(\w+)Backward\d*", plain):
         return f"{READABLE_NAMES.get(backward[1], backward[1].lower())} backward"
     return READABLE_NAMES.get(plain, plain)
