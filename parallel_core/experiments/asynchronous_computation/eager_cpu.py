@@ -36,7 +36,7 @@ from parallel_core.experiments.asynchronous_computation.ten_products import (
     error_of_products,
     multiply,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import FEWEST_TIMINGS, result_of, time_in_turn
 from parallel_core.experiments.products import largest_size
 from parallel_core.measurement.fresh_process import measure_elsewhere
@@ -185,7 +185,7 @@ def about_variants(variants: Sequence[str], sides: Sequence[str]) -> tuple[str, 
 EXPERIMENT = Experiment(
     name="eager-cpu",
     position=4,
-    exercise="exercise 1 of the PyTorch edition",
+    exercises=(Exercise(1, "Can asynchrony be observed on a CPU?", edition="PyTorch"),),
     run=run,
     case=PRODUCTS_CASE,
     metric="dispatch_fraction",

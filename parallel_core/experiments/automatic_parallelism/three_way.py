@@ -1,7 +1,7 @@
 """Three ways at once: can two devices compute while their results travel both ways between them?
 
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 3 (computation on two devices, and communication
-between both).
+between both), and with `--trace` exercise 4 (what a profiler shows of it).
 
 Prediction: Nothing here depends on anything else here, so a scheduler may do all of it at the same time, and all takes
 as long as the longest part: of three equal parts, two thirds are saved. But copying between CPU devices is work for the
@@ -37,7 +37,7 @@ from parallel_core.experiments.automatic_parallelism.copying import (
     copy_each,
     copy_into,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Experiment, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Exercise, Experiment, Rounds
 from parallel_core.experiments.measuring import (
     Units,
     largest_error,
@@ -210,7 +210,10 @@ def about_cores(metrics: dict[str, float], cores: int) -> str:
 EXPERIMENT = Experiment(
     name="three-way",
     position=5,
-    exercise="exercise 3",
+    exercises=(
+        Exercise(3, "Can two devices compute while data travel between them?"),
+        Exercise(4, "What does a profiler show of how efficient that is?", options="--trace FILE.json"),
+    ),
     run=run,
     case=TOGETHER,
     metric="saved_fraction",

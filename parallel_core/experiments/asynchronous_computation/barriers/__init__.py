@@ -33,7 +33,7 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation.barriers import verdicts
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import Units, largest_error, result_of, take_in_turn, with_parts
 from parallel_core.experiments.products import normal_matrix, products, products_as_unit, size_for
 from parallel_core.measurement.checks import largest_of
@@ -159,7 +159,7 @@ def _error_of(backend: Backend, x: Array, other: Array, count: int) -> float:
 EXPERIMENT = Experiment(
     name="barriers",
     position=2,
-    exercise="exercise 2 of the MXNet edition",
+    exercises=(Exercise(2, "How does waiting for one result differ from waiting for everything?", edition="MXNet"),),
     run=run,
     case="wait, 64 behind on the same device",
     metric="added_wait_fraction",

@@ -37,7 +37,7 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.timing impo
     time_here,
     with_threads,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.products import PRODUCTS, size_for_run
 from parallel_core.measurement.checks import largest_of
@@ -128,7 +128,7 @@ def run(
 EXPERIMENT = Experiment(
     name="independent-ops",
     position=3,
-    exercise="exercise 1",
+    exercises=(Exercise(1, "Do independent operations on one device run in parallel by themselves?"),),
     run=run,
     case="independent, 1 worker",
     metric="parallel_speedup",

@@ -29,7 +29,7 @@ from typing import Annotated
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import (
     FEWEST_TIMINGS,
     Units,
@@ -194,7 +194,7 @@ def _figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]
 EXPERIMENT = Experiment(
     name="small-ops",
     position=4,
-    exercise="exercise 2",
+    exercises=(Exercise(2, "Does parallelism help on a single device when operations are small?"),),
     run=run,
     case="all devices, size 128",
     metric="largest_speedup",

@@ -28,7 +28,7 @@ import numpy as np
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds, Seed
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds, Seed
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, take_in_turn
 from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
@@ -219,7 +219,7 @@ def _most_efficient(backend: Backend) -> float:
 EXPERIMENT = Experiment(
     name="batch-scaling",
     position=4,
-    exercise="exercise 1",
+    exercises=(Exercise(1, "What does a batch of k times b bring on k devices?"),),
     run=run,
     case="all devices, scaled batch",
     metric="scaled_batch_speedup",
