@@ -50,7 +50,7 @@ class RankFigures:
     waited_share: float | None
     """The same as a share of their time."""
     arrived_last: int
-    """In how many of them the others had come before."""
+    """In how many of them all others had come before."""
     clock_offset_seconds: float | None
     """By how much they end later than on the first rank that took part, in the median."""
 
@@ -116,7 +116,7 @@ def _figures(traces: Mapping[int, RankTrace], together: Meetings) -> tuple[RankF
     met: Counter[int] = Counter()
     taken: Counter[int] = Counter()
     waited: Counter[int] = Counter()
-    last: Counter[int] = Counter()
+    last: Counter[int | None] = Counter()
     for meeting in together.met:
         met.update(meeting.keys())
         taken.update({rank: part.end - part.start for rank, part in meeting.items()})
