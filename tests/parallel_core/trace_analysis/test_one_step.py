@@ -4,6 +4,8 @@ import pytest
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.errors import RequestError
+from parallel_core.trace_analysis.case_spans import cases_of
+from parallel_core.trace_analysis.device_figures.steps import steps
 from parallel_core.trace_analysis.one_step import only_step
 
 GPU = ("gpu:0", "stream 7")
@@ -35,8 +37,15 @@ def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str
         (marked("ProfilerStep#7", "ProfilerStep#8"), "no step 3, but 7 to 8"),
         (marked("forward", "forward"), "no steps with numbers"),
         (marked(), "no steps with numbers"),
+        (marked("gloo:all_reduce", "gloo:all_reduce"), "no steps with numbers"),
     ],
 )
 def test_a_step_that_is_not_there_is_refused(timeline: Timeline, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         only_step(timeline, 3)
+
+
+def test_what_pytorch_annotates_itself_is_no_step() -> None:
+    its_own = ("nccl:all_reduce", "Optimizer.step#SGD.step", "DistributedDataParallel.forward", "gloo:broadcast")
+    (case,) = cases_of(marked(*its_own, *its_own))
+    assert steps(case) is None
