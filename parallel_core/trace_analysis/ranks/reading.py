@@ -16,7 +16,7 @@ from backends.profiling.spans import KINDS, Spans
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
-from parallel_core.trace_analysis.one_step import only_step
+from parallel_core.trace_analysis.ranks.one_step import only_step
 from parallel_core.trace_analysis.trace_files import timeline_in, trace_in
 
 __all__ = ["RankTrace", "files_of", "read_ranks", "side_by_side"]
