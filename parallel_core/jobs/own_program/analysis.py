@@ -44,8 +44,8 @@ def analyse(traces: Mapping[Path, Recorded]) -> Analysis:
 
 
 def _waiting(summary: Ranks) -> Waiting | None:
-    exchanged = sum(one.collective_seconds for one in summary.by_rank)
+    exchanged = sum(one.matched_collective_seconds for one in summary.by_rank)
     if not exchanged:
         return None
     last = max(summary.by_rank, key=lambda one: one.arrived_last)
-    return Waiting(summary.waited_seconds / exchanged, last.rank, last.arrived_last, summary.collectives)
+    return Waiting(summary.waited_seconds / exchanged, last.rank, last.arrived_last, summary.matched_collectives)
