@@ -142,6 +142,7 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         return timeline
     runtime = list(filter(is_launch, slices.categories))
     found = host_calls(slices, names, runtime) if on_devices else None
+    # Of a trace of devices alone nothing is known of the host.
     linked = found if found is not None and len(found.starts) else None
     return replace(timeline, annotations=_annotations(slices), host_calls=linked)
 

@@ -94,7 +94,11 @@ def _synchronised(
     records = np.array([RECORD.fullmatch(name) is not None for name in calls.names], bool)
     tied = np.flatnonzero((roles > ROLES.index("call")) | records[calls.name_of])
     correlations = calls.select(tied).arguments("correlation")
-    places = {correlation: place for place, (correlation,) in zip(tied.tolist(), correlations, strict=True)}
+    places: dict[object, int] = {
+        correlation: place
+        for place, (correlation,) in zip(tied.tolist(), correlations, strict=True)
+        if isinstance(correlation, int | str)
+    }
     known: dict[int, KnownWait] = {}
     let_wait: list[QueueWait] = []
     for one in synchronisations:
