@@ -10,6 +10,24 @@ next is idle.
 This is not the critical path of a task graph, because no profiler records which operation needs which result: an
 operation that happens to end just before another begins is in the chain even if the other never needed it. The chain
 shows where the time went: to shorten the case, something in it must change.
+
+A trace of PyTorch on a GPU has more: all calls of the host's threads, one in another, the operations that they
+launched, and the calls that wait for a stream, an event or a device. There the path never stands still on the host
+while a device works: from the end of a wait it goes on with the last operation that was waited for (`linked_path/`).
+
+It differs from the critical path of Holistic Trace Analysis (critical_path_analysis), which is the heaviest path
+through a graph of such links, in this:
+
+- It covers a case without holes. There the host's time between two outermost operators has no weight, nor has the rest
+  of a call that waits, so the path is shorter by them; here they are `between calls` and `waiting_seconds`.
+- It ends with the last operation, there with the host's last call if that path is heavier.
+- A call that launches is the host's until it ends, there until it starts; what follows is the launch delay.
+- A queue that was busy at the launch is waited for however long the gap is, there up to 1.5 ms.
+- Which operation a call waited for is found without records too (Kineto writes `cuda_sync` only if asked), also for
+  copies that block, and for HIP. There such calls have no weight, and the path stays on the host. `cudaEventQuery` has
+  none there; here it polls and does not wait.
+- What was launched before the recording began is on the path; there it is left out.
+- Threads of autograd and those that call them take turns; there they become one if there is one of each.
 """
 
 from array import array
