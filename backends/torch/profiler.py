@@ -45,10 +45,12 @@ from backends.torch.kineto.categories import (
     OPERATORS,
     STEP,
     in_words_of_today,
+    is_launch,
     left_out,
 )
 from backends.torch.kineto.device_spans import device_spans, waits_left_out
 from backends.torch.kineto.gloo import exchanges, without_exchanges
+from backends.torch.kineto.host_calls import host_calls
 from backends.torch.streams.future import Announcing, futures_in
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
@@ -136,7 +138,13 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     devices = {device for device, _ in on_devices.queues}
     notes = (*trace.problems, *left_out(slices), *waits_left_out(slices), *_models(devices, trace.properties))
     timeline = count_unlinked(assemble(source, Spans.joined(spans), windows(marks), notes), devices)
-    return timeline if calls or timeline.cases else replace(timeline, annotations=_annotations(slices))
+    if calls or timeline.cases:
+        return timeline
+    runtime = list(filter(is_launch, slices.categories))
+    found = host_calls(slices, names, runtime) if on_devices else None
+    # Of a trace of devices alone nothing is known of the host.
+    linked = found if found is not None and len(found.starts) else None
+    return replace(timeline, annotations=_annotations(slices), host_calls=linked)
 
 
 def _thread_names(trace: Trace) -> dict[TraceThread, str]:
