@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from backends.profiling.host_calls import HostCalls
 from backends.profiling.spans import Span, SpanKind, Spans
 
 __all__ = ["HOST_DEVICE", "Span", "SpanKind", "Spans", "Timeline", "Window", "in_seconds", "queue_order"]
@@ -38,6 +39,8 @@ class Timeline:
     """The number of operations on devices that were launched, but by a call that is not known."""
     annotations: tuple[Window, ...] = field(default=(), repr=False)
     """What a program says of itself in its profile: steps, phases; they may lie in each other."""
+    host_calls: HostCalls | None = field(default=None, repr=False, compare=False)
+    """All that the host did, call within call, if other programs' profiles have it, with links to operations."""
 
     @cached_property
     def columns(self) -> Spans:

@@ -18,6 +18,7 @@ from typing import Any
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
+from backends.profiling.kernel_names import short_names
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
     Queue,
@@ -44,10 +45,12 @@ from backends.torch.kineto.categories import (
     OPERATORS,
     STEP,
     in_words_of_today,
+    is_launch,
     left_out,
 )
 from backends.torch.kineto.device_spans import device_spans, waits_left_out
 from backends.torch.kineto.gloo import exchanges, without_exchanges
+from backends.torch.kineto.host_calls import host_calls
 from backends.torch.streams.future import Announcing, futures_in
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
@@ -135,7 +138,13 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     devices = {device for device, _ in on_devices.queues}
     notes = (*trace.problems, *left_out(slices), *waits_left_out(slices), *_models(devices, trace.properties))
     timeline = count_unlinked(assemble(source, Spans.joined(spans), windows(marks), notes), devices)
-    return timeline if calls or timeline.cases else replace(timeline, annotations=_annotations(slices))
+    if calls or timeline.cases:
+        return timeline
+    runtime = list(filter(is_launch, slices.categories))
+    found = host_calls(slices, names, runtime) if on_devices else None
+    # Of a trace of devices alone nothing is known of the host.
+    linked = found if found is not None and len(found.starts) else None
+    return replace(timeline, annotations=_annotations(slices), host_calls=linked)
 
 
 def _thread_names(trace: Trace) -> dict[TraceThread, str]:
@@ -233,7 +242,9 @@ def _span(one: Slice, kind: SpanKind, queue: Queue, launched: int | None) -> Spa
 def _readable(operator: str) -> str:
     if operator in COPY_OPERATORS:
         return "copy"
-    plain = operator.removeprefix("autograd::engine::evaluate_function: ").rpartition("::")[2].rstrip("_")
+    plain = operator.removeprefix("autograd::engine::evaluate_function: ")
+    # A class that a user derived has template arguments, and `::` also stands in them.
+    plain = short_names([plain])[plain] if "<" in plain else plain.rpartition("::")[2].rstrip("_")
     if backward := re.fullmatch(r"(\w+)Backward\d*", plain):
         return f"{READABLE_NAMES.get(backward[1], backward[1].lower())} backward"
     return READABLE_NAMES.get(plain, plain)

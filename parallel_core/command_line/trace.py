@@ -16,6 +16,7 @@ from parallel_core.system import files
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.ranks import show_ranks
 from parallel_core.terminal.timeline import show_figures
+from parallel_core.terminal.timeline_details import show_details
 from parallel_core.trace_analysis.ranks.reading import RankTrace, files_of, read_ranks, side_by_side
 from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
 
@@ -51,12 +52,19 @@ def _pattern(text: str) -> re.Pattern[str]:
     type=options.Parsed(_pattern, "regex"),
     help="Kernels whose full names hold it communicate, too: deep_ep|nvshmem|multimem. NCCL's and RCCL's always do.",
 )
+@click.option(
+    "--step",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only step N, where the program marks its steps: ProfilerStep#N, or annotations of its own with numbers.",
+)
 @options.json_file
 def trace(
     paths: tuple[Path, ...],
     picture: Path | None,
     page: Path | None,
     kernels: re.Pattern[str] | None,
+    step: int | None,
     json_path: Path | None,
 ) -> None:
     """Show how busy each queue was in FILE, what overlapped, and the critical path.
@@ -68,7 +76,7 @@ def trace(
         check_drawing(picture)
     for path in (picture, page, json_path):
         files.check_writable(path)
-    ranks = read_ranks(files_of(paths), kernels, keep_spans=picture is not None or page is not None)
+    ranks = read_ranks(files_of(paths), kernels, step, keep_spans=picture is not None or page is not None)
     # With `--json -`, standard output is for the JSON alone.
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     if len(ranks) == 1:
@@ -96,6 +104,8 @@ def trace(
 def _show(one: RankTrace, console: Console) -> None:
     console.print(f"{escape(one.timeline.source)}: {one.spans:,} spans", style="bold")
     show_figures(one.figures, console)
+    if len(one.figures) == 1:
+        show_details(one.figures[0], console)
     for note in one.timeline.notes:
         console.print(f"· {escape(note)}", style="dim")
 

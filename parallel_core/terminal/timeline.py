@@ -10,6 +10,7 @@ from rich.table import Column, Table
 
 from parallel_core.system.formatting import figure, listed, percent
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement, Overhead
+from parallel_core.trace_analysis.critical_path import PathCauses
 from parallel_core.trace_analysis.figures import CaseFigures
 
 __all__ = ["show_agreements", "show_figures"]
@@ -79,10 +80,19 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
         yield (
             f"overlap: {percent(case.hidden_share)} of the communication "
             f"({metric(case.hidden_seconds, 's')} of {metric(case.communication_seconds, 's')}) "
-            "lay under computation"
+            "lay under computation, copies counted as communication"
+        )
+    exchanged = sum(one.collective_seconds for one in case.devices)
+    if exchanged:
+        hidden = sum(one.hidden_collective_seconds for one in case.devices)
+        yield (
+            f"of collectives alone, device by device: {percent(hidden / exchanged)} "
+            f"({metric(hidden, 's')} of {metric(exchanged, 's')}), as Holistic Trace Analysis counts"
         )
     if case.critical_path.parts:
         yield f"critical path: {_path(case)}"
+        if causes := case.critical_path.causes:
+            yield f"it is bound by {_causes(causes, case.critical_path.seconds)}"
     if waits := case.waits:
         yield (
             f"from launch to start: {metric(waits.median_seconds, 's')} in the median of {waits.operations:,} "
@@ -149,6 +159,20 @@ def _add_numbers(table: Table, *headings: str) -> None:
 
 def _or_dash(share: float | None) -> str:
     return "–" if share is None else percent(share)
+
+
+def _causes(causes: PathCauses, seconds: float) -> str:
+    parts = {
+        "computation": causes.compute_seconds,
+        "copies": causes.copy_seconds,
+        "collectives": causes.exchange_seconds,
+        "the host": causes.host_seconds,
+        "returning from waits": causes.waiting_seconds,
+        "delays from launch to start": causes.launch_delay_seconds,
+        "delays between operations": causes.queue_delay_seconds,
+    }
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    return listed([f"{percent(part / seconds)} {name}" for name, part in ordered if part / seconds >= MIN_SHARE])
 
 
 def _path(case: CaseFigures) -> str:

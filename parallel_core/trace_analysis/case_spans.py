@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.profiling import Span, Spans, Timeline, Window, in_seconds
+from backends.profiling import HostCalls, Span, Spans, Timeline, Window, in_seconds
 from backends.profiling.spans import KINDS, UNKNOWN
 
 __all__ = ["ALL", "KINDS", "UNKNOWN", "CaseSpans", "cases_of", "is_wait"]
@@ -47,6 +47,8 @@ class CaseSpans:
     """The unit in which all times of the timeline are whole, at most a microsecond: what is shorter is not there."""
     annotations: tuple[Window, ...] = ()
     """The program's own, of a timeline without cases."""
+    host_calls: HostCalls | None = None
+    """What the host did, call within call, of a timeline without cases."""
 
     @property
     def nanoseconds(self) -> int:
@@ -86,7 +88,8 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     spans = timeline.columns
     resolution = _resolution(spans)
     if not timeline.cases:
-        return (replace(_case_spans(ALL, spans, None, resolution), annotations=timeline.annotations),)
+        whole = _case_spans(ALL, spans, None, resolution)
+        return (replace(whole, annotations=timeline.annotations, host_calls=timeline.host_calls),)
     cases = []
     for name, *bounds in timeline.cases:
         first, last = np.searchsorted(spans.starts, bounds).tolist()

@@ -10,19 +10,44 @@ next is idle.
 This is not the critical path of a task graph, because no profiler records which operation needs which result: an
 operation that happens to end just before another begins is in the chain even if the other never needed it. The chain
 shows where the time went: to shorten the case, something in it must change.
+
+A trace of PyTorch on a GPU has more: all calls of the host's threads, one in another, the operations that they
+launched, and the calls that wait for a stream, an event or a device. There the path never stands still on the host
+while a device works: from the end of a wait it goes on with the last operation that was waited for (`linked_path/`).
+
+It differs from the critical path of Holistic Trace Analysis (critical_path_analysis), which is the heaviest path
+through a graph of such links, in this:
+
+- It covers a case without holes. There the host's time between two outermost operators has no weight, nor has the rest
+  of a call that waits, so the path is shorter by them; here they are `between calls` and `waiting_seconds`.
+- It ends with the last operation, there with the host's last call if that path is heavier.
+- A call that launches is the host's until it ends, there until it starts; what follows is the launch delay.
+- A queue that was busy at the launch is waited for however long the gap is, there up to 1.5 ms.
+- Which operation a call waited for is found without records too (Kineto writes `cuda_sync` only if asked), also for
+  copies that block, and for HIP. There such calls have no weight, and the path stays on the host. `cudaEventQuery` has
+  none there; here it polls and does not wait.
+- What was launched before the recording began is on the path; there it is left out.
+- Threads of autograd and those that call them take turns; there they become one if there is one of each.
 """
 
+from array import array
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import Span, SpanKind, in_seconds
-from parallel_core.trace_analysis.case_spans import UNKNOWN, CaseSpans
+from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds
+from parallel_core.trace_analysis.case_spans import KINDS, UNKNOWN, CaseSpans
+from parallel_core.trace_analysis.linked_path.walk import LinkedPath, host_stretches, walk
 
-__all__ = ["PathPart", "PathSummary", "Segment", "critical_path", "summarize"]
+__all__ = ["PathCauses", "PathPart", "PathSummary", "Segment", "critical_path", "path_summary", "summarize"]
+
+BETWEEN_CALLS = "between calls"
+"""The name of what a thread does that the profiler does not record, in Python mostly."""
 
 SYNCHRONOUS = 0.9
 """If a larger share of the operations ends within the calls that launched them, calls compute themselves."""
@@ -50,6 +75,29 @@ class PathPart:
 
 
 @dataclass(frozen=True)
+class PathCauses:
+    """The seconds of a path by what bounds it; they add up. The delays, and what comes first, are the idle seconds."""
+
+    compute_seconds: float
+    copy_seconds: float
+    exchange_seconds: float
+    host_seconds: float
+    """The host's own work, also what it did between the calls that are recorded."""
+    waiting_seconds: float
+    """From the end of what a call of the host waited for to the end of the call."""
+    launch_delay_seconds: float
+    """From the end of the call that launched an operation to its start."""
+    queue_delay_seconds: float
+    """From the end of the operation that another one waited for to the other's start."""
+
+
+IDLE = -1
+"""The place of no span."""
+CAUSES = ("compute", "copy", "exchange", "host", "wait", "launch delay", "queue delay")
+"""Kinds of spans and of pieces, in the order of the fields of PathCauses."""
+
+
+@dataclass(frozen=True)
 class PathSummary:
     """The parts of a path, the longest first; their shares and the idle share sum to 1."""
 
@@ -57,6 +105,24 @@ class PathSummary:
     idle_seconds: float
     idle_share: float
     parts: tuple[PathPart, ...]
+    causes: PathCauses | None = None
+    """What bounds each stretch, if the trace has the host's nested calls and links operations to them."""
+
+
+def path_summary(case: CaseSpans) -> PathSummary:
+    """Find a case's critical path and add it up by name. O(n log n)."""
+    if case.host_calls is None:
+        return _unlinked_summary(case)
+    path = walk(case, case.host_calls)
+    lengths = defaultdict[str, int](int)
+    for piece in path.pieces:
+        kind = KINDS[case.kinds[piece.place]] if piece.kind == "operation" else piece.kind
+        lengths[kind] += piece.end - piece.start
+    whole = sum(lengths.values())
+    idle = whole - sum(lengths[one] for one in CAUSES[:5])
+    causes = PathCauses(*(in_seconds(lengths[one]) for one in CAUSES))
+    parts = _linked_parts(case, path, whole)
+    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, parts, causes)
 
 
 def summarize(path: Sequence[Segment]) -> PathSummary:
@@ -77,26 +143,130 @@ def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
 
     It is empty if no operation of the case took any time. O(n log n).
     """
+    if case.host_calls is not None:
+        return _linked_segments(case, walk(case, case.host_calls))
+    stretches = zip(*_unlinked_path(case), strict=True)
+    return tuple(Segment(start, end, None if place == IDLE else case.spans[place]) for start, end, place in stretches)
+
+
+def _unlinked_summary(case: CaseSpans) -> PathSummary:
+    """Add a path up by name, in columns, as `summarize` does."""
+    starts, ends, places = (np.frombuffer(column, np.int64) for column in _unlinked_path(case))
+    lengths = ends - starts
+    whole, idle = int(lengths.sum()), int(lengths[places == IDLE].sum())
+    lengths, places = lengths[places != IDLE], places[places != IDLE]
+    spans = case.spans
+    of_queues = case.queue_of[places].astype(np.int64) * len(KINDS) + case.kinds[places]
+    keys, first, key_of, counts = np.unique(
+        of_queues * len(spans.names) + spans.name_of[places], return_index=True, return_inverse=True, return_counts=True
+    )
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, key_of, lengths)
+    parts = []
+    for place in np.argsort(first).tolist():
+        span, taken = spans[int(places[first[place]])], int(sums[place])
+        share = taken / whole
+        parts.append(
+            PathPart(span.device, span.queue, span.kind, span.name, int(counts[place]), in_seconds(taken), share)
+        )
+    parts.sort(key=lambda part: -part.seconds)
+    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, tuple(parts))
+
+
+def _unlinked_path(case: CaseSpans) -> "tuple[array[int], array[int], array[int]]":
+    """Return the path's stretches in the order of time: from when to when, and the places of the spans, or IDLE."""
+    starts, ends, places = path = array("q"), array("q"), array("q")
+
+    def add(start: int, end: int, place: int) -> None:
+        starts.append(start)
+        ends.append(end)
+        places.append(place)
+
     if not np.any(case.operations & (case.ends > case.starts)):
-        return ()
+        return path
     trace = _Candidates(case)
     place: int | None = trace.by_end[-1]
     time = trace.ends[trace.by_end[-1]]
-    segments: list[Segment] = []
     while place is not None:
         end = min(trace.ends[place], time)
         if end < time:
-            segments.append(Segment(end, time, None))
+            add(end, time, IDLE)
         if trace.is_operation[place]:
             following, time = trace.before_operation(place), trace.starts[place]
         else:
             following, time = trace.before_call(place, end)
         if time < end:
-            segments.append(Segment(time, end, case.spans[place]))
+            add(time, end, place)
         place = following
     if case.start < time:
-        segments.append(Segment(case.start, time, None))
-    return tuple(reversed(segments))
+        add(case.start, time, IDLE)
+    for column in path:
+        column.reverse()
+    return path
+
+
+def _linked_parts(case: CaseSpans, path: LinkedPath, whole: int) -> tuple[PathPart, ...]:
+    """Add a path up by queue, kind and name, in columns: it may have a million stretches."""
+    calls, spans, stretches = path.calls, case.spans, host_stretches(path)
+    # The names of spans come first, then those of calls.
+    names = (*spans.names, *calls.names, BETWEEN_CALLS)
+    queues = (*spans.queues, *((HOST_DEVICE, queue) for queue in calls.queues))
+    pieces = ([one for one in path.pieces if one.kind == kind] for kind in ("operation", "wait"))
+    operations, waits = (
+        np.array([(one.place, one.end - one.start) for one in some], np.int64).reshape(-1, 2).T for some in pieces
+    )
+    between = np.where(stretches.calls >= 0, calls.name_of[stretches.calls], len(calls.names))
+    name_of = (spans.name_of[operations[0]], calls.name_of[waits[0]] + len(spans.names), between + len(spans.names))
+    of_host = (calls.queue_of[waits[0]], stretches.threads)
+    queue_of = (spans.queue_of[operations[0]], *(queue + len(spans.queues) for queue in of_host))
+    kinds = np.concatenate((case.kinds[operations[0]], np.full(len(waits[0]) + len(between), KINDS.index("host"))))
+    lengths = np.concatenate((operations[1], waits[1], stretches.ends - stretches.starts))
+    of_queues = np.concatenate(queue_of).astype(np.int64) * len(KINDS) + kinds
+    keys, key_of, counts = np.unique(
+        of_queues * len(names) + np.concatenate(name_of), return_inverse=True, return_counts=True
+    )
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, key_of, lengths)
+    parts = []
+    for key, count, taken in zip(keys.tolist(), counts.tolist(), sums.tolist(), strict=True):
+        (queue, kind), name = divmod(key // len(names), len(KINDS)), key % len(names)
+        if taken:
+            device, own = queues[queue]
+            parts.append(PathPart(device, own, KINDS[kind], names[name], count, in_seconds(taken), taken / whole))
+    return tuple(sorted(parts, key=lambda part: (-part.seconds, part.name)))
+
+
+def _linked_segments(case: CaseSpans, path: LinkedPath) -> tuple[Segment, ...]:
+    calls = path.calls
+
+    def host_span(name: str, queue: int, start: int, end: int) -> Span:
+        return Span(name, "host", HOST_DEVICE, calls.queues[queue], start, end, operator=name)
+
+    found = []
+    for start, end, kind, place in path.pieces:
+        if kind == "operation":
+            found.append(Segment(start, end, case.spans[place]))
+        elif kind == "wait":
+            name = calls.names[calls.name_of[place]]
+            found.append(
+                Segment(
+                    start,
+                    end,
+                    host_span(name, calls.queue_of[place], int(calls.starts[place]), int(calls.ends[place])),
+                )
+            )
+        elif kind != "host":
+            found.append(Segment(start, end, None))
+    stretches = host_stretches(path)
+    names = [*calls.names, BETWEEN_CALLS]
+    name_of = np.where(stretches.calls >= 0, calls.name_of[stretches.calls], len(calls.names))
+    columns = (name_of, stretches.threads, stretches.starts, stretches.ends)
+    found += [
+        Segment(start, end, host_span(names[name], thread, start, end))
+        for name, thread, start, end in zip(*(column.tolist() for column in columns), strict=True)
+        if end > start
+    ]
+    return tuple(sorted(found, key=attrgetter("start")))
 
 
 class _Candidates:
@@ -110,24 +280,24 @@ class _Candidates:
         calling = ~case.operations
         launched_by = _launched_by(case, timed, calling & ~case.waits)
 
-        # Lists, because taking one number out of an array takes ten times as long.
-        self.starts: list[int] = case.starts.tolist()
-        self.ends: list[int] = case.ends.tolist()
+        # Taking one number out of NumPy's arrays takes ten times as long, and lists of a million four times the room.
+        self.starts = _numbers(case.starts)
+        self.ends = _numbers(case.ends)
         self.is_operation: list[bool] = timed.tolist()
         self.is_wait: list[bool] = case.waits.tolist()
-        self.by_end: list[int] = operations.tolist()
-        self.operation_ends: list[int] = case.ends[operations].tolist()
-        self.previous: list[int] = _previous_on_queue(case, timed | calling).tolist()
-        self.launched_by: list[int] = launched_by.tolist()
+        self.by_end = _numbers(operations)
+        self.operation_ends = _numbers(case.ends[operations])
+        self.previous = _numbers(_previous_on_queue(case, timed | calling))
+        self.launched_by = _numbers(launched_by)
 
         begins_within = (launched_by >= 0) & (case.starts >= case.starts[launched_by])
         within = timed & begins_within & (case.ends <= case.ends[launched_by])
         synchronous = within.sum() > SYNCHRONOUS * timed.sum()
         computed = np.flatnonzero(within) if synchronous else np.array([], dtype=np.intp)
         computed = computed[np.lexsort((case.ends[computed], launched_by[computed]))]
-        self.computed: list[int] = computed.tolist()
-        self.computed_ends: list[int] = case.ends[computed].tolist()
-        self.computed_from: list[int] = np.searchsorted(launched_by[computed], np.arange(len(case.spans) + 1)).tolist()
+        self.computed = _numbers(computed)
+        self.computed_ends = _numbers(case.ends[computed])
+        self.computed_from = _numbers(np.searchsorted(launched_by[computed], np.arange(len(case.spans) + 1)))
 
     def before_operation(self, place: int) -> int | None:
         """Return what ended last before an operation began and may have delayed it."""
@@ -156,6 +326,12 @@ class _Candidates:
                 return self.computed[until - 1], self.computed_ends[until - 1]
         previous = self.previous[place]
         return (previous if previous >= 0 else None), min(self.starts[place], time)
+
+
+def _numbers(column: np.ndarray) -> "array[int]":
+    numbers = array("q")
+    numbers.frombytes(column.astype(np.int64).tobytes())
+    return numbers
 
 
 def _previous_on_queue(case: CaseSpans, mask: np.ndarray) -> np.ndarray:

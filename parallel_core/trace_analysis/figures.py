@@ -13,7 +13,7 @@ import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
 from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans, cases_of
-from parallel_core.trace_analysis.critical_path import PathSummary, critical_path, summarize
+from parallel_core.trace_analysis.critical_path import PathSummary, path_summary
 from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY, QueueIdleness, queue_idleness
 from parallel_core.trace_analysis.device_figures.operations_by_name import OperationFigures, operations_by_name
 from parallel_core.trace_analysis.device_figures.queue_length import QueueLength, queue_lengths
@@ -145,7 +145,7 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         waits=_launch_waits(case),
         control_returned_seconds=None if returned is None else in_seconds(returned),
         dispatch_fraction=returned / case.nanoseconds if returned is not None and case.nanoseconds else None,
-        critical_path=summarize(critical_path(case)),
+        critical_path=path_summary(case),
         devices=device_figures(case),
         idleness=queue_idleness(case, kernel_delay),
         queue_lengths=queue_lengths(case),

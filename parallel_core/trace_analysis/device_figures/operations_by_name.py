@@ -27,26 +27,23 @@ class OperationFigures:
 
 def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
     """Add up the operations of a case by name, those that took the most time first; by name where they took as long."""
-    names: dict[tuple[str, int], int] = {}
-    places = np.flatnonzero(case.operations)
-    kinds = case.kinds[places].tolist()
-    named = zip(places.tolist(), kinds, strict=True)
-    name_of = np.fromiter(
-        (names.setdefault((case.spans[place].name, kind), len(names)) for place, kind in named), np.intp, len(places)
-    )
-    lengths = case.ends[places] - case.starts[places]
-    counts = np.bincount(name_of, minlength=len(names))
-    sums, longest = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
+    own = case.operations
+    lengths = (case.ends - case.starts)[own]
+    named = case.spans.name_of[own].astype(np.int64) * len(KINDS) + case.kinds[own]
+    groups, group_of, counts = np.unique(named, return_inverse=True, return_counts=True)
+    sums, longest = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
     # Sums of integers are exact, those of weights in `bincount` are not.
-    np.add.at(sums, name_of, lengths)
-    np.maximum.at(longest, name_of, lengths)
+    np.add.at(sums, group_of, lengths)
+    np.maximum.at(longest, group_of, lengths)
     whole = int(sums.sum())
-    rows = zip(names, counts.tolist(), sums.tolist(), longest.tolist(), strict=True)
-    ordered = sorted(rows, key=lambda row: (-row[2], row[0]))
+    names = [case.spans.names[group // len(KINDS)] for group in groups.tolist()]
+    kinds = [KINDS[group % len(KINDS)] for group in groups.tolist()]
+    rows = zip(names, kinds, counts.tolist(), sums.tolist(), longest.tolist(), strict=True)
+    ordered = sorted(rows, key=lambda row: (-row[3], row[0]))
     return tuple(
         OperationFigures(
-            name, KINDS[kind], count, in_seconds(taken), in_seconds(taken) / count, in_seconds(most), taken / whole
+            name, kind, count, in_seconds(taken), in_seconds(taken) / count, in_seconds(most), taken / whole
         )
-        for (name, kind), count, taken, most in ordered
+        for name, kind, count, taken, most in ordered
         if taken
     )

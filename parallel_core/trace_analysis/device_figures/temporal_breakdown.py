@@ -61,8 +61,8 @@ def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
 
 def fills_memory(case: CaseSpans) -> np.ndarray:
     """Return whether each span of a case fills memory with a value, by the framework's own name of it."""
-    known = {name: name.startswith(FILLS) for name in {span.operator for span in case.spans}}
-    return np.fromiter((known[span.operator] for span in case.spans), bool, len(case.spans))
+    fills = np.array([name.startswith(FILLS) for name in case.spans.operators], bool)
+    return fills[case.spans.operator_of] if len(fills) else np.zeros(0, bool)
 
 
 def _figures(

@@ -159,3 +159,15 @@ def test_the_page_holds_each_rank(tmp_path: Path, files: tuple[Path, ...]) -> No
     assert (done.exit_code, done.stderr) == (0, "")
     assert str(page) in done.stdout
     assert ("rank 1" in page.read_text()) == (files == (GPUS,))
+
+
+def test_one_step_of_all_ranks_is_shown_or_the_file_without_it_named(tmp_path: Path) -> None:
+    whole, path = tmp_path / "whole.json", tmp_path / "step.json"
+    assert shown(GPUS, "--json", whole).exit_code == 0
+    assert shown(GPUS, "--step", "551", "--json", path).exit_code == 0
+    every, one = (json.loads(file.read_text())["summary"] for file in (whole, path))
+    assert 0 < one["matched_collectives"] < every["matched_collectives"]
+    assert all(a["seconds"] < b["seconds"] for a, b in zip(one["by_rank"], every["by_rank"], strict=True))
+    refused = shown(GPUS, "--step", "3")
+    assert isinstance(refused.exception, RequestError)
+    assert "rank-0.json.gz cannot be cut: it has no step 3, but 551 to 552" in str(refused.exception)

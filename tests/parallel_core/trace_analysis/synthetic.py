@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
+from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.clock_agreement import Agreement, agreements, saved_share
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 from tests.backends.profiling.events import ns
@@ -134,6 +135,12 @@ def queue_of(
 ) -> tuple[Span, ...]:
     """Make the spans of one queue from their starts and ends in seconds."""
     return tuple(Span(kind, kind, device, queue, ns(start), ns(end)) for start, end in times)
+
+
+def made_case(*spans: Span) -> CaseSpans:
+    """Make the one case of a timeline of some spans, in any order."""
+    (case,) = cases_of(Timeline("made up", sorted_by_start(spans)))
+    return case
 
 
 def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) -> Result:

@@ -5,7 +5,7 @@ from pathlib import Path
 from backends.profiling import HOST_DEVICE
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-TRACES = Path(__file__).parent / "traces" / "one_gpu"
+TRACES = Path(__file__).parent / "one_gpu"
 
 
 def test_kernels_threads_and_gpus_have_names() -> None:

@@ -1,0 +1,148 @@
+"""What an operation waited for: an operation before it, or the host's call that launched it.
+
+- The one before it on its queue, if that had not ended when the host launched it: the queue was busy.
+- An operation of another queue, if the profiler recorded that its own queue waits for it. If it records no such waits
+  but the host let some queue wait between the two launches, or one launch started work on several queues (a graph):
+  what ended last before it began on its device, and later than the one before it.
+- Else the call that launched it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from backends.profiling.host_calls import ROLES, HostCalls
+from parallel_core.trace_analysis.case_spans import UNKNOWN, CaseSpans
+
+__all__ = ["NONE", "Operations", "Queue", "linked_operations"]
+
+NONE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Queue:
+    """The operations of one queue in the order of their launches, and which of those so far ends last."""
+
+    name: tuple[str, str]
+    launched: np.ndarray
+    operations: np.ndarray
+    last: np.ndarray
+
+    def last_before(self, times: np.ndarray) -> np.ndarray:
+        """Return the operation that ends last among those launched until each of some times, or NONE."""
+        reached = np.searchsorted(self.launched, times, side="right") - 1
+        return np.where(reached >= 0, self.last[reached], NONE)
+
+
+@dataclass(frozen=True, eq=False)
+class Operations:
+    """The operations of a case that took any time, in the order of their start; an entry for each in all arrays."""
+
+    places: np.ndarray
+    """In the case's spans."""
+    starts: np.ndarray
+    ends: np.ndarray
+    launched: np.ndarray
+    """When they began, if the launch is not known."""
+    calls: np.ndarray
+    """The places of the calls that launched them, or NONE; `before` likewise, of operations."""
+    before: np.ndarray
+    queues: tuple[Queue, ...]
+
+
+def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
+    """Find what each operation of a case waited for. O(n log n)."""
+    places = np.flatnonzero(case.operations & (case.ends > case.starts))
+    starts, ends, linked = case.starts[places], case.ends[places], case.linked[places]
+    launched = np.where(linked, case.launched[places], starts)
+    queue_of = case.queue_of[places]
+    queues = tuple(
+        _queue(case.queues[queue], np.flatnonzero(queue_of == queue), case.launched[places], ends)
+        for queue in np.unique(queue_of)
+    )
+    launched_by = np.where(linked, _launched_by(calls, launched), NONE)
+    previous = _previous(queue_of, starts)
+    earlier = np.where(previous >= 0, ends[previous], UNKNOWN)
+    # What has no call to go on with goes on with what came before it.
+    before = np.where((earlier > launched) | (launched_by == NONE), previous, NONE)
+    since = np.where(before >= 0, earlier, launched)
+    for operation, awaited in _recorded_waits(calls, queues):
+        if max(since[operation], starts[awaited]) < ends[awaited] <= starts[operation]:
+            before[operation], since[operation] = awaited, ends[awaited]
+    may_wait = _one_launch_for_several_queues(launched, queue_of)
+    if not calls.queue_waits:
+        may_wait |= _let_wait_between(calls, launched, previous)
+    device_of = _devices(case)[queue_of]
+    for device in np.unique(device_of):
+        own = np.flatnonzero(device_of == device)
+        waiting = own[may_wait[own] | (before[own] == NONE) & (launched_by[own] == NONE)]
+        by_end = own[np.argsort(ends[own], kind="stable")]
+        reached = np.searchsorted(ends[by_end], starts[waiting], side="right") - 1
+        awaited = by_end[reached]
+        # An operation that was launched in vain does not wait for a call either, so that counts from its end.
+        called = np.full(len(waiting), UNKNOWN)
+        by_call = launched_by[waiting] >= 0
+        called[by_call] = np.minimum(calls.ends[launched_by[waiting[by_call]]], starts[waiting[by_call]])
+        held = np.where(before[waiting] >= 0, since[waiting], called)
+        waits = (reached >= 0) & (ends[awaited] > held) & (launched[awaited] <= launched[waiting])
+        waits &= awaited != waiting
+        before[waiting[waits]] = awaited[waits]
+    return Operations(places, starts, ends, launched, launched_by, before, queues)
+
+
+def _queue(name: tuple[str, str], own: np.ndarray, launched: np.ndarray, ends: np.ndarray) -> Queue:
+    # A queue keeps the order: what has no known launch was launched after what came before it, at the earliest.
+    launched = np.where(launched[own] == UNKNOWN, np.maximum.accumulate(launched[own]), launched[own])
+    order = np.argsort(launched, kind="stable")
+    own, launched = own[order], launched[order]
+    latest = np.maximum.accumulate(ends[own])
+    leads = np.flatnonzero(ends[own] == latest)
+    last = own[leads[np.searchsorted(leads, np.arange(len(own)), side="right") - 1]]
+    return Queue(name, launched, own, last)
+
+
+def _launched_by(calls: HostCalls, launched: np.ndarray) -> np.ndarray:
+    runtime = np.flatnonzero(calls.roles >= ROLES.index("call"))
+    if len(runtime) == 0:
+        return np.full(len(launched), NONE)
+    # Of calls that begin together the shortest is the innermost.
+    runtime = runtime[np.lexsort((-calls.ends[runtime], calls.starts[runtime]))]
+    found = runtime[np.searchsorted(calls.starts[runtime], launched, side="right") - 1]
+    return np.where(calls.starts[found] == launched, found, NONE)
+
+
+def _previous(queue_of: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    order = np.argsort(queue_of, kind="stable")
+    previous = np.full(len(starts), NONE)
+    follows = (queue_of[order[1:]] == queue_of[order[:-1]]) & (starts[order[1:]] > starts[order[:-1]])
+    previous[order[1:][follows]] = order[:-1][follows]
+    return previous
+
+
+def _recorded_waits(calls: HostCalls, queues: tuple[Queue, ...]) -> Iterator[tuple[int, int]]:
+    """Give the first operation that each recorded wait holds up, and the last that it waits for."""
+    named = {queue.name: queue for queue in queues}
+    for since, waiting, awaited, recorded in calls.queue_waits:
+        if waiting in named and awaited in named:
+            first = int(np.searchsorted(named[waiting].launched, since))
+            last = int(named[awaited].last_before(np.array([recorded]))[0])
+            if first < len(named[waiting].operations) and last != NONE:
+                yield int(named[waiting].operations[first]), last
+
+
+def _let_wait_between(calls: HostCalls, launched: np.ndarray, previous: np.ndarray) -> np.ndarray:
+    let_wait = np.sort(calls.starts[calls.roles == ROLES.index("let a queue wait")])
+    before = np.where(previous >= 0, launched[previous], UNKNOWN)
+    return np.searchsorted(let_wait, launched) > np.searchsorted(let_wait, before)
+
+
+def _one_launch_for_several_queues(launched: np.ndarray, queue_of: np.ndarray) -> np.ndarray:
+    order = np.lexsort((queue_of, launched))
+    several = np.flatnonzero((np.diff(launched[order]) == 0) & (np.diff(queue_of[order]) != 0))
+    return np.isin(launched, launched[order[several]])
+
+
+def _devices(case: CaseSpans) -> np.ndarray:
+    devices = [device for device, _ in case.queues]
+    return np.array([devices.index(device) for device in devices], dtype=np.intp)

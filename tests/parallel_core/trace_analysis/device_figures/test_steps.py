@@ -1,0 +1,96 @@
+"""Figures by step: against counting on a real trace, and which steps are unlike the others."""
+
+from dataclasses import replace
+from statistics import median
+
+import pytest
+
+from backends.profiling import Span, Window
+from parallel_core.trace_analysis.case_spans import CaseSpans
+from parallel_core.trace_analysis.device_figures.steps import annotations, steps
+from tests.backends.profiling.events import ns
+from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
+from tests.parallel_core.trace_analysis.traces import counting as traces
+from tests.parallel_core.trace_analysis.traces.counting import case_of_trace, covered
+
+
+def annotated(*marked: tuple[str, float, float], spans: tuple[Span, ...] = ()) -> CaseSpans:
+    windows = tuple(Window(name, ns(start), ns(end)) for name, start, end in marked)
+    return replace(made_case(*spans, *queue_of([(0, 1)], "host", "host")), annotations=windows)
+
+
+def launched(start: float, end: float, at: float) -> Span:
+    return queue_of([(start, end)])[0]._replace(launched=ns(at))
+
+
+def test_the_steps_of_a_real_trace_are_as_counting_says() -> None:
+    launched_at = traces.launches("ddp")
+    marks = [one for one in traces.events("ddp") if one.name.startswith("ProfilerStep#")]
+    found = steps(case_of_trace("ddp"))
+    assert found is not None
+    assert [one.name for one in found.steps] == [f"ProfilerStep#{number}" for number in (4, 5, 6)]
+    for one, mark in zip(found.steps, marks, strict=True):
+        own = [
+            operation
+            for operation in traces.operations("ddp")
+            if mark.start <= launched_at[operation.correlation] < mark.end
+        ]
+        collectives = [operation for operation in own if operation.is_collective]
+        computing = [operation for operation in own if operation.category == "kernel" and not operation.is_collective]
+        assert one.seconds == (mark.end - mark.start) / 1e9
+        assert one.operations == len(own)
+        assert one.device_seconds == (max(each.end for each in own) - own[0].start) / 1e9
+        assert one.busy_seconds == covered(own) / 1e9
+        assert one.compute_seconds == covered(computing) / 1e9
+        assert one.collective_seconds == covered(collectives) / 1e9
+        assert one.hidden_collective_seconds == covered(collectives, computing) / 1e9
+
+
+def test_medians_and_deviations_are_those_of_the_steps_and_the_slow_one_is_found() -> None:
+    found = steps(case_of_trace("ddp"))
+    assert found is not None
+    for one in found.typical:
+        values = [getattr(step, one.quantity) for step in found.steps]
+        assert one.median_seconds == median(values)
+        assert one.mad_seconds == pytest.approx(median(abs(value - median(values)) for value in values))
+    # NCCL waited for another rank in the last step.
+    assert ("ProfilerStep#6", "collective_seconds") in [(one.step, one.quantity) for one in found.outliers]
+    assert {one.step for one in found.outliers} == {"ProfilerStep#6"}
+
+
+def test_a_step_is_an_outlier_beyond_what_the_others_differ_by() -> None:
+    def outliers(*lengths: float) -> list[tuple[str, float | None]]:
+        marked = [(f"ProfilerStep#{place}", 100.0 * place, 100.0 * place + one) for place, one in enumerate(lengths)]
+        found = steps(annotated(*marked))
+        assert found is not None
+        return [(one.step, one.ratio) for one in found.outliers if one.quantity == "seconds"]
+
+    assert outliers(10, 10, 10, 20) == [("ProfilerStep#3", 2)]
+    assert outliers(10, 14, 6, 12, 8, 17) == []
+    assert outliers(10, 10, 10, 10.1) == []
+    assert outliers(10, 90) == []
+
+
+def test_an_operation_belongs_to_the_step_that_launched_it_whenever_it_ran() -> None:
+    marked = (("ProfilerStep#1", 0, 4), ("ProfilerStep#2", 4, 6))
+    spans = (launched(5, 7, at=1), launched(7, 8, at=4), *queue_of([(8, 9)]))
+    found = steps(annotated(*marked, spans=spans))
+    assert found is not None
+    assert [(one.operations, one.busy_seconds) for one in found.steps] == [(1, 2), (1, 1)]
+
+
+def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
+    marked = (("load", 0, 1), ("iteration 1", 1, 5), ("forward", 2, 3), ("iteration 2", 5, 9), ("forward", 6, 7))
+    found = steps(annotated(*marked))
+    assert found is not None
+    assert [one.name for one in found.steps] == ["iteration 1", "iteration 2"]
+    assert steps(annotated(("load", 0, 1))) is None
+    assert steps(annotated()) is None
+
+
+def test_annotations_are_added_up_by_name_but_for_their_number() -> None:
+    marked = (("step 1", 0, 4), ("step 2", 4, 6), ("forward", 0, 1))
+    one, other = annotations(annotated(*marked, spans=(launched(1, 3, at=0), launched(5, 6, at=5))))
+    assert (one.name, one.annotations, one.seconds, one.mean_seconds) == ("step", 2, 6, 3)
+    assert (one.operations, one.busy_seconds) == (2, 3)
+    assert (other.name, other.operations, other.busy_seconds) == ("forward", 1, 2)

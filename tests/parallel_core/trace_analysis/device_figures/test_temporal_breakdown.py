@@ -1,0 +1,50 @@
+"""The time of each device, divided: against counting on real traces, and against Holistic Trace Analysis."""
+
+import pytest
+
+from parallel_core.trace_analysis.device_figures.temporal_breakdown import device_figures
+from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
+from tests.parallel_core.trace_analysis.traces import counting as traces
+from tests.parallel_core.trace_analysis.traces.counting import case_of_trace, covered
+
+
+@pytest.mark.parametrize("name", traces.LINKED)
+def test_the_time_of_a_device_is_divided_as_counting_says(name: str) -> None:
+    operations = traces.operations(name)
+    kernels = [one for one in operations if one.category == "kernel"]
+    collectives = [one for one in kernels if one.is_collective]
+    computing = [one for one in kernels if not one.is_collective]
+    (found,) = device_figures(case_of_trace(name))
+    whole = max(one.end for one in operations) - min(one.start for one in operations)
+    working, compute = covered(operations), covered(computing)
+    assert found.operations == len(operations)
+    assert found.seconds == whole / 1e9
+    assert found.idle_seconds == (whole - working) / 1e9
+    assert found.compute_seconds == compute / 1e9
+    assert found.non_compute_seconds == (working - compute) / 1e9
+    assert found.collective_seconds == covered(collectives) / 1e9
+    assert found.hidden_collective_seconds == covered(collectives, computing) / 1e9
+
+
+def test_holistic_trace_analysis_says_the_same_but_for_its_rounding() -> None:
+    # HTA 0.5.0 with all steps, in microseconds that it rounds down, a start and a duration each.
+    (found,) = device_figures(case_of_trace("ddp"))
+    at_most = 2e-6 * found.operations
+    assert found.seconds == pytest.approx(650_741e-6, abs=2e-6)
+    assert found.idle_seconds == pytest.approx(584_696e-6, abs=at_most)
+    assert found.compute_seconds == pytest.approx(20_214e-6, abs=at_most)
+    assert found.non_compute_seconds == pytest.approx(45_831e-6, abs=at_most)
+    assert found.hidden_collective_share == pytest.approx(0.0290, abs=0.003)
+
+
+def test_copies_and_fills_are_neither_computation_nor_collectives() -> None:
+    fill = queue_of([(4, 6)])[0]._replace(operator="Memset (Device)")
+    (found,) = device_figures(made_case(*queue_of([(0, 2)]), *queue_of([(2, 4)], "copy"), fill))
+    assert (found.compute_seconds, found.non_compute_seconds, found.idle_seconds) == (2, 4, 0)
+    assert (found.collective_seconds, found.hidden_collective_share) == (0, None)
+
+
+def test_devices_have_their_own_figures_and_the_host_none() -> None:
+    spans = (*queue_of([(0, 4)], "exchange", "gpu:0"), *queue_of([(0, 4)], device="gpu:1"))
+    found = device_figures(made_case(*spans, *queue_of([(0, 9)], "host", "host")))
+    assert [(one.device, one.hidden_collective_share) for one in found] == [("gpu:0", 0), ("gpu:1", None)]
