@@ -19,8 +19,9 @@ from backends.devices import Device
 from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.mxnet.launch_links import link_launches
-from backends.profiling.chrome_trace.slices import Slice, Trace
+from backends.profiling.chrome_trace.slices import Slices, Trace
 from backends.profiling.marks import Mark, marking_verbs
+from backends.profiling.spans import KINDS
 from backends.profiling.threads_of_trace import (
     TraceThread,
     assemble,
@@ -30,10 +31,10 @@ from backends.profiling.threads_of_trace import (
     outermost,
     outermost_calls,
     python_queues,
-    thread_of,
+    spans_of,
     windows,
 )
-from backends.profiling.timeline import HOST_DEVICE, Span, SpanKind, Timeline
+from backends.profiling.timeline import HOST_DEVICE, SpanKind, Spans, Timeline
 from backends.protocol import Array, Backend
 from backends.variants import COPY_ON_COMPUTE_QUEUE
 
@@ -111,46 +112,43 @@ def is_from(trace: Trace) -> bool:
 
 def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
     """Read what MXNet's profiler wrote. Each thread that runs a device's operators is a queue of its own."""
+    slices = trace.columns
     devices = _devices(trace.processes)
+    on_devices = slices.on_threads({row for row in slices.rows if row[0] in devices})
+    counted = slices.has_category(OPERATORS) & on_devices & ~slices.has_name(HOUSEKEEPING)
     # Some operators run others: a convolution may reorder its images first.
-    work = outermost(
-        one
-        for one in trace.slices
-        if one.category == OPERATORS and one.process in devices and one.name not in HOUSEKEEPING
-    )
-    marks = [one for one in trace.slices if one.category == MARKS]
-    waits = [one for one in work if devices[one.process] == "cpu:0" and one.name in WAIT_OPERATORS]
-    operators = [one for one in work if devices[one.process] != "cpu:0" or one.name not in WAIT_OPERATORS]
-    wait_queues = numbered_queues({thread_of(one): (HOST_DEVICE, "waits") for one in waits})
+    work = outermost(slices.select(counted))
+    on_first = work.on_threads({row for row in work.rows if devices.get(row[0]) == "cpu:0"})
+    waiting = on_first & work.has_name(WAIT_OPERATORS)
+    waits, operators = work.select(waiting), work.select(~waiting)
+    wait_queues = numbered_queues(dict.fromkeys(waits.threads(), (HOST_DEVICE, "waits")))
     copying = _copying_threads(operators)
     queues = numbered_queues(
-        {
-            thread_of(one): (devices[one.process], "copy" if thread_of(one) in copying else "compute")
-            for one in operators
-        }
+        {thread: (devices[thread[0]], "copy" if thread in copying else "compute") for thread in operators.threads()}
     )
+    marks = list(slices.select(slices.has_category(MARKS)))
     cases = windows(marks)
     calls = outermost_calls(marks)
     host = host_spans(calls, python_queues(calls, {}))
-    unlinked_spans = [
-        Span(_readable(one.name), _kind(one.name), *queues[thread_of(one)], one.start, one.end, operator=one.name)
-        for one in operators
-    ]
-    spans, unlinked = link_launches(unlinked_spans, host, cases)
-    host += [Span("wait", "host", *wait_queues[thread_of(one)], one.start, one.end, operator=one.name) for one in waits]
+    spans = spans_of(operators, _kind, queues, _readable)
+    unlinked: list[str] = []
+    if cases:
+        linked, unlinked = link_launches(list(spans), host, cases)
+        spans = Spans.of(linked)
+    waited = spans_of(waits, lambda _: "host", wait_queues, lambda _: "wait")
     notes = [*trace.problems]
-    if any(call.name == "allreduce" for call in host) and not any(span.kind == "exchange" for span in spans):
+    if any(call.name == "allreduce" for call in host) and KINDS.index("exchange") not in spans.kinds:
         notes.append(SHORT_SUMS)
     if unlinked:
         notes.append(UNLINKED.format(", ".join(unlinked)))
-    timeline = assemble(source, [*host, *spans], cases, notes)
+    timeline = assemble(source, Spans.joined([Spans.of(host), waited, spans]), cases, notes)
     return count_unlinked(timeline, set(devices.values()))
 
 
-def _copying_threads(operators: Sequence[Slice]) -> set[TraceThread]:
+def _copying_threads(operators: Slices) -> set[TraceThread]:
     """Return the threads that only copy: MXNet's copy workers of a GPU, or a CPU device's that does nothing else."""
-    computing = {thread_of(one) for one in operators if _kind(one.name) != "copy"}
-    return {thread_of(one) for one in operators} - computing
+    computing = operators.select(~operators.has_name({name for name in operators.names if _kind(name) == "copy"}))
+    return {*operators.threads()} - {*computing.threads()}
 
 
 def refuse_rowless(devices: Sequence[Device], gpus: int) -> None:

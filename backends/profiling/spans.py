@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias, final, overload
 
 import numpy as np
 
-from backends.profiling.columns import coded
+from backends.profiling.chrome_trace.columns import coded
 
 __all__ = ["KINDS", "UNKNOWN", "Queue", "Span", "SpanKind", "Spans"]
 

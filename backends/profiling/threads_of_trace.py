@@ -8,9 +8,10 @@ from operator import attrgetter
 
 import numpy as np
 
-from backends.profiling.chrome_trace.slices import Slice, TraceThread
+from backends.profiling.chrome_trace.columns import recoded
+from backends.profiling.chrome_trace.slices import Slice, Slices, TraceThread
 from backends.profiling.marks import parse_case, parse_verb
-from backends.profiling.spans import UNKNOWN, Queue, Span, Spans
+from backends.profiling.spans import KINDS, UNKNOWN, Queue, Span, SpanKind, Spans
 from backends.profiling.timeline import HOST_DEVICE, Timeline, Window
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "outermost",
     "outermost_calls",
     "python_queues",
+    "spans_of",
     "thread_of",
     "windows",
 ]
@@ -39,20 +41,22 @@ def thread_of(one: Slice) -> TraceThread:
     return one.process, one.thread
 
 
-def outermost(slices: Iterable[Slice]) -> list[Slice]:
-    """Return those slices that lie in no other one of the same thread; `slices` come in the order of their start."""
-    outer: list[Slice] = []
-    last: dict[TraceThread, int] = {}
-    for one in slices:
-        thread = one.process, one.thread
-        place = last.get(thread)
-        if place is None or one.start >= outer[place].end:
-            last[thread] = len(outer)
-            outer.append(one)
-        elif one.start == outer[place].start and one.end > outer[place].end:
+def outermost(slices: Slices) -> Slices:
+    """Return those slices that lie in no other one of the same thread."""
+    places: list[int] = []
+    last: dict[int, int] = {}
+    until: dict[int, int] = {}
+    starts, ends = slices.starts.tolist(), slices.ends.tolist()
+    for place, (row, start, end) in enumerate(zip(slices.row_of.tolist(), starts, ends, strict=True)):
+        if start >= until.get(row, start):
+            last[row] = len(places)
+            until[row] = end
+            places.append(place)
+        elif end > until[row] and start == starts[places[last[row]]]:
             # Of those that begin together the longest holds the others.
-            outer[place] = one
-    return outer
+            places[last[row]] = place
+            until[row] = end
+    return slices.select(np.array(places, np.intp))
 
 
 def enclosing(slices: Iterable[Slice]) -> Callable[[Slice], Slice | None]:
@@ -72,7 +76,7 @@ def enclosing(slices: Iterable[Slice]) -> Callable[[Slice], Slice | None]:
 
 def outermost_calls(marks: Iterable[Slice]) -> list[Slice]:
     """Return the marks of verbs' calls, without the calls that another verb made."""
-    return outermost(mark for mark in marks if parse_verb(mark.name))
+    return list(outermost(Slices.of(mark for mark in marks if parse_verb(mark.name))))
 
 
 def windows(marks: Iterable[Slice]) -> tuple[Window, ...]:
@@ -95,7 +99,26 @@ def numbered_queues(threads: Mapping[TraceThread, Queue]) -> dict[TraceThread, Q
 
 def python_queues(slices: Iterable[Slice], names: Mapping[TraceThread, str]) -> dict[TraceThread, Queue]:
     """Give each of Python's own threads a queue of the host, in the order of their first slices, and of its name."""
-    return numbered_queues({thread_of(one): (HOST_DEVICE, names.get(thread_of(one), "Python")) for one in slices})
+    threads = slices.threads() if isinstance(slices, Slices) else map(thread_of, slices)
+    return numbered_queues({thread: (HOST_DEVICE, names.get(thread, "Python")) for thread in threads})
+
+
+def spans_of(
+    slices: Slices,
+    kind: Callable[[str], SpanKind],
+    queues: Mapping[TraceThread, Queue],
+    readable: Callable[[str], str],
+) -> Spans:
+    """Return slices of operators as spans without a launch, on the queues of their threads.
+
+    `kind` and `readable` take an operator's own name.
+    """
+    operators, operator_of = recoded(slices.names, slices.name_of, str)
+    names, name_of = recoded(operators, operator_of, readable)
+    known, queue_of = recoded(slices.rows, slices.row_of, queues.__getitem__)
+    kinds = np.array([KINDS.index(kind(operator)) for operator in operators], np.int8)[operator_of]
+    launched = np.full(len(slices), UNKNOWN)
+    return Spans(names, operators, known, name_of, operator_of, queue_of, kinds, slices.starts, slices.ends, launched)
 
 
 def host_spans(calls: Iterable[Slice], queues: Mapping[TraceThread, Queue]) -> list[Span]:

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from backends.profiling.chrome_trace.columns import recoded
 from backends.profiling.chrome_trace.slices import Slices, TraceThread
-from backends.profiling.columns import recoded
 from backends.profiling.host_calls import ROLES, HostCalls, HostRole, KnownWait, QueueWait
 from backends.profiling.threads_of_trace import Queue, numbered_queues
 from backends.profiling.timeline import HOST_DEVICE
@@ -93,7 +93,11 @@ def _synchronised(
     records = np.array([RECORD.fullmatch(name) is not None for name in calls.names], bool)
     tied = np.flatnonzero((roles > ROLES.index("call")) | records[calls.name_of])
     correlations = calls.select(tied).arguments("correlation")
-    places = {correlation: place for place, (correlation,) in zip(tied.tolist(), correlations, strict=True)}
+    places: dict[object, int] = {
+        correlation: place
+        for place, (correlation,) in zip(tied.tolist(), correlations, strict=True)
+        if isinstance(correlation, int | str)
+    }
     known: dict[int, KnownWait] = {}
     let_wait: list[QueueWait] = []
     for one in synchronisations:

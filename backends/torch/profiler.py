@@ -17,9 +17,7 @@ from typing import Any
 
 from backends.devices import Device
 from backends.errors import BackendError
-from backends.profiling.chrome_trace.slices import Slice, Trace
-from backends.profiling.communication import is_communication
-from backends.profiling.kernel_names import short_names
+from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
     Queue,
@@ -32,24 +30,30 @@ from backends.profiling.threads_of_trace import (
     outermost,
     outermost_calls,
     python_queues,
+    spans_of,
     thread_of,
     windows,
 )
-from backends.profiling.timeline import Span, SpanKind, Timeline, Window, queue_order
+from backends.profiling.timeline import Span, SpanKind, Spans, Timeline, Window, queue_order
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
-from backends.torch.gloo import exchanges, without_exchanges
 from backends.torch.host_calls import host_calls
+from backends.torch.kineto.categories import (
+    ANNOTATIONS_ON_DEVICE,
+    MARKS,
+    ON_DEVICE,
+    OPERATORS,
+    STEP,
+    in_words_of_today,
+    is_launch,
+    left_out,
+)
+from backends.torch.kineto.device_spans import device_spans, waits_left_out
+from backends.torch.kineto.gloo import exchanges, without_exchanges
 from backends.torch.streams.future import Announcing, futures_in
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
 
-OPERATORS, MARKS = "cpu_op", "user_annotation"
-STEP = "ProfilerStep#"
-ANNOTATIONS_ON_GPU = "gpu_user_annotation"
-"""From the first to the last operation that an annotation launched, as Kineto reckons it."""
-ON_GPU = {"kernel", "gpu_memcpy", "gpu_memset"}
-LAUNCHES = {"cuda_runtime", "cuda_driver"}
 READABLE_NAMES = {
     "AccumulateGrad": "keep gradient",
     "AvgPool2D": "avg_pool2d",
@@ -66,6 +70,8 @@ KIND_OF_TASK: dict[str, SpanKind] = {"clone": "copy", "overwrite": "copy", "to_h
 KIND_OF_CALL: dict[str, SpanKind] = {"copy_to": "copy", "launch to_host": "copy", "allreduce": "exchange"}
 """What eager PyTorch does in calls that do not compute."""
 EAGER_QUEUE = ("cpu", "calling thread")
+RECORDED = {OPERATORS, *ON_DEVICE}
+"""What only this profiler writes."""
 
 
 def check(backend: TorchBackend) -> None:
@@ -102,39 +108,42 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
 
 def is_from(trace: Trace) -> bool:
     """Return whether PyTorch's profiler wrote a trace."""
-    return "schemaVersion" in trace.properties or any(one.category == OPERATORS for one in trace.slices)
+    return "schemaVersion" in trace.properties or any(in_words_of_today(trace.columns).has_category(*RECORDED))
 
 
 def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     """Read what PyTorch's profiler wrote. Of operators that call others, the outer one counts."""
-    marks = [one for one in trace.slices if one.category == MARKS]
-    on_gpu = [one for one in trace.slices if one.category in ON_GPU]
+    slices = in_words_of_today(trace.columns)
+    marks = list(slices.select(slices.has_category(MARKS)))
     tasks = [one for one in marks if parse_task(one.name)]
-    workers = {thread_of(one) for one in tasks}
-    work: dict[bool, list[Slice]] = {True: [], False: []}
-    gloo = exchanges(marks, trace.slices)
-    for one in without_exchanges(outermost(one for one in trace.slices if one.category == OPERATORS), gloo):
-        work[thread_of(one) in workers].append(one)
+    gloo = exchanges(marks, slices)
+    outer = Slices.of(without_exchanges(outermost(slices.select(slices.has_category(OPERATORS))), gloo))
+    of_workers = outer.on_threads({thread_of(one) for one in tasks})
+    work = {worker: outer.select(of_workers == worker) for worker in (True, False)}
     calls = outermost_calls(marks)
-    with_marks = calls or on_gpu
     launched = {parsed.number: mark.start for mark in marks if (parsed := parse_verb(mark.name))}
-    eager = not tasks and not on_gpu
+    on_devices = device_spans(slices, trace)
     names = {} if calls else _thread_names(trace)
-    spans = [
-        *(_of_python(work[False], calls, eager, names) if with_marks else _of_threads(work[False], names)),
-        *_of_workers(work[True], tasks, launched),
+    if calls:
+        on_host = Spans.of(_of_python(work[False], calls, eager=not tasks and not on_devices))
+    elif on_devices:
+        on_host = spans_of(work[False], lambda _: "host", python_queues(work[False], names), _readable)
+    else:
+        on_host = _of_threads(work[False], names)
+    spans = [on_host, Spans.of(_of_workers(work[True], tasks, launched)), on_devices]
+    if not calls:
         # The verbs' marks say what exchanges.
-        *([] if calls else [exchange.span for exchange in gloo]),
-    ]
-    of_gpus = list(_of_gpus(on_gpu, [one for one in trace.slices if one.category in LAUNCHES]))
-    gpus = {span.device for span in of_gpus}
-    notes = (*trace.problems, *_gpu_models(gpus, trace.properties.get("deviceProperties")))
-    timeline = assemble(source, [*spans, *of_gpus], windows(marks), notes)
-    timeline = count_unlinked(timeline, gpus)
+        spans.append(Spans.of(exchange.span for exchange in gloo))
+    devices = {device for device, _ in on_devices.queues}
+    notes = (*trace.problems, *left_out(slices), *waits_left_out(slices), *_models(devices, trace.properties))
+    timeline = count_unlinked(assemble(source, Spans.joined(spans), windows(marks), notes), devices)
     if calls or timeline.cases:
         return timeline
-    found = host_calls(trace.columns, names, LAUNCHES) if on_gpu else None
-    return replace(timeline, annotations=_annotations(trace.slices), host_calls=found)
+    found = host_calls(slices, names, {*filter(is_launch, slices.categories)}) if on_devices else None
+    # Of a trace of devices alone nothing is known of the host.
+    return replace(
+        timeline, annotations=_annotations(slices), host_calls=found if found and len(found.starts) else None
+    )
 
 
 def _thread_names(trace: Trace) -> dict[TraceThread, str]:
@@ -142,18 +151,19 @@ def _thread_names(trace: Trace) -> dict[TraceThread, str]:
     return {thread: name.strip() for thread, name in trace.threads.items() if name.strip()}
 
 
-def _gpu_models(gpus: Iterable[str], described: object) -> Iterator[str]:
-    devices = described if isinstance(described, list) else []
-    models = {f"gpu:{one.get('id')}": one.get("name") for one in devices if isinstance(one, dict)}
-    for gpu in sorted(gpus, key=lambda gpu: queue_order(gpu, "")):
-        if models.get(gpu):
-            yield f"{gpu} is {models[gpu]}"
+def _models(devices: Iterable[str], properties: Mapping[str, Any]) -> Iterator[str]:
+    described = properties.get("deviceProperties", properties.get("computeProperties"))
+    known = [one for one in described if isinstance(one, dict)] if isinstance(described, list) else []
+    models = {str(one.get("id")): one.get("name") for one in known}
+    for device in sorted(devices, key=lambda device: queue_order(device, "")):
+        if model := models.get(device.partition(":")[2]):
+            yield f"{device} is {model}"
 
 
-def _annotations(slices: Sequence[Slice]) -> tuple[Window, ...]:
-    # Kineto of 2021 has steps among the operators.
-    own = (one for one in slices if one.category == MARKS or one.name.startswith(STEP))
-    return tuple(Window(one.name, one.start, one.end) for one in own if one.category != ANNOTATIONS_ON_GPU)
+def _annotations(slices: Slices) -> tuple[Window, ...]:
+    of_steps = slices.has_name({name for name in slices.names if name.startswith(STEP)})
+    own = slices.has_category(MARKS) | (of_steps & ~slices.has_category(ANNOTATIONS_ON_DEVICE))
+    return tuple(Window(one.name, one.start, one.end) for one in slices.select(own))
 
 
 def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, int]) -> Iterator[Span]:
@@ -174,13 +184,11 @@ def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping
         yield _span(one, KIND_OF_TASK.get(task.name.removeprefix("_"), "compute"), queues[thread_of(one)], launch)
 
 
-def _of_python(
-    work: Sequence[Slice], calls: Sequence[Slice], eager: bool, names: Mapping[TraceThread, str]
-) -> Iterator[Span]:
+def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> Iterator[Span]:
     call_around = enclosing(calls)
     with_calls = [(one, call_around(one)) for one in work]
     outside = [one for one, call in with_calls if call is None]
-    queues = python_queues(sorted((*calls, *outside), key=attrgetter("start")), names)
+    queues = python_queues(sorted((*calls, *outside), key=attrgetter("start")), {})
     yield from host_spans(calls, queues)
     yield from (_span(one, "host", queues[thread_of(one)], None) for one in outside)
     if not eager:
@@ -195,23 +203,10 @@ def _of_python(
             previous = call
 
 
-def _of_threads(work: Sequence[Slice], names: Mapping[TraceThread, str]) -> Iterator[Span]:
+def _of_threads(work: Slices, names: Mapping[TraceThread, str]) -> Spans:
+    queues = numbered_queues({thread: ("cpu", names.get(thread, "thread")) for thread in work.threads()})
     # Without marks, copies between devices cannot be recognised; `copy_` copies into memory that was there.
-    queues = numbered_queues({thread_of(one): ("cpu", names.get(thread_of(one), "thread")) for one in work})
-    for one in work:
-        yield _span(one, "copy" if one.name == "aten::copy_" else "compute", queues[thread_of(one)], None)
-
-
-def _of_gpus(work: Sequence[Slice], launches: Sequence[Slice]) -> Iterator[Span]:
-    starts = {args["correlation"]: one.start for one in launches if "correlation" in (args := one.args)}
-    names = short_names({one.name for one in work})
-    communicates = {name: is_communication(name) for name in names}
-    for one in work:
-        args = one.args
-        queue = f"gpu:{args.get('device', one.process)}", f"stream {args.get('stream', one.thread)}"
-        exchanges = communicates[one.name]
-        kind: SpanKind = "copy" if one.category == "gpu_memcpy" else "exchange" if exchanges else "compute"
-        yield Span(names[one.name], kind, *queue, one.start, one.end, starts.get(args.get("correlation")), one.name)
+    return spans_of(work, lambda operator: "copy" if operator == "aten::copy_" else "compute", queues, _readable)
 
 
 def _under_mark(mark: Mark, queue: str, fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -101,7 +101,7 @@ def main(out: Path, names: Sequence[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = describe_machine()
     runs: dict[str, Mapping[str, Any]] = json.loads(path.read_text())["runs"] if names and path.exists() else {}
-    for name in names or [one.name for one in EXPERIMENTS.values() if one.exercise or one.name in (SHOWN, TRACED)]:
+    for name in names or [one.name for one in EXPERIMENTS.values() if one.occasion or one.name in (SHOWN, TRACED)]:
         click.echo(name, err=True)
         sides = SIDES_OF_SHOWN if name == SHOWN else SIDES
         results = (

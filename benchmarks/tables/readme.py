@@ -64,7 +64,7 @@ RAW = {"series": {}, "tasks": [], "environment": describe_machine()}
 
 def exercises(folder: Path) -> str:
     """Give a row to each exercise: its figure on both frameworks, and the first sentence of what it says."""
-    runs = {name: run for name, run in _read(folder / EXERCISES)["runs"].items() if EXPERIMENTS[name].exercise}
+    runs = {name: run for name, run in _read(folder / EXERCISES)["runs"].items() if EXPERIMENTS[name].occasion}
     sides = ("mxnet", "torch")
     rows = [
         [f"`{name}`: `{EXPERIMENTS[name].metric}`", *(_said(name, run["results"][side]) for side in sides)]

@@ -1,9 +1,9 @@
 """The command line: `parallel-core list`, and the commands that are in the modules of their names."""
 
 from importlib import import_module
-from itertools import groupby
 
 import click
+from rich.console import Console
 
 import backends
 from parallel_core.experiments import EXPERIMENTS
@@ -37,10 +37,8 @@ def cli() -> None:
 
 @cli.command("list")
 def _list_all() -> None:
-    """List the experiments by the book's chapter, and the backends."""
-    for chapter, experiments in groupby(EXPERIMENTS.values(), key=lambda experiment: experiment.chapter):
-        click.echo(chapter)
-        for experiment in experiments:
-            answers = f" ({experiment.exercise})" if experiment.exercise else ""
-            click.echo(f"  {experiment.name:<17}{experiment.question}{answers}")
-    click.echo(f"Backends: {', '.join(backends.names())}")
+    """List the experiments and the exercises by the book's chapter, and the backends."""
+    # The other commands need not wait for it.
+    from parallel_core.terminal.catalogue import show_catalogue
+
+    show_catalogue(EXPERIMENTS.values(), backends.names(), Console(highlight=False))

@@ -185,7 +185,7 @@ def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str
             raise click.UsageError(f"unknown experiment {name!r} (known: {', '.join(EXPERIMENTS)})")
     if names and with_exercises:
         raise click.UsageError("--all names every experiment already: leave out the others")
-    catalogued = (one.name for one in EXPERIMENTS.values() if with_exercises or not one.exercise)
+    catalogued = (one.name for one in EXPERIMENTS.values() if with_exercises or not one.occasion)
     return tuple(dict.fromkeys(names or catalogued))
 
 

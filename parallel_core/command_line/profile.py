@@ -1,6 +1,7 @@
 """`parallel-core profile`: run a program of the user's own under its framework's profiler, and say what overlapped."""
 
 import gzip
+import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -55,7 +56,7 @@ class _Shown:
     metavar="FOLDER",
     help="For a trace and a picture of each process.",
 )
-@options.json_file
+@click.option("--json", "json_path", type=options.PATH, metavar="FILE", help="The sentences and all figures.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
 def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, command: tuple[str, ...]) -> int:
     """Run a PyTorch or MXNet program of your own, and say whether its exchanges are hidden and what bounds a step.
@@ -132,6 +133,8 @@ def _list_files(shown: Sequence[_Shown], console: Console) -> None:
         console.print(f"· {escape(note)}", style="dim")
     if shown:
         console.print(escape(f"Traces: {listed([str(one.trace) for one in shown])}"))
+        more = str(shown[0].trace.parent if len(shown) > 1 else shown[0].trace)
+        console.print(escape(f"More of them: {shlex.join(('parallel-core', 'trace', more))}"))
     if pictures := [str(one.picture) for one in shown if one.picture is not None]:
         console.print(escape(f"Timelines: {listed(pictures)}"))
     elif shown:

@@ -117,5 +117,10 @@ def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Conso
 
 
 def _as_json(one: RankTrace) -> dict[str, Any]:
-    cases = [case.as_json() for case in one.figures]
-    return {"source": one.timeline.source, "notes": one.timeline.notes, "cases": cases}
+    timeline, cases = one.timeline, [case.as_json() for case in one.figures]
+    return {
+        "source": timeline.source,
+        "notes": timeline.notes,
+        "unlinked_operations": timeline.unlinked,
+        "cases": cases,
+    }

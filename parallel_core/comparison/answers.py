@@ -9,7 +9,7 @@ from humanize import apnumber
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.verdicts import COMPUTES, SCHEDULES, TimeRatio
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import Interval, Verdict, with_bounds
+from parallel_core.measurement.confidence_intervals import Interval, Verdict, decide, with_bounds
 from parallel_core.system.formatting import figure, kernels_in_words, listed, percent
 
 __all__ = ["READINGS", "Answered", "Reading", "answer_to", "overall_answer", "ratio_sentence"]
@@ -33,10 +33,8 @@ class Reading(NamedTuple):
     def of(self, metric: Interval, devices: int) -> str:
         """Return what was shown, with `{devices}` filled in; empty if the interval allows several answers."""
         low, high = sorted(self.share(bound, devices) for bound in (metric.low, metric.high))
-        shown = self.well if low >= WELL else self.badly if high <= BADLY else ""
-        if not shown and low > BADLY and high < WELL:
-            shown = self.partly
-        return shown.format(devices=apnumber(devices))
+        place = decide(Interval(self.share(metric.estimate, devices), low, high), BADLY, WELL)
+        return "" if place is None else (self.badly, self.partly, self.well)[place].format(devices=apnumber(devices))
 
     def in_brackets(self, metrics: Sequence[Interval]) -> str:
         """Write metrics as they stand behind what was shown."""

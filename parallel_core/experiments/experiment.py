@@ -9,12 +9,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
+from parallel_core.system.formatting import listed
 
 __all__ = [
     "BUDGET",
     "CHAPTERS",
     "Budget",
     "ChosenSize",
+    "Exercise",
     "Experiment",
     "Mode",
     "Parameter",
@@ -68,6 +70,24 @@ ChosenSize = Annotated[int | None, Parameter("Side of the matrices. Default: cho
 
 
 @dataclass(frozen=True)
+class Exercise:
+    """An exercise of a chapter that an experiment answers."""
+
+    number: int
+    question: str
+    """What it asks, in a few words."""
+    edition: str = ""
+    """The framework whose edition of the chapter has it; empty if all have."""
+    options: str = ""
+    """What answers it in the experiment's command, if the command alone does not."""
+
+    @property
+    def title(self) -> str:
+        """Its place in the chapter."""
+        return f"exercise {self.number}{f' of the {self.edition} edition' if self.edition else ''}"
+
+
+@dataclass(frozen=True)
 class Experiment:
     """An experiment as the command line, a comparison and a report know it; its module's docstring explains it."""
 
@@ -86,8 +106,10 @@ class Experiment:
     """Parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
     options: Mapping[Mode, Mapping[str, int | str]] = field(default_factory=dict)
     """The options that a comparison runs it with, in full and with --quick."""
-    exercise: str = ""
-    """The exercise, figure or remark of the chapter that it answers; empty for the chapters' own demonstrations."""
+    exercises: tuple[Exercise, ...] = ()
+    """The exercises of the chapter that it answers."""
+    remark: str = ""
+    """The figure, example or remark of the chapter that it is about, if it answers no exercise."""
     devices: int = 2
     """Logical devices unless the user chooses; a comparison gives it at least as many."""
     curves: Curves | None = None
@@ -105,6 +127,11 @@ class Experiment:
     def chapter(self) -> str:
         """The title of the chapter whose package its module is in."""
         return CHAPTERS[self.run.__module__.split(".")[2]]
+
+    @property
+    def occasion(self) -> str:
+        """The exercises, or the remark, that it is about; empty for the chapters' own demonstrations."""
+        return listed([exercise.title for exercise in self.exercises]) if self.exercises else self.remark
 
     @property
     def question(self) -> str:

@@ -13,7 +13,7 @@ from backends import Backend
 from backends.process_groups import GroupedBackend
 from parallel_core.errors import RequestError
 from parallel_core.measurement.checks import Limit, about_excess, largest_of, relative_error, why_impossible
-from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
@@ -43,7 +43,8 @@ WITHHELD = (
 )
 NONE: Mapping[str, float] = MappingProxyType({})
 ONCE: Mapping[str, int] = MappingProxyType({})
-NO_LIMITS: Mapping[str, Limit] = MappingProxyType({})
+NO_INTERVALS: Mapping[str, Interval] = MappingProxyType({})
+NO_LIMITS: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,8 @@ def result_of(
     of: str = "the largest element",
     limit: float = 1e-4,
     checks: Mapping[str, float] = NONE,
-    limits: Mapping[str, Limit] = NO_LIMITS,
+    intervals: Mapping[str, Interval] = NO_INTERVALS,
+    limits: Mapping[str, float] = NO_LIMITS,
     problems: Sequence[str] = (),
     judges_times: bool = True,
     **described: Any,
@@ -148,16 +150,18 @@ def result_of(
 
     The latter is a disturbance, not an error of the program: the verdict is withheld, and the times are marked.
 
-    `error` is the largest difference of what is `compared` from NumPy's, as a share `of` something; `limits` are those
-    of metrics: beyond one by more than the noise, the result is invalid. `problems` are further ones, and `described`
+    `error` is the largest difference of what is `compared` from NumPy's, as a share `of` something; `intervals`
+    are those of metrics that have one, and `limits` what some of these cannot exceed: if one is shown to, the result is
+    invalid. `problems` are further ones, and `described`
     are further fields of the result. If the budget allowed too few rounds, the explanation says so. What is said of
     times (unless it does not judge them) is withheld if others took too much of the cores.
     """
+    limited = {name: Limit(most, intervals[name]) for name, most in limits.items()}
     by_name = {case.name: case for case in cases}
     impossible = (why_impossible(case, [by_name[part] for part in case.parts]) for case in cases if case.parts)
-    excesses = {name: about_excess(name, metrics[name], limit) for name, limit in limits.items()}
-    believed = [excess for name, excess in excesses.items() if excess and limits[name].is_believed]
-    beyond = [excess for name, excess in excesses.items() if excess and not limits[name].is_believed]
+    excesses = {name: about_excess(name, limit) for name, limit in limited.items()}
+    believed = [excess for name, excess in excesses.items() if excess and limited[name].is_believed]
+    beyond = [excess for name, excess in excesses.items() if excess and not limited[name].is_believed]
     disturbances = (*filter(None, impossible), *beyond)
     missing = _rounds_missing(cases, parameters)
     # The other ranks of a job on this host would be taken for strangers.
@@ -171,6 +175,11 @@ def result_of(
         parameters=parameters,
         cases=tuple(cases),
         metrics=metrics,
+        metric_intervals={
+            name: (interval.low, interval.high)
+            for name, interval in intervals.items()
+            if math.isfinite(interval.low + interval.high)
+        },
         checks={"max_relative_error": error, **checks},
         explanation=withheld or (_hedged(explanation) if missing else explanation),
         notes=(*(() if withheld else (*said, *believed)), *missing),
@@ -188,7 +197,7 @@ def _watch_over(cases: Sequence[Case]) -> MachineWatch | None:
 
 
 def _hedged(explanation: str) -> str:
-    return f"Too few rounds for a verdict, but they suggest: {explanation}"
+    return f"Too few rounds for a verdict. {explanation}"
 
 
 def _rounds_missing(cases: Sequence[Case], parameters: Mapping[str, Any]) -> tuple[str, ...]:

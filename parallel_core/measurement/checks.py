@@ -1,80 +1,51 @@
-"""Checks of what was measured: times that cannot be true, differences within the noise, errors of numbers."""
+"""Checks of what was measured: times and figures that cannot be true, errors of numbers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE
+from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE, Interval, decide, with_bounds
 from parallel_core.measurement.result import Case
+from parallel_core.measurement.verdicts import MIN_NOISE, times_as_long
 from parallel_core.system.formatting import figure
 
-__all__ = [
-    "MIN_NOISE",
-    "Limit",
-    "about_excess",
-    "differ_beyond_noise",
-    "largest_of",
-    "noise_of",
-    "relative_error",
-    "why_impossible",
-]
-
-MIN_NOISE = 0.05
-"""The noise assumed at least, as a share of a time, however quiet the machine seemed."""
+__all__ = ["MIN_NOISE", "Limit", "about_excess", "largest_of", "relative_error", "why_impossible"]
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that a metric could be, if its parts took as long alone as they do within the whole."""
+    """The most that a metric can be, and what was measured of it."""
 
     most: float
-    slower: float
-    """By which share the parts alone took longer than the whole leaves them time; negative below the limit."""
-    noise: float
-    """A share of a time, as `noise_of` returns it."""
+    measured: Interval
 
     @property
     def is_believed(self) -> bool:
-        """Whether what is beyond the limit is within the noise."""
-        # As for `why_impossible`: the whole is faster than it can be by more than the noise.
-        return 1 / (1 + self.slower) >= 1 - self.noise
+        """Whether the metric may be within the limit after all."""
+        return decide(self.measured, self.most) != 1
 
 
-def about_excess(metric: str, value: float, limit: Limit) -> str | None:
-    """Say by how much a metric exceeds its limit, and why that can be; None if it does not."""
-    if limit.slower <= SMALLEST_DIFFERENCE:
+def about_excess(metric: str, limit: Limit) -> str | None:
+    """Say by how much a metric exceeds its limit, and whether that can be; None if it does not."""
+    if limit.measured.estimate <= limit.most * (1 + SMALLEST_DIFFERENCE):
         return None
-    excess = (
-        f"{metric} is {figure(value)} of at most {figure(limit.most)}: the parts alone were slower than within the "
-        f"whole, by {limit.slower:.0%}"
-    )
+    excess = f"{metric} is {with_bounds(limit.measured)} of at most {figure(limit.most)}"
     if limit.is_believed:
-        return f"{excess}, which is within the noise ({limit.noise:.0%})."
-    return f"{excess}, which is beyond the noise ({limit.noise:.0%}): the machine was disturbed, measure again"
+        return f"{excess}: within the noise; parts may be slower alone than within the whole."
+    return f"{excess}, which is beyond the noise: the machine was disturbed, measure again"
 
 
 def why_impossible(together: Case, parts: Sequence[Case]) -> str | None:
-    """Return why `together` cannot be true: it is faster than its slowest part by more than the noise; else None."""
+    """Return why `together` cannot be true: it is shown to be faster than its slowest part; else None."""
     slowest = max(parts, key=lambda part: part.median)
-    noise = noise_of(slowest, together)
-    if together.median < slowest.median * (1 - noise):
+    ratio = times_as_long(together, slowest)
+    if decide(ratio, 1.0) == 0:
         return (
             f"{together.name!r} took {together.median:.3g} s, less than its part {slowest.name!r} alone "
-            f"({slowest.median:.3g} s, noise {noise:.0%}): the machine was disturbed, measure again"
+            f"({slowest.median:.3g} s; {with_bounds(ratio)} times as long): the machine was disturbed, measure again"
         )
     return None
-
-
-def differ_beyond_noise(one: Case, other: Case) -> bool:
-    """Return whether two cases' times differ by more than the noise."""
-    fast, slow = sorted((one.median, other.median))
-    return fast < slow * (1 - noise_of(one, other))
-
-
-def noise_of(*cases: Case) -> float:
-    """Return the largest spread of cases, as a share of a time, and `MIN_NOISE` at least."""
-    return max(MIN_NOISE, *(case.spread for case in cases))
 
 
 def largest_of(errors: Iterable[float]) -> float:

@@ -9,6 +9,7 @@ benchmarks/self_test.py counts how often a cell compared with itself is called d
 """
 
 import math
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from statistics import NormalDist
@@ -24,9 +25,13 @@ __all__ = [
     "Interval",
     "Verdict",
     "compare_times",
+    "decide",
+    "exponential",
     "factor_intervals",
     "median_interval",
     "ratio_interval",
+    "resampled_medians",
+    "stretched",
     "verdict_on",
     "with_bounds",
 ]
@@ -34,6 +39,8 @@ __all__ = [
 Verdict = Literal["faster", "slower", "no difference shown", "too few runs"]
 
 RESAMPLES = 4000
+LARGEST_EXPONENT = 700.0
+"""The exponential of more is infinite."""
 TAIL = 0.10
 """The share of the resamples beyond each bound, before the interval is stretched to 95 %."""
 
@@ -58,7 +65,7 @@ def median_interval(values: Sequence[float]) -> Interval:
     """Return the median of the processes' values with its interval, which is unbounded if there is one value."""
     if min(values) > 0:
         # A quantity that is always positive, like a time, gets positive bounds.
-        return _exponential(_median(np.log(values)))
+        return exponential(_median(np.log(values)))
     return _median(np.asarray(values, dtype=np.float64))
 
 
@@ -97,16 +104,24 @@ def verdict_on(ratio: Interval, processes: int) -> Verdict:
     """
     if processes < FEWEST_FOR_A_VERDICT:
         return "too few runs"
-    if ratio.low > 1 + SMALLEST_DIFFERENCE:
-        return "slower"
-    if ratio.high < 1 / (1 + SMALLEST_DIFFERENCE):
-        return "faster"
-    return "no difference shown"
+    verdicts: dict[int | None, Verdict] = {0: "faster", 2: "slower"}
+    return verdicts.get(decide(ratio, 1 / (1 + SMALLEST_DIFFERENCE), 1 + SMALLEST_DIFFERENCE), "no difference shown")
+
+
+def decide(interval: Interval, *bounds: float) -> int | None:
+    """Return between which of ascending bounds a whole interval lies: 0 below the first; None if it contains one.
+
+    Everything that is concluded from measured values is concluded by this. Of what is not a number nothing is.
+    """
+    if math.isnan(interval.low + interval.high):
+        return None
+    low, high = (bisect(bounds, bound) for bound in (interval.low, interval.high))
+    return low if low == high else None
 
 
 def _median(values: np.ndarray) -> Interval:
-    draws = _resampled_medians(np.sort(values), np.random.default_rng(0))
-    return _stretched(float(np.median(values)), draws, len(values))
+    draws = resampled_medians(np.sort(values), np.random.default_rng(0))
+    return stretched(float(np.median(values)), draws, len(values))
 
 
 Contrast: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -121,8 +136,8 @@ def _ratios(
     if first.ravel().tolist() > second.ravel().tolist():
         # The same resamples in either order, so that no verdict depends on which cell is named first.
         inverses = _differences(second, first, contrasts)
-        return [_exponential(Interval(-one.estimate, -one.high, -one.low)) for one in inverses]
-    return [_exponential(one) for one in _differences(first, second, contrasts)]
+        return [exponential(Interval(-one.estimate, -one.high, -one.low)) for one in inverses]
+    return [exponential(one) for one in _differences(first, second, contrasts)]
 
 
 def _logarithms(quantities: Sequence[Sequence[float]]) -> np.ndarray:
@@ -133,23 +148,25 @@ def _logarithms(quantities: Sequence[Sequence[float]]) -> np.ndarray:
 
 def _differences(values: np.ndarray, others: np.ndarray, contrasts: Sequence[Contrast]) -> list[Interval]:
     generator = np.random.default_rng(0)
-    draws, other_draws = (_resampled_medians(some, generator) for some in (values, others))
+    draws, other_draws = (resampled_medians(some, generator) for some in (values, others))
     medians, other_medians = (np.median(some, axis=1) for some in (values, others))
     count = min(values.shape[1], others.shape[1])
-    return [_stretched(float(of(medians) - of(other_medians)), of(draws) - of(other_draws), count) for of in contrasts]
+    return [stretched(float(of(medians) - of(other_medians)), of(draws) - of(other_draws), count) for of in contrasts]
 
 
-def _resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Return resampled medians of the last axis; a process's quantities are drawn together."""
     count = values.shape[-1]
     return np.median(values[..., generator.integers(count, size=(RESAMPLES, count))], axis=-1)
 
 
-def _exponential(interval: Interval) -> Interval:
-    return Interval(*(math.exp(bound) if bound < math.inf else bound for bound in astuple(interval)))
+def exponential(interval: Interval) -> Interval:
+    """Return the interval of a quantity, given that of its logarithm."""
+    return Interval(*(math.exp(bound) if bound < LARGEST_EXPONENT else math.inf for bound in astuple(interval)))
 
 
-def _stretched(estimate: float, draws: np.ndarray, count: int) -> Interval:
+def stretched(estimate: float, draws: np.ndarray, count: int) -> Interval:
+    """Return the interval of an estimate from what resamples of so many values gave; unbounded for one value."""
     if count == 1:
         return Interval(estimate, -math.inf, math.inf)
     low, high = np.percentile(draws, (100 * TAIL, 100 * (1 - TAIL)))

@@ -129,6 +129,8 @@ class Result:
     """Values over steps or epochs: losses, accuracies."""
     tasks: tuple[Task, ...] = ()
     """The operations that were recorded, if the experiment is about their graph."""
+    metric_intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By metric, the bounds between which its true value is believed to lie, if they were found."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
     machine_watch: MachineWatch | None = None
     """What else the machine did while the cases were timed; None if that was not watched."""
@@ -172,6 +174,7 @@ class Result:
                 data=read["data"],
                 series={name: _floats(values) for name, values in read["series"].items()},
                 tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
+                metric_intervals=_intervals(read.get("metric_intervals", {})),
                 environment=dict(read["environment"]),
                 machine_watch=watch,
             )
@@ -195,6 +198,11 @@ def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any
         "kernels": [asdict(kernels) for kernels in kernels_of(backend)],
         "product": asdict(product_of(backend, size)),
     }
+
+
+def _intervals(read: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    pairs = {name: _floats(bounds) for name, bounds in read.items()}
+    return {name: (low, high) for name, (low, high) in pairs.items()}
 
 
 def _floats(values: Iterable[float | None]) -> tuple[float, ...]:

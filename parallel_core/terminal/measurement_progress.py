@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from parallel_core.measurement.progress import listening
 
@@ -22,7 +22,13 @@ def measurement_progress(console: Console, title: str) -> Iterator[None]:
     if not console.is_interactive:
         yield
         return
-    columns = (TextColumn(f"{title}: {{task.description}}"), BarColumn(20), TimeElapsedColumn())
+    columns = (
+        TextColumn(f"{title}: {{task.description}}"),
+        BarColumn(20),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
     # Without a thread that draws: it would take time from what is measured.
     progress = Progress(
         *columns, console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False

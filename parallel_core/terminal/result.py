@@ -72,7 +72,9 @@ def _timings(result: Result, caption: str | None) -> Table:
 def _numbers(result: Result, caption: str | None) -> Table:
     table = Table("metric", Column("value", justify="right"), caption=caption, caption_justify="left")
     for name, value in result.metrics.items():
-        table.add_row(name, quantity(name, value))
+        bounds = result.metric_intervals.get(name)
+        between = f" ({quantity(name, bounds[0])} … {quantity(name, bounds[1])})" if bounds else ""
+        table.add_row(name, quantity(name, value) + between)
     table.add_section()
     for name, value in result.checks.items():
         table.add_row(f"{name} (check)", f"{value:.1e}")

@@ -3,18 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from backends import Backend
 from backends.profiling import Timeline, case_text, run_profiler
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.formatting import engine_in_words
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-__all__ = ["MAX_PROFILED_CASES", "Profile", "profile", "shown_case"]
+__all__ = ["MAX_PROFILED_CASES", "Profile", "profile", "seconds_unprofiled", "shown_case"]
 
 MAX_PROFILED_CASES = 8
 """If a result has more, only the cases that a comparison shows, and their parts, are repeated."""
@@ -42,17 +44,25 @@ def profile(backend: Backend, result: Result) -> Profile:
     with TemporaryDirectory(prefix="parallel-core-") as folder:
         path = Path(folder) / "trace.json"
         with without_garbage_collection(), run_profiler(backend, path) as mark:
-            for case in cases:
+            for place, case in enumerate(cases):
                 assert case.again is not None
+                tell(case.name, place / (len(cases) + 1))
                 # A thread's first events cost a profiler more than the rest.
                 case.again()
                 wait_unmarked()
                 with mark(case_text(case.name)):
                     _, seconds[case.name] = case.again()
                     wait_unmarked()
+        tell("reading what was recorded", len(cases) / (len(cases) + 1))
         timeline = read_timeline(path)
     source = f"{backend.name} {backend.version}, {engine_in_words(result.backend)}"
     return Profile(replace(timeline, source=source, notes=(*timeline.notes, *notes)), seconds)
+
+
+def seconds_unprofiled(result: Result) -> float:
+    """Return how long the cases that are profiled take without a profiler: each is repeated twice."""
+    cases, _ = _cases_to_repeat(result)
+    return sum(2 * case.repeats * median(case.seconds) for case in cases)
 
 
 def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:

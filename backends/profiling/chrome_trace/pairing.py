@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
+from backends.profiling.chrome_trace.columns import Places
 from backends.profiling.chrome_trace.slice_columns import RawArguments, Slices, TraceThread, decoded_args
 from backends.profiling.chrome_trace.times import Times, ends_of, times_of
 from backends.profiling.chrome_trace.trace_events import Event
-from backends.profiling.columns import Places
 
 __all__ = ["WITHOUT_ARGUMENTS", "Pairing"]
 

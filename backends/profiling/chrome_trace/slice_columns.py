@@ -6,7 +6,7 @@ column holds its place. Arguments stay as they stand in the file; `Slices.argume
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple, TypeAlias, final, overload
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, final, overload
 import msgspec
 import numpy as np
 
-from backends.profiling.columns import coded
+from backends.profiling.chrome_trace.columns import coded
 
 __all__ = ["RawArguments", "Slice", "Slices", "TraceThread", "decoded_args"]
 
@@ -168,10 +168,25 @@ class Slices(Sequence[Slice]):
         known = np.array([one in categories for one in self.categories], bool)
         return known[self.category_of] if len(known) else np.zeros(0, bool)
 
+    def has_name(self, names: Container[str]) -> np.ndarray:
+        """Return the mask of the slices of some names."""
+        known = np.array([one in names for one in self.names], bool)
+        return known[self.name_of] if len(known) else np.zeros(0, bool)
+
     def counts(self) -> dict[str, int]:
         """Return how many slices there are of each category."""
         counted = np.bincount(self.category_of, minlength=len(self.categories)).tolist()
         return {category: count for category, count in zip(self.categories, counted, strict=True) if count}
+
+    def threads(self) -> list[TraceThread]:
+        """Return the threads that there are, in the order of their first slices."""
+        used, first = np.unique(self.row_of, return_index=True)
+        return [self.rows[row] for row in used[np.argsort(first)].tolist()]
+
+    def on_threads(self, threads: Container[TraceThread]) -> np.ndarray:
+        """Return the mask of the slices of some threads."""
+        wanted = np.array([row in threads for row in self.rows], bool)
+        return wanted[self.row_of] if len(wanted) else np.zeros(0, bool)
 
     def arguments(self, *names: str) -> list[tuple[Any, ...]]:
         """Return the arguments of these names for each slice; None for one that it lacks."""

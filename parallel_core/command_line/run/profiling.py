@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from humanize import precisedelta
 from rich.console import Console
 from rich.markup import escape
 
@@ -13,10 +14,11 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
+from parallel_core.terminal.measurement_progress import measurement_progress
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import agreements, overhead
 from parallel_core.trace_analysis.figures import timeline_figures
-from parallel_core.trace_analysis.profiling_run import profile, shown_case
+from parallel_core.trace_analysis.profiling_run import profile, seconds_unprofiled, shown_case
 from parallel_core.trace_analysis.trace_files import write_trace_file
 
 __all__ = ["check_profiling", "profile_and_show", "profile_if_possible"]
@@ -40,7 +42,14 @@ def profile_and_show(
     backend: Backend, result: Result, console: Console, trace_path: Path | None, picture_path: Path | None
 ) -> None:
     """Repeat a result's cases under the profiler, print its figures beside the clock's, and write the files."""
-    profiled = profile(backend, result)
+    duration = precisedelta(seconds_unprofiled(result), minimum_unit="seconds", format="%.2g")
+    console.print(
+        f"\nRecording it once more: {duration} without the profiler, several times that if operations are tiny",
+        style="dim",
+        markup=False,
+    )
+    with measurement_progress(Console(stderr=True, highlight=False), "profiler"):
+        profiled = profile(backend, result)
     timeline = profiled.timeline
     if trace_path is not None:
         write_trace_file(timeline, trace_path)

@@ -36,13 +36,15 @@ from parallel_core.experiments.asynchronous_computation.ten_products import (
     error_of_products,
     multiply,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import FEWEST_TIMINGS, result_of, time_in_turn
 from parallel_core.experiments.products import largest_size
+from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import countdown
+from parallel_core.measurement.verdicts import dispatch_fraction, in_percent
 from parallel_core.system.formatting import listed
 
 __all__ = ["EXPERIMENT", "OTHERS", "about_contrasts", "about_variants", "contrasts", "run", "verdict"]
@@ -57,6 +59,8 @@ STARTING = 0.6
 SLOWER = 2
 """How many times as long as here a product may take on one of the others, about."""
 OTHERS, NONE = "others", "none"
+EARLY, LATE = 0.2, 0.8
+"""If control returns before this share of the time the products are queued, and after that one they are not."""
 
 
 def run(
@@ -106,17 +110,20 @@ def run(
             cases[side] = _case_elsewhere({"backend": name, "engine": engine, "budget": of_this, **shared})
         except (RequestError, MeasurementError) as reason:
             failures.append(f"No contrast with {side}: {reason}")
-    fractions = {side: _fraction(case) for side, case in cases.items()}
+    mine_fraction = dispatch_fraction(mine)
+    fractions = {side: dispatch_fraction(case) for side, case in cases.items()}
+    intervals = {
+        "dispatch_fraction": mine_fraction,
+        **{f"{side.replace(' ', '_')}_dispatch_fraction": found for side, found in fractions.items()},
+    }
     return result_of(
         "eager-cpu",
         backend,
         parameters={"size": size, "against": against, "rounds": rounds, "budget": budget},
         cases=(mine, *(replace(case, name=f"{PRODUCTS_CASE}, {side}") for side, case in cases.items())),
-        metrics={
-            "dispatch_fraction": _fraction(mine),
-            **{f"{side.replace(' ', '_')}_dispatch_fraction": share for side, share in fractions.items()},
-        },
-        explanation=verdict(_fraction(mine)),
+        metrics={name: interval.estimate for name, interval in intervals.items()},
+        intervals=intervals,
+        explanation=verdict(mine_fraction),
         notes=(
             f"Scheduler: {backend.scheduler}.",
             *about_contrasts(fractions),
@@ -153,27 +160,24 @@ def _case_elsewhere(options: Mapping[str, str | float]) -> Case:
     return next(case for case in result.cases if case.name == PRODUCTS_CASE)
 
 
-def _fraction(case: Case) -> float:
-    """Return the share of its time after which control returned."""
-    return case.dispatch_median / case.median
+def verdict(fraction: Interval) -> str:
+    """Say whether asynchrony was observed, by the share of the time after which control returned."""
+    openings = {0: "Asynchrony", 1: "Asynchrony in part", 2: "No asynchrony", None: "The noise leaves open how far"}
+    opening = openings[decide(fraction, EARLY, LATE)]
+    return f"{opening}: control returned after {in_percent(fraction)} of the time until the products were done."
 
 
-def verdict(dispatch_fraction: float) -> str:
-    """Say whether asynchrony was observed."""
-    if dispatch_fraction > 0.8:
-        return f"No asynchrony: control returned when the products were done ({dispatch_fraction:.0%} of their time)."
-    extent = "Asynchrony" if dispatch_fraction < 0.2 else "Asynchrony in part"
-    return f"{extent}: control returned after {dispatch_fraction:.2%} of the time until the products were done."
-
-
-def about_contrasts(fractions: Mapping[str, float]) -> tuple[str, ...]:
+def about_contrasts(fractions: Mapping[str, Interval]) -> tuple[str, ...]:
     """Say which of the others queued the products and which did not; nothing if there are none."""
     kinds = {
-        "queued them": [side for side, share in fractions.items() if share < 0.2],
-        "queued them in part": [side for side, share in fractions.items() if 0.2 <= share <= 0.8],
-        "had them done when control returned": [side for side, share in fractions.items() if share > 0.8],
+        "queued them": 0,
+        "queued them in part": 1,
+        "had them done when control returned": 2,
+        "did what the noise leaves open": None,
     }
-    clauses = [f"{listed(sides)} {did}" for did, sides in kinds.items() if sides]
+    places = {side: decide(share, EARLY, LATE) for side, share in fractions.items()}
+    found = {did: [side for side in places if places[side] == place] for did, place in kinds.items()}
+    clauses = [f"{listed(sides)} {did}" for did, sides in found.items() if sides]
     return (f"The same products elsewhere: {'; '.join(clauses)}.",) if clauses else ()
 
 
@@ -185,7 +189,7 @@ def about_variants(variants: Sequence[str], sides: Sequence[str]) -> tuple[str, 
 EXPERIMENT = Experiment(
     name="eager-cpu",
     position=4,
-    exercise="exercise 1 of the PyTorch edition",
+    exercises=(Exercise(1, "Can asynchrony be observed on a CPU?", edition="PyTorch"),),
     run=run,
     case=PRODUCTS_CASE,
     metric="dispatch_fraction",

@@ -18,8 +18,10 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.experiments.measuring import Units, time_in_turn
 from parallel_core.experiments.products import MOST_IN_UNIT, largest_size, normal_matrix
+from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, countdown, measure, without_garbage_collection
+from parallel_core.measurement.verdicts import over_rounds
 
 __all__ = [
     "CostModel",
@@ -43,6 +45,14 @@ class CostModel:
     t1: float
     t2: float
     t3: float
+    t2_over_t1: Interval | None = None
+    """The ratio with its interval; None if it is exact."""
+
+    @property
+    def slower_side(self) -> int | None:
+        """0 if Python is the slower side, 1 if the device is; None if the noise leaves it open."""
+        ratio = self.t2 / self.t1
+        return decide(self.t2_over_t1 or Interval(ratio, ratio, ratio), 1.0)
 
     def waiting_once(self, steps: int) -> float:
         """Predict the seconds of `steps` operations that are waited for at the end."""
@@ -176,4 +186,5 @@ def fit_cost_model(
         while len(trips) < 20 * rounds and left(1.0) > 0:
             trips.append(round_trip())
     t1, t2 = median(sent for sent, _ in taken), median(drained for _, drained in taken)
-    return CostModel(t1, t2, max(0.0, median(trips) - t1 - t2))
+    ratio = over_rounds(lambda computed, issued: computed / issued, *zip(*((b, a) for a, b in taken), strict=True))
+    return CostModel(t1, t2, max(0.0, median(trips) - t1 - t2), ratio)

@@ -36,7 +36,7 @@ from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     random_graph,
 )
 from parallel_core.experiments.automatic_parallelism.scheduling import Program, Scheduled, about_schedule, time_programs
-from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Experiment, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Exercise, Experiment, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of
 from parallel_core.experiments.products import size_for
 from parallel_core.measurement.checks import largest_of
@@ -111,7 +111,7 @@ def verdict(scheduled: dict[str, Scheduled]) -> str:
 EXPERIMENT = Experiment(
     name="dependencies",
     position=6,
-    exercise="exercise 5",
+    exercises=(Exercise(5, "Are tasks with complex dependencies right, and faster in parallel?"),),
     run=run,
     case="diamonds, freely scheduled",
     metric="bound_fraction",

@@ -42,15 +42,18 @@ from parallel_core.experiments.measuring import (
     with_parts,
 )
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit
-from parallel_core.measurement.checks import Limit, noise_of
+from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, countdown, measure
+from parallel_core.measurement.verdicts import over_rounds
 
-__all__ = ["EXPERIMENT", "run", "verdict"]
+__all__ = ["EXPERIMENT", "overlap_efficiency", "run", "verdict"]
 
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
+WELL, BADLY = 0.8, 0.2
+"""From this efficiency on the overlap is real, and up to that one it is hardly there."""
 
 
 def _run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
@@ -130,18 +133,18 @@ def run(
     checked = [backend.asarray(np.zeros((size, size), dtype=np.float32), destination) for _ in results]
     _run_and_copy(backend, x, destination, checked, copies=1)
     source = backend.to_numpy(x)
-    efficiency = _overlap_efficiency(run_alone, copy_alone, together)
-    book_efficiency = _overlap_efficiency(run_alone, book_copy_alone, book_together)
+    efficiency = overlap_efficiency(run_alone, copy_alone, together)
+    book_efficiency = overlap_efficiency(run_alone, book_copy_alone, book_together)
+    intervals = {"overlap_efficiency": efficiency, "book_overlap_efficiency": book_efficiency}
     return result_of(
         "overlap",
         backend,
         parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds, "budget": budget},
         cases=(run_alone, copy_alone, together, book_copy_alone, book_together),
-        metrics={"overlap_efficiency": efficiency, "book_overlap_efficiency": book_efficiency},
-        limits={
-            "overlap_efficiency": _limit(run_alone, copy_alone, together),
-            "book_overlap_efficiency": _limit(run_alone, book_copy_alone, book_together),
-        },
+        metrics={name: interval.estimate for name, interval in intervals.items()},
+        intervals=intervals,
+        # Together takes as long as the longer part, at the least.
+        limits=dict.fromkeys(intervals, 1.0),
         explanation=verdict(efficiency, run_alone, copy_alone),
         notes=(f"With copies the book's way, {_hidden_part(book_efficiency)}.",),
         error=largest_error(map(backend.to_numpy, checked), [source @ source] * PRODUCTS),
@@ -157,37 +160,35 @@ def _destination(backend: Backend) -> Device:
     return backend.devices[1]
 
 
-def _overlap_efficiency(run_alone: Case, copy_alone: Case, together: Case) -> float:
+def overlap_efficiency(run_alone: Case, copy_alone: Case, together: Case) -> Interval:
     """Return the share of the shorter part that was hidden under the longer one, not clamped."""
-    shorter = min(run_alone.median, copy_alone.median)
-    return (run_alone.median + copy_alone.median - together.median) / shorter
+    return over_rounds(
+        lambda run, copy, both: (run + copy - both) / np.minimum(run, copy),
+        run_alone.seconds,
+        copy_alone.seconds,
+        together.seconds,
+    )
 
 
-def _limit(run_alone: Case, copy_alone: Case, together: Case) -> Limit:
-    """Return the limit of an efficiency: together takes as long as the longer part, at the least."""
-    longer = max(run_alone.median, copy_alone.median)
-    return Limit(1.0, longer / together.median - 1, noise_of(run_alone, copy_alone, together))
-
-
-def verdict(efficiency: float, run_alone: Case, copy_alone: Case) -> str:
+def verdict(efficiency: Interval, run_alone: Case, copy_alone: Case) -> str:
     """Say how much of the shorter part was hidden under the longer one."""
     shares = sorted((run_alone.median, copy_alone.median))
     unequal = "" if shares[1] < 2 * shares[0] else " The parts take unequal times here, so little could be saved."
-    if efficiency < -0.1:
-        return f"Together took longer than one after the other: the copies disturbed the computation.{unequal}"
-    if efficiency < 0.2:
-        return f"Nothing overlapped: each copy kept the computation waiting, or was kept waiting by it.{unequal}"
-    if efficiency < 0.8:
-        return f"{_hidden_part(efficiency).capitalize()}.{unequal}"
-    return f"The overlap is real: {_hidden_part(efficiency)}.{unequal}"
+    opening = "The overlap is real: " if decide(efficiency, WELL) == 1 else ""
+    told = f"{opening}{_hidden_part(efficiency)}"
+    return f"{told[0].upper()}{told[1:]}.{unequal}"
 
 
-def _hidden_part(efficiency: float) -> str:
-    if efficiency < -0.1:
-        return "together took longer than one after the other"
-    if efficiency < 0.2:
-        return "nothing overlapped"
-    return f"{min(efficiency, 1.0):.0%} of the shorter part was hidden under the longer one"
+def _hidden_part(efficiency: Interval) -> str:
+    """Say what the interval of an efficiency shows, and no more."""
+    told = with_bounds(efficiency)
+    if decide(efficiency, 0.0) == 0:
+        return f"together took longer than one after the other, with an efficiency of {told}"
+    if decide(efficiency, -BADLY, BADLY) == 1:
+        return f"nothing overlapped, or hardly anything, with an efficiency of {told}"
+    if decide(efficiency, 0.0) == 1:
+        return f"{told} of the shorter part was hidden under the longer one"
+    return f"the noise leaves open whether anything overlapped, with an efficiency of {told}"
 
 
 EXPERIMENT = Experiment(

@@ -15,6 +15,7 @@ asynchronous engine, means that the devices share something: cores, memory, or a
 only one.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -29,13 +30,16 @@ from parallel_core.experiments.measuring import (
     with_parts,
 )
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit, size_for_run
-from parallel_core.measurement.checks import Limit, noise_of
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import countdown
+from parallel_core.measurement.verdicts import over_rounds
 
-__all__ = ["EXPERIMENT", "run", "verdict"]
+__all__ = ["EXPERIMENT", "run", "speedup_of", "verdict"]
 
 TOGETHER = "on all together"
+TURNS, OVERLAP = 0.8, 1.25
+"""Between these speed-ups the devices took turns, give or take."""
 
 
 def run(
@@ -63,30 +67,43 @@ def run(
     *parts, together = cases.values()
 
     source = backend.to_numpy(matrices[0])
-    speedup = sum(part.median for part in parts) / together.median
+    speedup = speedup_of(parts, together)
     return result_of(
         "parallel",
         backend,
         parameters={"size": size, "products": PRODUCTS, "rounds": rounds, "budget": budget},
         cases=(*parts, with_parts(together, parts)),
-        metrics={"parallel_speedup": speedup},
-        limits={"parallel_speedup": Limit(len(parts), speedup / len(parts) - 1, noise_of(*parts, together))},
+        metrics={"parallel_speedup": speedup.estimate},
+        intervals={"parallel_speedup": speedup},
+        limits={"parallel_speedup": len(parts)},
         explanation=verdict(speedup, len(parts)),
         error=largest_error([backend.to_numpy(made[-1]) for made in run_all()], [source @ source] * len(matrices)),
         compared="products",
     )
 
 
-def verdict(speedup: float, count: int) -> str:
+def speedup_of(parts: Sequence[Case], together: Case) -> Interval:
+    """Return how many times as fast all devices together are as one after the other."""
+    return over_rounds(lambda *each: sum(each[:-1]) / each[-1], *(case.seconds for case in (*parts, together)))
+
+
+def verdict(speedup: Interval, count: int) -> str:
     """Say whether `count` devices worked at the same time."""
-    if speedup < 0.9:
-        return f"Together took longer than one after the other ({speedup:.2f} ×): the devices got in each other's way."
+    told = f"together was {with_bounds(speedup)} × as fast as one after the other"
     # Half-way between no overlap (1) and a full one (count).
-    if speedup > (1 + count) / 2:
-        return f"The devices worked at the same time: together was {speedup:.2f} × as fast as one after the other."
-    if speedup > 1.1:
-        return f"The devices overlapped in part: {speedup:.2f} × as fast as one after the other, of {count} × possible."
-    return f"The devices took turns: together was no faster than one after the other ({speedup:.2f} ×)."
+    match decide(speedup, TURNS, OVERLAP, (1 + count) / 2):
+        case 3:
+            return f"The devices worked at the same time: {told}."
+        case 2:
+            return f"The devices overlapped in part: {told}, of {count} × possible."
+        case 1:
+            return f"The devices took turns: {told}."
+    match decide(speedup, 1.0):
+        case 1:
+            return f"The devices overlapped, and the noise leaves open how far: {told}, of {count} × possible."
+        case 0:
+            return f"The devices got in each other's way: {told}."
+    return f"The noise leaves open whether the devices worked at the same time: {told}."
 
 
 EXPERIMENT = Experiment(

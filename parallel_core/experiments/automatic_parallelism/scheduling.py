@@ -7,22 +7,25 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from backends import Array, Backend
 from backends.host import available_cores
 from parallel_core.experiments.measuring import Units, take_in_turn
-from parallel_core.measurement.checks import MIN_NOISE
+from parallel_core.measurement.confidence_intervals import decide, exponential, with_bounds
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
 from parallel_core.measurement.timing import Timing, measure
+from parallel_core.measurement.verdicts import MIN_NOISE, over_rounds, times_as_long
 from parallel_core.system.formatting import figure
 
 __all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "about_schedule", "case_name", "record", "time_programs"]
 
 ONE_BY_ONE = "one by one"
 FREE = "freely scheduled"
-MAX_NOISE = 0.25
-"""A share of a time above which nothing is concluded."""
+NEAR = 0.8
+"""From this share of its bound on, and up to its inverse, a time is about as long as the bound."""
 
 
 @dataclass(frozen=True)
@@ -133,26 +136,27 @@ def _places(backend: Backend) -> int:
 def about_schedule(name: str, program: Scheduled) -> str:
     """Say how near a program, `name` in a sentence, came to its bound, and whether anything ran at the same time."""
     alone, free, bounds = program.alone, program.free, program.bounds
-    noise = max(alone.spread, free.spread, MIN_NOISE)
-    of_bound, of_alone = free.median / bounds.seconds, free.median / alone.median
-    bound = f"{of_bound:.2f} × as long as {bounds.name} ({figure(bounds.seconds * 1e3)} ms)"
-    like_bound, like_alone = (abs(math.log(ratio)) <= math.log1p(noise) for ratio in (of_bound, of_alone))
+    # The bound is made of the times alone, and as uncertain as they are.
+    share = bounds.seconds / alone.median
+    of_bound = exponential(over_rounds(lambda one, all_: np.log(one / (share * all_)), free.seconds, alone.seconds))
+    of_alone = times_as_long(free, alone)
+    bound = f"{with_bounds(of_bound)} × as long as {bounds.name} ({figure(bounds.seconds * 1e3)} ms)"
+    both = f"{name} took {bound} and {with_bounds(of_alone)} × as long as its operations one by one"
+    faster = decide(of_alone, 1.0)
     # A chain, or a single device, leaves nothing to be gained: then the two are one.
-    either = like_bound and like_alone and alone.median > bounds.seconds * (1 + MIN_NOISE)
-    if either or noise > MAX_NOISE:
-        return (
-            f"{name} took {bound} and {of_alone:.2f} × as long as its operations one by one: "
-            f"the noise ({noise:.0%}) is too large for a verdict."
-        )
-    if like_bound:
-        return f"{name} was as fast as any schedule can be, within the noise ({noise:.0%}): it took {bound}."
-    if of_bound < 1:
-        return (
-            f"{name} took {bound}, less than is possible: an operation that is timed alone is also called and "
-            "waited for, and here that is no small part of it."
-        )
-    if like_alone:
-        return f"{name} took as long as its operations one by one, within the noise ({noise:.0%}): {bound}."
-    if of_alone > 1:
-        return f"{name} took {of_alone:.2f} × as long as its operations one by one: queueing them did not pay."
-    return f"{name} was {1 / of_alone:.2f} × as fast as its operations one by one, and took {bound}."
+    if share > 1 / (1 + MIN_NOISE) and decide(of_bound, NEAR, 1 / NEAR) == 1:
+        return f"{name} was about as fast as any schedule can be: it took {bound}."
+    match decide(of_bound, NEAR, 1 / NEAR):
+        case 0:
+            return (
+                f"{name} took {bound}, less than is possible: an operation that is timed alone is also called and "
+                "waited for, and here that is no small part of it."
+            )
+        case 1 if faster == 0:
+            return f"{name} was about as fast as any schedule can be: it took {bound}."
+    match faster:
+        case 0:
+            return f"{both}: queueing them paid."
+        case 1:
+            return f"{both}: queueing them did not pay."
+    return f"{both}: the noise leaves open whether queueing them paid."

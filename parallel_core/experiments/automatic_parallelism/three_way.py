@@ -1,7 +1,7 @@
 """Three ways at once: can two devices compute while their results travel both ways between them?
 
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 3 (computation on two devices, and communication
-between both).
+between both), and with `--trace` exercise 4 (what a profiler shows of it).
 
 Prediction: Nothing here depends on anything else here, so a scheduler may do all of it at the same time, and all takes
 as long as the longest part: of three equal parts, two thirds are saved. But copying between CPU devices is work for the
@@ -21,7 +21,7 @@ more devices or cores would help; far below it something waits needlessly. A bou
 and memory slow each other down, and threads that spin while they wait count as working.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import median
 from time import process_time
@@ -29,7 +29,6 @@ from time import process_time
 import numpy as np
 
 from backends import Array, Backend
-from backends.host import available_cores
 from parallel_core.experiments.automatic_parallelism.copying import (
     Copies,
     calibrate,
@@ -37,7 +36,7 @@ from parallel_core.experiments.automatic_parallelism.copying import (
     copy_each,
     copy_into,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Experiment, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Exercise, Experiment, Rounds
 from parallel_core.experiments.measuring import (
     Units,
     largest_error,
@@ -47,13 +46,16 @@ from parallel_core.experiments.measuring import (
     with_parts,
 )
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit
-from parallel_core.measurement.checks import MIN_NOISE, Limit, largest_of, noise_of
+from parallel_core.measurement.checks import largest_of
+from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, countdown, measure
-from parallel_core.system.formatting import percent
+from parallel_core.measurement.verdicts import over_rounds
+from parallel_core.system.formatting import figure
+from parallel_core.system.machine_watch import usable_cores
 
-__all__ = ["EXPERIMENT", "about_cores", "all_at_once", "copy_both_ways", "fractions", "noise", "run", "verdict"]
+__all__ = ["EXPERIMENT", "about_cores", "all_at_once", "copy_both_ways", "fractions", "left_over", "run", "verdict"]
 
 COPIES, TOGETHER = "copies both ways", "all at once"
 
@@ -129,41 +131,48 @@ def run(
 
     on_cpu = first.kind == second.kind == "cpu"
     tell("checking the copies", 0.0)
-    metrics = fractions(parts, together, core_seconds / available_cores() if on_cpu else 0.0)
+    # While others worked on them, the cores were not there.
+    taken = together.watch.taken_share if together.watch else 0.0
+    cores = usable_cores() * (1 - taken)
+    bound = core_seconds / cores if on_cpu else 0.0
+    found = fractions(parts, together, bound)
     return result_of(
         "three-way",
         backend,
         parameters={"size": size, "products": PRODUCTS, "copies": copies, "rounds": rounds, "budget": budget},
         cases=(*parts, with_parts(together, parts)),
-        metrics=metrics,
-        limits={"saved_fraction": _limit(parts, together, metrics["possible_fraction"])},
-        explanation=verdict(metrics, noise(parts, together)),
-        notes=(about_cores(metrics, available_cores()),) if on_cpu else (),
+        metrics={name: interval.estimate for name, interval in found.items()},
+        intervals=found,
+        explanation=verdict(found, left_over(parts, together, bound)),
+        notes=(about_cores(found, cores),) if on_cpu else (),
         error=_error_of(backend, matrices, results, size),
         compared="products or copies",
     )
 
 
-def fractions(parts: list[Case], together: Case, core_bound: float) -> dict[str, float]:
+def fractions(parts: Sequence[Case], together: Case, core_bound: float) -> dict[str, Interval]:
     """Return which share of the parts' added times was saved, and could be; `core_bound` is in seconds."""
-    added, longest = sum(part.median for part in parts), max(part.median for part in parts)
+    times = [case.seconds for case in (*parts, together)]
+    least = _least_time(parts, core_bound)
     return {
-        "saved_fraction": 1 - together.median / added,
-        "possible_fraction": 1 - longest / added,
-        "possible_on_cores_fraction": 1 - max(longest, core_bound) / added,
+        "saved_fraction": over_rounds(lambda *each: 1 - each[-1] / sum(each[:-1]), *times),
+        "possible_fraction": over_rounds(lambda *each: 1 - np.maximum.reduce(each[:-1]) / sum(each[:-1]), *times),
+        "possible_on_cores_fraction": over_rounds(lambda *each: 1 - least(*each[:-1]) / sum(each[:-1]), *times),
     }
 
 
-def _limit(parts: list[Case], together: Case, possible: float) -> Limit:
-    """Return the limit of what is saved: all at once takes as long as the longest part, at the least."""
-    longest = max(part.median for part in parts)
-    return Limit(possible, longest / together.median - 1, noise_of(*parts, together))
+def left_over(parts: Sequence[Case], together: Case, core_bound: float) -> Interval:
+    """Return which share of the parts' added times could be saved beyond what was; negative beyond the bound."""
+    least = _least_time(parts, core_bound)
+    times = [case.seconds for case in (*parts, together)]
+    return over_rounds(lambda *each: (each[-1] - least(*each[:-1])) / sum(each[:-1]), *times)
 
 
-def noise(parts: list[Case], together: Case) -> float:
-    """Return by how much the saved share is uncertain: all spreads in seconds, as a share of the parts' added times."""
-    spreads = sum(case.spread * case.median for case in (*parts, together))
-    return max(MIN_NOISE, spreads / sum(part.median for part in parts))
+def _least_time(parts: Sequence[Case], core_bound: float) -> Callable[..., np.ndarray]:
+    """Return a function of the parts' times: the least that all at once can take, by the longest part or the cores."""
+    # What the cores work for the parts drifts as the parts do.
+    share = core_bound / sum(part.median for part in parts)
+    return lambda *each: np.maximum(np.maximum.reduce(each), share * sum(each))
 
 
 def _error_of(backend: Backend, matrices: list[Array], results: list[list[Array]], size: int) -> float:
@@ -181,36 +190,45 @@ def _error_of(backend: Backend, matrices: list[Array], results: list[list[Array]
     )
 
 
-def verdict(metrics: dict[str, float], noise: float) -> str:
-    """Say how much was saved, and how near that is to the most that could be; `noise` is a share of a time."""
-    saved, possible = metrics["saved_fraction"], metrics["possible_on_cores_fraction"]
-    if saved < -noise:
-        return f"All at once took {-saved:.0%} longer than one after the other: the parts got in each other's way."
-    if saved <= noise:
-        return f"No overlap is shown: what was saved ({percent(saved)} of the time) is within the noise ({noise:.0%})."
-    most = f"{saved:.0%} of the time was saved, of {percent(possible)} that could be"
-    if saved > possible + noise:
-        most = f"{saved:.0%} of the time was saved, more than the bound of {percent(possible)}, which is not exact"
-    if saved < possible - noise:
-        return f"The parts overlapped in part: {most}."
-    return f"Computing and copying went on at the same time: {most}."
+def verdict(found: Mapping[str, Interval], left: Interval) -> str:
+    """Say how much was saved, and whether that is less than could be; `left` is the difference."""
+    saved, possible = found["saved_fraction"], found["possible_on_cores_fraction"]
+    told = f"{with_bounds(saved)} of the time was saved"
+    match decide(saved, 0.0):
+        case 0:
+            return f"All at once took longer than one after the other, {told}: the parts got in each other's way."
+        case None:
+            return f"No overlap is shown: {told}."
+    most = f"of {with_bounds(possible)} that could be"
+    match decide(left, 0.0):
+        case 1:
+            return f"The parts overlapped in part: {told}, {most}."
+        case 0:
+            return f"Computing and copying went on at the same time: {told}, more than the bound, which is not exact."
+    return f"Computing and copying went on at the same time: {told}, {most}: no difference is shown."
 
 
-def about_cores(metrics: dict[str, float], cores: int) -> str:
+def about_cores(found: Mapping[str, Interval], cores: float) -> str:
     """Say whether the number of cores or the longest part limits what can be saved."""
-    ideal, possible = metrics["possible_fraction"], metrics["possible_on_cores_fraction"]
+    ideal, possible = found["possible_fraction"].estimate, found["possible_on_cores_fraction"].estimate
     if possible < ideal - 0.01:
         return (
-            f"With a core for each queue {ideal:.0%} could be saved, and with {cores} cores {possible:.0%}: "
-            f"copying between CPU devices is work for the cores that compute."
+            f"With a core for each queue {ideal:.0%} could be saved, and with the time of {figure(cores)} cores "
+            f"{possible:.0%}: copying between CPU devices is work for the cores that compute."
         )
-    return f"The longest part limits what can be saved ({ideal:.0%}), and not the number of cores ({cores})."
+    return (
+        f"The longest part limits what can be saved ({ideal:.0%}): the time of {figure(cores)} cores would suffice for "
+        "all parts at once."
+    )
 
 
 EXPERIMENT = Experiment(
     name="three-way",
     position=5,
-    exercise="exercise 3",
+    exercises=(
+        Exercise(3, "Can two devices compute while data travel between them?"),
+        Exercise(4, "What does a profiler show of how efficient that is?", options="--trace FILE.json"),
+    ),
     run=run,
     case=TOGETHER,
     metric="saved_fraction",

@@ -100,7 +100,9 @@ def _first(processes: Sequence[StepFigures], shares: Mapping[str, float], larges
             f"the DataLoader, for which the program waits {percent(loading)} of a step: num_workers, or less to decode"
         )
     others = ", processes that wait for each other" if len(processes) > 1 else ""
-    return f"the {percent(idle)} in which nothing ran: reading of data, Python between the operators{others}"
+    return (
+        f"what the devices wait for in {percent(idle)} of a step: reading of data, Python between the operators{others}"
+    )
 
 
 def _mean(processes: Sequence[StepFigures], name: str) -> float:

@@ -71,7 +71,11 @@ class StepFigures:
 
 def step_figures(timeline: Timeline, steps: int, rank: int | None = None) -> StepFigures:
     """Compute the figures of a process that recorded so many whole steps; what its timeline holds beyond is cut."""
+    windows = [one for one in timeline.annotations if one.name.startswith(STEP)][:steps]
     (case,) = cases_of(replace(timeline, spans=_of_whole_steps(timeline, steps), cases=()))
+    # What Python does at a step's edges is part of it; a device may be behind.
+    begin = min([case.start, *(one.start for one in windows)])
+    end = max([case.end, *(one.end for one in windows)])
     figures = figures_of(case)
     copies = case.kinds == KINDS.index("copy")
     if {device for device, _ in case.queues} <= {HOST_DEVICE, "cpu"}:
@@ -81,11 +85,11 @@ def step_figures(timeline: Timeline, steps: int, rank: int | None = None) -> Ste
     computing, exchanging, copying = (
         union(case.intervals(mask)) for mask in (case.operations & ~copies & ~exchanges, exchanges, copies)
     )
-    free = gaps(computing, case.start, case.end)
+    free = gaps(computing, begin, end)
     exposed_exchange = total_length(intersection(free, exchanging))
     working = total_length(union(computing, exchanging, copying))
     compute, exchange, copy = map(total_length, (computing, exchanging, copying))
-    whole = max(1, case.nanoseconds)
+    whole = max(1, end - begin)
     loads = [(one.start, one.end) for one in timeline.annotations if one.name.startswith(LOADING)]
     loading = union(np.array(loads, dtype=np.int64))
     operators = [one for one in figures.operations if one.kind == "compute"]
@@ -95,7 +99,7 @@ def step_figures(timeline: Timeline, steps: int, rank: int | None = None) -> Ste
         steps=steps,
         step_seconds=in_seconds(whole) / steps,
         queues=tuple(
-            QueueShare(queue.device, queue.queue, queue.busy_share)
+            QueueShare(queue.device, queue.queue, queue.busy_seconds / in_seconds(whole))
             for queue in figures.queues
             if queue.device != HOST_DEVICE
         ),
@@ -109,7 +113,7 @@ def step_figures(timeline: Timeline, steps: int, rank: int | None = None) -> Ste
         hidden_copy_share=total_length(intersection(computing, copying)) / copy if copy else None,
         exchanges=int(exchanges.sum()),
         early_exchanges=_early_exchanges(case.spans),
-        loading_share=total_length(clip(loading, case.start, case.end)) / whole,
+        loading_share=total_length(clip(loading, begin, end)) / whole,
         operators=tuple((one.name, one.seconds / all_computing) for one in operators[:MAX_OPERATORS]),
     )
 

@@ -16,12 +16,13 @@ a column with the lane of each span of the critical paths. All times are nanosec
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import Span, Timeline, Window
+from backends.profiling import Span, Spans, Timeline, Window
+from backends.profiling.spans import KINDS, UNKNOWN, Queue
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.critical_path import critical_path
 from parallel_core.trace_analysis.lanes import lane_order, look, shortened
@@ -34,14 +35,13 @@ PATH = "critical path"
 MAX_NAME_CHARACTERS = 300
 COMPRESSION = 9
 
-Queue: TypeAlias = tuple[str, str]
-"""A device and one of its queues; of no device are what the page adds itself."""
-
 
 class Packed(NamedTuple):
-    """A timeline as bytes, and its lanes from top to bottom."""
+    """A timeline as bytes, its lanes from top to bottom, and how its spans look."""
 
     lanes: list[Queue]
+    """Those that the page adds itself are of no device."""
+    looks: set[str]
     data: bytes
 
 
@@ -54,10 +54,11 @@ class _Stretch(NamedTuple):
 
 def first_time(timeline: Timeline) -> int:
     """Return when a timeline's first span, launch or case begins; 0 if it has none."""
-    begins = [span.start for span in timeline.spans[:1]]
-    begins += [window.start for window in (*timeline.cases, *timeline.annotations)]
-    launches = (span.launched for span in timeline.spans if span.launched is not None)
-    return min((*begins, *launches), default=0)
+    spans = timeline.columns
+    begins = [window.start for window in (*timeline.cases, *timeline.annotations)]
+    begins += spans.starts[:1].tolist()
+    launches = spans.launched[spans.launched != UNKNOWN]
+    return min((*begins, *([int(launches.min())] if len(launches) else [])), default=0)
 
 
 def pack(timeline: Timeline, origin: int | None = None) -> Packed:
@@ -66,38 +67,38 @@ def pack(timeline: Timeline, origin: int | None = None) -> Packed:
     Times count from the origin, which is the timeline's first time unless told.
     """
     origin = first_time(timeline) if origin is None else origin
-    marks, path = _marks(timeline), _path(timeline)
-    spans = (*marks, *(one.span for one in path), *timeline.spans)
-    own = {(span.device, span.queue) for span in timeline.spans} | {one.queue for one in path}
-    added = dict.fromkeys((span.device, span.queue) for span in spans[: len(marks) + len(path)])
-    queues = [*added, *sorted(own, key=lambda queue: lane_order(*queue))]
-    lane_of = {queue: lane for lane, queue in enumerate(queues)}
-    lanes = np.fromiter((lane_of[span.device, span.queue] for span in spans), np.int64, len(spans))
+    path = _path(timeline)
+    added = Spans.of([*_marks(timeline), *(one.span for one in path)])
+    spans = Spans.joined((added, timeline.columns))
+    own = {timeline.columns.queues[place] for place in np.unique(timeline.columns.queue_of)}
+    lanes = [*added.queues, *sorted(own.union(one.queue for one in path), key=lambda queue: lane_order(*queue))]
+    place_of = {queue: place for place, queue in enumerate(lanes)}
+    lane_of = np.array([place_of.get(queue, -1) for queue in spans.queues], np.int64)[spans.queue_of]
     # Within a lane they keep their order, which is that of their start.
-    order = np.argsort(lanes, kind="stable")
-    starts = np.fromiter((span.start for span in spans), np.int64, len(spans))
-    ends = np.fromiter((span.end for span in spans), np.int64, len(spans))
-    known = np.fromiter((span.launched is not None for span in spans), bool, len(spans))
-    launched = np.fromiter((span.start if span.launched is None else span.launched for span in spans), np.int64)
+    order = np.argsort(lane_of, kind="stable")
+    spans, lane_of = spans.select(order), lane_of[order]
     labels, label_of = _labels(spans)
-    counts = np.bincount(lanes, minlength=len(queues)).tolist()
     header = {
         "origin": origin,
-        "lanes": [(*queue, count) for queue, count in zip(queues, counts, strict=True)],
+        "lanes": [
+            (*queue, count)
+            for queue, count in zip(lanes, np.bincount(lane_of, minlength=len(lanes)).tolist(), strict=True)
+        ],
         "labels": labels,
         "cases": timeline.cases,
     }
     written = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
     columns = (
         [len(written)],
-        _folded(_since_before(starts[order], ends[order], lanes[order], origin)),
-        (ends - starts)[order],
-        label_of[order],
-        np.where(known, _folded(starts - launched) + 1, 0)[order],
-        [lane_of[one.queue] for one in path],
+        _folded(_since_before(spans.starts, spans.ends, lane_of, origin)),
+        spans.ends - spans.starts,
+        label_of,
+        np.where(spans.launched == UNKNOWN, 0, _folded(spans.starts - spans.launched) + 1),
+        [place_of[one.queue] for one in path],
     )
     first, *others = map(_variable_length, columns)
-    return Packed(queues, zlib.compress(first + written + b"".join(others), COMPRESSION))
+    looks = {how for _, _, how in labels}
+    return Packed(lanes, looks, zlib.compress(first + written + b"".join(others), COMPRESSION))
 
 
 def _marks(timeline: Timeline) -> list[Span]:
@@ -137,15 +138,20 @@ def _is_alike(before: _Stretch, span: Span) -> bool:
     return before.queue == (span.device, span.queue) and (before.span.name, before.span.kind) == (span.name, span.kind)
 
 
-def _labels(spans: Sequence[Span]) -> tuple[list[tuple[str, str, str]], np.ndarray]:
+def _labels(spans: Spans) -> tuple[list[tuple[str, str, str]], np.ndarray]:
     """Return the distinct names of spans, the most frequent first for they take the fewest bytes, and their places."""
+    if not len(spans):
+        return [], spans.name_of
+    columns = (spans.name_of, spans.operator_of, spans.kinds, spans.queue_of)
+    sizes = (len(spans.names), len(spans.operators), len(KINDS), len(spans.queues))
+    _, examples, alike = np.unique(np.ravel_multi_index(columns, sizes), return_index=True, return_inverse=True)
     found: dict[tuple[str, str, str], int] = {}
-    places = np.fromiter((found.setdefault(_label(span), len(found)) for span in spans), np.int64, len(spans))
-    by_count = np.argsort(-np.bincount(places, minlength=len(found)), kind="stable")
+    codes = [found.setdefault(_label(spans[place]), len(found)) for place in examples.tolist()]
+    places, labels = np.array(codes)[alike], list(found)
+    by_count = np.argsort(-np.bincount(places, minlength=len(labels)), kind="stable")
     rank = np.empty_like(by_count)
     rank[by_count] = np.arange(len(by_count))
-    names = list(found)
-    return [names[place] for place in by_count.tolist()], rank[places]
+    return [labels[place] for place in by_count.tolist()], rank[places]
 
 
 def _label(span: Span) -> tuple[str, str, str]:
@@ -166,7 +172,7 @@ def _folded(values: np.ndarray) -> np.ndarray:
     return np.where(values < 0, -2 * values - 1, 2 * values)
 
 
-def _variable_length(values: Iterable[int] | np.ndarray) -> bytes:
+def _variable_length(values: Sequence[int] | np.ndarray) -> bytes:
     """Write numbers of up to 63 bits that are not negative, seven bits a byte."""
     left = np.asarray(values, dtype=np.uint64)
     if len(left) == 0:

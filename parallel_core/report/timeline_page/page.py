@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,12 +11,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from backends.profiling import Timeline
 from parallel_core.plots.style import LOOKS
-from parallel_core.report.timeline_page.packing import MARK, first_time, pack
+from parallel_core.report.timeline_page.packing import MARK, MAX_NAME_CHARACTERS, first_time, pack
 from parallel_core.system import files
 from parallel_core.system.formatting import figure, percent
 from parallel_core.trace_analysis.case_spans import KINDS
 from parallel_core.trace_analysis.figures import CaseFigures
-from parallel_core.trace_analysis.lanes import look, overlap_phrases
+from parallel_core.trace_analysis.lanes import overlap_phrases, shortened
 
 __all__ = ["render", "write_timeline_page"]
 
@@ -29,6 +30,7 @@ class _Shown(NamedTuple):
     name: str
     timeline: Timeline
     lanes: tuple[str, ...]
+    looks: set[str]
     packed: str
     figures: Sequence[CaseFigures]
 
@@ -65,12 +67,13 @@ def render(
     environment.filters["percent"] = percent
     environment.filters["figure"] = figure
     environment.filters["phrases"] = overlap_phrases
+    environment.filters["short"] = partial(shortened, characters=MAX_NAME_CHARACTERS)
     shifts = {name: (later or {}).get(name, 0) for name in timelines}
     origin = min((first_time(timeline) + shifts[name] for name, timeline in timelines.items()), default=0)
     shown = [_shown(name, timeline, figures[name], origin - shifts[name]) for name, timeline in timelines.items()]
-    used: set[str] = {look(span) for timeline in timelines.values() for span in timeline.spans}
+    used = set[str]().union(*(one.looks for one in shown))
     looks: dict[str, str] = {one: appearance.name for one, appearance in LOOKS.items() if one in used}
-    if any(timeline.cases or timeline.annotations for timeline in timelines.values()):
+    if MARK in used:
         looks |= {MARK: "cases and annotations"}
     return environment.get_template("page.html.jinja").render(
         shown=shown,
@@ -83,6 +86,6 @@ def render(
 
 
 def _shown(name: str, timeline: Timeline, figures: Sequence[CaseFigures], origin: int) -> _Shown:
-    lanes, data = pack(timeline, origin)
+    lanes, looks, data = pack(timeline, origin)
     names = tuple(" ".join(filter(None, lane)) for lane in lanes)
-    return _Shown(name, timeline, names, b64encode(data).decode(), figures)
+    return _Shown(name, timeline, names, looks, b64encode(data).decode(), figures)

@@ -32,6 +32,8 @@ ONE_SENDS = {"broadcast", "reduce", "gather", "scatter"}
 """In these a rank may be done before another begins."""
 MOST = 0.9
 """Of collectives that are matched rightly at least this share overlap on all ranks, clocks permitting."""
+ENOUGH = 0.5
+"""Clocks are known by the collectives of several kinds if they fit more than this share of them."""
 CLOSE = 0.1
 """Ends that coincide differ by less than this share of the time that a collective takes."""
 MAX_SHIFT = 100
@@ -57,24 +59,17 @@ class Meetings:
 
 def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
     """Match the collectives of several ranks. Messages between two ranks, which nobody else waits for, are left out."""
+    in_order = [(calls, _in_order(calls)) for calls in _alike(collectives)]
+    known = _common_offsets([some for _, some in in_order if some])
     met: list[Meeting] = []
-    doubtful: list[tuple[Calls, list[Meeting]]] = []
-    for calls in _alike(collectives):
-        in_order = _in_order(calls)
-        if in_order and _is_consistent(in_order):
-            met += in_order
-        else:
-            doubtful.append((calls, in_order))
-    known = _offsets(met)
     by_ends = 0
-    for calls, in_order in doubtful:
-        ending_together = _ending_together(calls, known)
-        if not known:
-            ending_together = ending_together or _ending_together(calls, _shifted(calls))
-        elif _kind(in_order) not in ONE_SENDS:
-            # By clocks that are known, what does not overlap is not the same collective.
-            in_order = []
-        met += ending_together or in_order
+    for calls, some in in_order:
+        if some and (_is_consistent(some, known) or _kind(some) in ONE_SENDS):
+            met += some
+            continue
+        ending_together = _ending_together(calls, known) or ([] if known else _ending_together(calls, _shifted(calls)))
+        # By clocks that are known, what does not overlap is not the same collective.
+        met += ending_together or ([] if known else some)
         by_ends += len(ending_together)
     met.sort(key=lambda meeting: min(part.start for part in meeting.values()))
     taken = sum(map(len, met))
@@ -143,12 +138,18 @@ def _repeated(calls: Iterable[Collective]) -> list[tuple[int, Collective]]:
     return counted
 
 
-def _is_consistent(met: Sequence[Meeting]) -> bool:
-    """Return whether parts of matched collectives overlap once the clocks' constant differences are taken away."""
+def _common_offsets(in_order: Iterable[Sequence[Meeting]]) -> dict[int, int]:
+    """Return the clocks' differences by which most collectives overlap that are matched in order; {} if few do."""
+    likely = [meeting for some in in_order if _is_consistent(some) for meeting in some]
+    offsets = _offsets(likely)
+    return offsets if likely and _overlapping(likely, offsets) > ENOUGH else {}
+
+
+def _is_consistent(met: Sequence[Meeting], known: Mapping[int, int] | None = None) -> bool:
+    """Return whether parts of matched collectives overlap by corrected clocks; if none are known, by their own."""
     if next(iter(met[0].values())).number is not None:
         return True
-    offsets = _offsets(met)
-    return _overlapping(met, offsets) >= MOST
+    return _overlapping(met, known or _offsets(met)) >= MOST
 
 
 def _ending_together(calls: Calls, offsets: Mapping[int, int]) -> list[Meeting]:

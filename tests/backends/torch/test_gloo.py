@@ -1,7 +1,8 @@
 """Exchanges over gloo: from launch to completion, and no computation in what waits for them."""
 
-from backends.profiling.chrome_trace.slices import Slice, read_trace
 from backends.torch.gloo import exchanges, without_exchanges
+
+from backends.profiling.chrome_trace.slices import Slice, read_trace
 from tests.parallel_core.jobs.own_program.recorded_programs import TRACES
 
 CALLING, GLOO, OTHER_GLOO = 1, 2, 3

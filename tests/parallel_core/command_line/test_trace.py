@@ -144,6 +144,14 @@ def test_kernels_that_a_regular_expression_names_communicate_too(tmp_path: Path)
     assert "no regular expression" in refused.stderr
 
 
+def test_operations_that_no_launch_is_linked_to_are_counted_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    done = shown(GPUS.parent / "one_gpu" / "h100_launched_before.json.gz", "--json", path)
+    assert done.exit_code == 0
+    assert "60 of 120 operations on devices are linked to no launch" in " ".join(done.stdout.split())
+    assert json.loads(path.read_text())["unlinked_operations"] == 60
+
+
 @pytest.mark.parametrize("files", [(GPUS / "rank-0.json.gz",), (GPUS,)], ids=["one rank", "two ranks"])
 def test_the_page_holds_each_rank(tmp_path: Path, files: tuple[Path, ...]) -> None:
     page = tmp_path / "page.html"

@@ -1,15 +1,18 @@
 """The catalogue is true: every experiment has a command that takes the options a comparison gives it."""
 
 from dataclasses import replace
+from io import StringIO
 
 import click
 import pytest
+from rich.console import Console
 
 import parallel_core
 from parallel_core.command_line.compare import known_experiments
 from parallel_core.command_line.run import run
 from parallel_core.comparison.time_budget import smallest
 from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
+from parallel_core.terminal.catalogue import show_catalogue
 from tests.parallel_core.comparison.made_up import PLAN
 
 ALL = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
@@ -57,3 +60,34 @@ def test_a_comparison_is_of_the_demonstrations_unless_asked_for_more() -> None:
     assert known_experiments(("overlap", "async", "overlap"), with_exercises=False) == ("overlap", "async")
     with pytest.raises(click.UsageError, match="--all names every experiment already"):
         known_experiments(("overlap",), with_exercises=True)
+
+
+@pytest.mark.parametrize(
+    ("chapter", "asked"),
+    [
+        ("Asynchronous Computation", ["1 MXNet", "2 MXNet", "1 PyTorch"]),
+        ("Automatic Parallelism", ["1", "2", "3", "4", "5"]),
+        ("Training on Multiple GPUs", ["1", "2", "3"]),
+    ],
+)
+def test_every_exercise_of_the_chapters_has_an_experiment(chapter: str, asked: list[str]) -> None:
+    declared = [
+        one for experiment in EXPERIMENTS.values() if experiment.chapter == chapter for one in experiment.exercises
+    ]
+    assert sorted(f"{one.number} {one.edition}".rstrip() for one in declared) == sorted(asked)
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_the_listing_fits_a_terminal_and_loses_nothing(width: int) -> None:
+    console = Console(width=width, file=StringIO())
+    show_catalogue(EXPERIMENTS.values(), ("numpy",), console)
+    assert isinstance(console.file, StringIO)
+    printed = console.file.getvalue()
+    assert max(map(len, printed.splitlines())) <= width
+    words = set(printed.split())
+    for experiment in EXPERIMENTS.values():
+        for exercise in experiment.exercises:
+            command = f"run {experiment.name} {exercise.options}".rstrip()
+            assert f"  {command} " in printed
+            assert set(exercise.question.split()) <= words
+        assert set(experiment.question.split()) <= words

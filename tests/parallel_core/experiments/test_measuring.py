@@ -11,7 +11,7 @@ import pytest
 import backends
 from parallel_core.experiments import measuring
 from parallel_core.experiments.measuring import Units, largest_error, result_of, time_in_turn, with_parts
-from parallel_core.measurement.checks import Limit
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import countdown
 from parallel_core.system.machine_watch import MachineWatch
@@ -44,7 +44,7 @@ def test_a_budget_that_is_spent_ends_the_rounds_after_the_first() -> None:
 def test_too_few_rounds_are_told_and_weaken_the_verdict() -> None:
     few, enough = Case("any", (1.0,), (1.0,)), Case("any", (1.0, 1.0, 1.0), (1.0,))
     weak = result(few, parameters={"rounds": 5, "budget": 2.0})
-    assert weak.explanation == "Too few rounds for a verdict, but they suggest: It was pretended."
+    assert weak.explanation == "Too few rounds for a verdict. It was pretended."
     assert weak.notes[0].startswith("The budget of 2 s allowed 1 of 5 rounds: ")
     for fine in (
         result(enough, parameters={"rounds": 5, "budget": 2.0}),
@@ -55,12 +55,17 @@ def test_too_few_rounds_are_told_and_weaken_the_verdict() -> None:
 
 
 def test_a_metric_beyond_its_limit_is_a_note_within_the_noise_and_invalid_beyond() -> None:
-    within = result(metrics={"speedup": 2.06}, limits={"speedup": Limit(2, 0.03, 0.05)})
+    def limited(speedup: float) -> Result:
+        found = Interval(speedup, 0.95 * speedup, 1.05 * speedup)
+        return result(metrics={"speedup": speedup}, intervals={"speedup": found}, limits={"speedup": 2.0})
+
+    within, beyond = limited(2.06), limited(2.6)
     assert (len(within.notes), within.problems) == (1, ())
-    beyond = result(metrics={"speedup": 2.6}, limits={"speedup": Limit(2, 0.3, 0.05)})
+    assert within.metric_intervals == {"speedup": (0.95 * 2.06, 1.05 * 2.06)}
+    assert Result.from_json(json.loads(json.dumps(within.as_json()))).metric_intervals == within.metric_intervals
     assert (beyond.notes, len(beyond.problems)) == ((), 1)
     assert beyond.problems == beyond.disturbances
-    assert result(metrics={"speedup": 1.9}, limits={"speedup": Limit(2, -0.05, 0.05)}).notes == ()
+    assert limited(1.9).notes == ()
 
 
 def test_a_nan_behind_right_values_is_the_largest_error() -> None:
@@ -94,7 +99,9 @@ def test_a_result_says_what_computed_and_how_fast_at_its_size() -> None:
 
 
 def test_a_result_is_invalid_if_a_check_fails_or_a_whole_is_faster_than_its_part() -> None:
-    part, slow, fast = (Case(name, (taken,), (taken,)) for name, taken in (("part", 2.0), ("slow", 3.0), ("fast", 1.0)))
+    part, slow, fast = (
+        Case(name, (taken,) * 3, (taken,) * 3) for name, taken in (("part", 2.0), ("slow", 3.0), ("fast", 1.0))
+    )
     assert result(part, with_parts(slow, [part])).problems == ()
     impossible = result(part, with_parts(fast, [part]), notes=("It was fast.",))
     assert "'fast' took 1 s, less than its part 'part' alone" in impossible.problems[0]
@@ -105,7 +112,7 @@ def test_a_result_is_invalid_if_a_check_fails_or_a_whole_is_faster_than_its_part
 
 
 def test_a_wrong_number_is_never_excused_by_a_disturbed_machine() -> None:
-    part, fast = Case("part", (2.0,), (2.0,)), Case("fast", (1.0,), (1.0,))
+    part, fast = (Case(name, (taken,) * 3, (taken,) * 3) for name, taken in (("part", 2.0), ("fast", 1.0)))
     disturbed, both = (result(part, with_parts(fast, [part]), error=error) for error in (0.0, 2e-4))
     assert disturbed.is_merely_disturbed
     assert not both.is_merely_disturbed

@@ -3,38 +3,43 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.measurement.checks import Limit, about_excess, noise_of, why_impossible
+from parallel_core.measurement.checks import Limit, about_excess, why_impossible
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case
+from parallel_core.measurement.verdicts import over_rounds
 
 SECONDS = st.floats(0.01, 100)
 
 
 def case(name: str, seconds: float) -> Case:
-    return Case(name, (seconds,), (seconds,))
+    return Case(name, (seconds,) * 3, (seconds,) * 3)
 
 
 @given(st.lists(SECONDS, min_size=2, max_size=4), SECONDS)
 def test_a_speedup_beyond_its_limit_is_never_silent(parts: list[float], together: float) -> None:
     whole, alone = case("whole", together), [case("part", seconds) for seconds in parts]
-    speedup = sum(parts) / together
-    limit = Limit(len(parts), speedup / len(parts) - 1, noise_of(whole, *alone))
-    told = about_excess("parallel_speedup", speedup, limit)
-    assert bool(told) == (speedup > 1.01 * len(parts))
+    speedup = over_rounds(lambda *each: sum(each[1:]) / each[0], *(one.seconds for one in (whole, *alone)))
+    limit = Limit(len(parts), speedup)
+    told = about_excess("parallel_speedup", limit)
+    assert bool(told) == (speedup.estimate > 1.01 * len(parts))
     if told:
         assert told.startswith("parallel_speedup is ")
-        assert f"of at most {len(parts)}: the parts alone were slower than within the whole, by " in told
-        assert limit.is_believed == ("which is within the noise (5%)" in told)
-    if not limit.is_believed:
-        # The mean of the parts is no longer than the longest one.
-        assert why_impossible(whole, alone) is not None
-        assert told
+        assert f" of at most {len(parts)}" in told
+        assert limit.is_believed == (": within the noise" in told)
+    else:
+        assert limit.is_believed
+    if why_impossible(whole, alone):
+        assert together < max(parts) / 1.04
 
 
 def test_an_excess_is_told_in_figures() -> None:
-    assert about_excess("overlap_efficiency", 1.04, Limit(1.0, 0.04, 0.05)) == (
-        "overlap_efficiency is 1.04 of at most 1: the parts alone were slower than within the whole, by 4%, which is "
-        "within the noise (5%)."
+    assert about_excess("overlap_efficiency", Limit(1.0, Interval(1.04, 0.94, 1.14))) == (
+        "overlap_efficiency is 1.04 (0.94–1.14) of at most 1: within the noise; parts may be slower alone than within "
+        "the whole."
     )
-    told = about_excess("overlap_efficiency", 1.08, Limit(1.0, 0.08, 0.05))
-    assert told is not None
-    assert told.endswith("by 8%, which is beyond the noise (5%): the machine was disturbed, measure again")
+    # Two workers, once told to have run at the same time.
+    told = about_excess("parallel_speedup", Limit(2.0, Interval(2.5, 2.2, 2.8)))
+    assert told == (
+        "parallel_speedup is 2.50 (2.20–2.80) of at most 2, which is beyond the noise: the machine was disturbed, "
+        "measure again"
+    )

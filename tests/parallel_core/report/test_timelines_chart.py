@@ -91,7 +91,7 @@ def alternating() -> Timeline:
 
 @pytest.mark.long
 def test_pages_with_all_traces_are_small() -> None:
-    demonstrations = [one.name for one in EXPERIMENTS.values() if not one.exercise]
+    demonstrations = [one.name for one in EXPERIMENTS.values() if not one.occasion]
     for experiments, timeline in ((demonstrations, alternating()), (list(EXPERIMENTS), many_small(2000))):
         cells = [measured(Cell(name, *side.split()), (1.0, 1.01)) for name in experiments for side in SIDES]
         page = render(analyse(comparison(*cells)), lambda _, shown=timeline: shown)

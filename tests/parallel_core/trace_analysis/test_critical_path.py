@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
-from parallel_core.trace_analysis.critical_path import PathSummary, Segment, critical_path, summarize
+from parallel_core.trace_analysis.critical_path import PathSummary, Segment, critical_path, path_summary, summarize
 from tests.parallel_core.trace_analysis.synthetic import FIRST, SECOND, overlap_timeline, queue_of, sorted_by_start
 
 QUEUES: tuple[tuple[str, str, tuple[str, SpanKind]], ...] = (
@@ -88,6 +88,7 @@ def test_a_segment_lies_in_its_span_and_an_operation_is_on_the_path_as_a_whole_a
     summary = summarize(path)
     assert sum(part.share for part in summary.parts) + summary.idle_share == pytest.approx(1 if path else 0)
     assert sum(part.segments for part in summary.parts) == len(seen)
+    assert path_summary(case) == summary
 
 
 def test_operations_that_follow_each_other_on_a_queue_are_the_path() -> None:

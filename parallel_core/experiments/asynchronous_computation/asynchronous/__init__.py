@@ -40,6 +40,7 @@ from parallel_core.experiments.products import largest_size
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import countdown
+from parallel_core.measurement.verdicts import dispatch_fraction, over_rounds, times_as_long
 
 __all__ = ["EXPERIMENT", "enough_steps", "run"]
 
@@ -72,11 +73,15 @@ def run(
     if steps is None:
         steps = enough_steps(model, left(0.95) / FEWEST_TIMINGS)
     (each, once, single), increment_error = time_increments(backend, steps, rounds, left(0.95))
+    intervals = {
+        "dispatch_fraction": dispatch_fraction(in_backend),
+        "speed_against_numpy": times_as_long(in_numpy, in_backend),
+        "wait_fraction": times_as_long(one, everything),
+        "async_speedup": times_as_long(each, once),
+        "launch_cost_seconds": over_rounds(lambda a, b: (a - b) / steps, once.seconds, single.seconds),
+    }
     metrics = {
-        "dispatch_fraction": in_backend.dispatch_median / in_backend.median,
-        "speed_against_numpy": in_numpy.median / in_backend.median,
-        "wait_fraction": one.median / everything.median,
-        "async_speedup": each.median / once.median,
+        **{name: interval.estimate for name, interval in intervals.items()},
         "t1_seconds": model.t1,
         "t2_seconds": model.t2,
         "t3_seconds": model.t3,
@@ -85,7 +90,6 @@ def run(
         "book_predicted_once_seconds": model.waiting_once_by_the_book(steps),
         "measured_each_seconds": each.median,
         "predicted_each_seconds": model.waiting_each(steps),
-        "launch_cost_seconds": (once.median - single.median) / steps,
         **memory,
     }
     return result_of(
@@ -94,8 +98,9 @@ def run(
         parameters={"size": size, "steps": steps, "rounds": rounds, "budget": budget},
         cases=(in_numpy, in_backend, one, everything, *blockers, each, once, single),
         metrics=metrics,
-        explanation=verdicts.verdict(metrics["dispatch_fraction"], metrics["async_speedup"]),
-        notes=verdicts.answer_questions(metrics, steps, backend.scheduler),
+        intervals=intervals,
+        explanation=verdicts.verdict(intervals["dispatch_fraction"], intervals["async_speedup"]),
+        notes=verdicts.answer_questions(metrics, intervals, model, steps, backend.scheduler),
         error=error,
         compared="products",
         checks={"max_increment_error": increment_error},

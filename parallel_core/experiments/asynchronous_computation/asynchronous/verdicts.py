@@ -5,54 +5,72 @@ from collections.abc import Mapping
 from humanize import metric, naturalsize
 
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import WAIT_EVERY
+from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
+from parallel_core.measurement.verdicts import in_percent
 from parallel_core.system.formatting import percent
 
 __all__ = ["about_barriers", "about_launch", "about_memory", "about_model", "answer_questions", "verdict"]
 
+EARLY, LATE = 0.2, 0.8
+"""If control returns before this share of the time the work is queued, and after that one it is not."""
+LITTLE = 5e-7
+"""Seconds that a call may cost more without being worth a figure."""
 
-def verdict(dispatch_fraction: float, async_speedup: float) -> str:
+
+def verdict(dispatched: Interval, async_speedup: Interval) -> str:
     """Say in one sentence whether the engine is asynchronous."""
-    if dispatch_fraction > 0.8:
-        return (
-            f"Nothing was queued: control returned when the work was done ({dispatch_fraction:.0%} of its time), and "
-            f"waiting after each step took {async_speedup:.1f} × as long as waiting once."
-        )
-    how = "Python ran ahead" if dispatch_fraction < 0.2 else "Python ran ahead in part"
+    openings = {
+        0: "Python ran ahead",
+        1: "Python ran ahead in part",
+        2: "Nothing was queued",
+        None: "The noise leaves open how far Python ran ahead",
+    }
+    opening = openings[decide(dispatched, EARLY, LATE)]
     return (
-        f"{how}: control returned after {dispatch_fraction:.2%} of the products' time, and waiting once instead of "
-        f"after each step was {async_speedup:.1f} × as fast."
+        f"{opening}: control returned after {in_percent(dispatched)} of the products' time, and waiting once instead "
+        f"of after each step was {with_bounds(async_speedup)} × as fast."
     )
 
 
-def answer_questions(metrics: Mapping[str, float], steps: int, scheduler: str) -> tuple[str, ...]:
+def answer_questions(
+    metrics: Mapping[str, float], intervals: Mapping[str, Interval], model: CostModel, steps: int, scheduler: str
+) -> tuple[str, ...]:
     """Answer the experiment's questions: who schedules, what waiting waits for, the model, calls, memory."""
     sentences = (
         f"Scheduler: {scheduler}.",
-        about_barriers(metrics["wait_fraction"]),
-        about_model(metrics, steps),
-        about_launch(metrics["launch_cost_seconds"]),
+        about_barriers(intervals["wait_fraction"]),
+        about_model(metrics, model, steps),
+        about_launch(intervals["launch_cost_seconds"]),
         about_memory(metrics),
     )
     return tuple(sentence for sentence in sentences if sentence)
 
 
-def about_barriers(fraction: float) -> str:
+def about_barriers(fraction: Interval) -> str:
     """Say whether waiting for one result left others to be computed."""
-    if fraction < 0.8:
-        return f"Waiting for one result took {fraction:.0%} of waiting for all: the rest went on meanwhile."
-    return f"Waiting for one result took as long as waiting for all ({fraction:.0%}): nothing went on meanwhile."
+    told = f"Waiting for one result took {in_percent(fraction)} of waiting for all"
+    match decide(fraction, LATE):
+        case 0:
+            return f"{told}: the rest went on meanwhile."
+        case 1:
+            return f"{told}: nothing went on meanwhile."
+    return f"{told}: the noise leaves open whether the rest went on meanwhile."
 
 
-def about_model(metrics: Mapping[str, float], steps: int) -> str:
+def about_model(metrics: Mapping[str, float], model: CostModel, steps: int) -> str:
     """Hold the cost model against the measured time."""
-    t1, t2 = metrics["t1_seconds"], metrics["t2_seconds"]
+    t1, t2 = model.t1, model.t2
     issue_and_compute = f"t1 = {metric(t1, 's')} to issue and t2 = {metric(t2, 's')} to compute"
     if t2 < 0.02 * t1:
         parts = f"an increment takes {metric(t1, 's')} until control returns, which contains computing it"
-    elif steps * t2 > (steps - 1) * t1:
-        parts = f"{issue_and_compute}: the device is the slower side, as the book assumes"
     else:
-        parts = f"{issue_and_compute}: Python is the slower side, against the book's assumption"
+        meanings = {
+            0: "Python is the slower side, against the book's assumption",
+            1: "the device is the slower side, as the book assumes",
+            None: "the noise leaves open which side is the slower one",
+        }
+        parts = f"{issue_and_compute}: {meanings[model.slower_side]}"
     measured, predicted = metrics["measured_once_seconds"], metrics["predicted_once_seconds"]
     return (
         f"Cost model: {parts}. It predicts {metric(predicted, 's')} for {steps} increments, "
@@ -61,11 +79,16 @@ def about_model(metrics: Mapping[str, float], steps: int) -> str:
     )
 
 
-def about_launch(cost: float) -> str:
+def about_launch(cost: Interval) -> str:
     """Say what the backend's `launch` costs beside the framework's own call."""
-    if cost < 5e-7:
-        return "Launching through the backend costs less than 0.5 μs a call over the framework's own."
-    return f"Launching through the backend costs {metric(cost, 's')} a call over the framework's own."
+    told = "Launching through the backend costs {} a call over the framework's own."
+    if decide(cost, LITTLE) == 0:
+        return told.format("less than 0.5 μs")
+    if decide(cost, 0.0) == 1:
+        return told.format(f"{metric(cost.estimate, 's')} ({metric(cost.low, 's')} … {metric(cost.high, 's')})")
+    return (
+        f"What launching through the backend costs is lost in the noise: {metric(max(0, cost.estimate), 's')} a call."
+    )
 
 
 def about_memory(metrics: Mapping[str, float]) -> str:

@@ -33,18 +33,22 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation.barriers import verdicts
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import Units, largest_error, result_of, take_in_turn, with_parts
 from parallel_core.experiments.products import normal_matrix, products, products_as_unit, size_for
 from parallel_core.measurement.checks import largest_of
+from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import countdown
+from parallel_core.measurement.verdicts import dispatch_fraction
 
 __all__ = ["EXPERIMENT", "added", "depths", "run"]
 
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
+QUEUED = 0.8
+"""If control returns before this share of the time, something was queued."""
 TARGET_SECONDS, AT_ONCE = 0.04, 20
 """Seconds, and the number of products that take them: each far longer than launching it, 64 of them not long."""
 
@@ -97,21 +101,26 @@ def run(
     slopes = {place: added(cases, queued, place) for place in places}
 
     one, everything = (cases[_label(wait, deepest, SAME)] for wait in waits)
-    dispatch_fraction = everything.dispatch_median / everything.median
+    dispatched = dispatch_fraction(everything)
     # If nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
-    if dispatch_fraction < 0.8:
+    if decide(dispatched, QUEUED) == 0:
         cases[everything.name] = with_parts(everything, (one,))
-    explanation, *notes = (verdicts.verdict(slopes[place], place, dispatch_fraction) for place in places)
+    explanation, *notes = (verdicts.verdict(slopes[place], place, dispatched) for place in places)
     return result_of(
         "barriers",
         backend,
         parameters={"size": size, "deepest": deepest, "rounds": rounds, "budget": budget},
         cases=list(cases.values()),
         metrics={
-            "added_wait_fraction": slopes[SAME].fraction,
+            "added_wait_fraction": slopes[SAME].fraction.estimate,
             "added_to_wait_seconds": median(slopes[SAME].to_wait),
             "added_to_waitall_seconds": median(slopes[SAME].to_waitall),
-            "dispatch_fraction": dispatch_fraction,
+            "dispatch_fraction": dispatched.estimate,
+            **({"other_device_added_wait_fraction": slopes[OTHER].fraction.estimate} if OTHER in slopes else {}),
+        },
+        intervals={
+            "added_wait_fraction": slopes[SAME].fraction,
+            "dispatch_fraction": dispatched,
             **({"other_device_added_wait_fraction": slopes[OTHER].fraction} if OTHER in slopes else {}),
         },
         explanation=explanation,
@@ -159,7 +168,7 @@ def _error_of(backend: Backend, x: Array, other: Array, count: int) -> float:
 EXPERIMENT = Experiment(
     name="barriers",
     position=2,
-    exercise="exercise 2 of the MXNet edition",
+    exercises=(Exercise(2, "How does waiting for one result differ from waiting for everything?", edition="MXNet"),),
     run=run,
     case="wait, 64 behind on the same device",
     metric="added_wait_fraction",

@@ -1,15 +1,20 @@
 """What the numbers of the `barriers` experiment mean, in sentences that follow from them."""
 
 from dataclasses import dataclass
-from statistics import median
 
+import numpy as np
 from humanize import metric
 
-from parallel_core.measurement.checks import MIN_NOISE
+from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.result import Case
-from parallel_core.system.formatting import percent
+from parallel_core.measurement.verdicts import over_rounds
 
 __all__ = ["Added", "about_deepest", "verdict"]
+
+SELECTIVE = 0.25
+"""Up to this share a wait leaves alone what is queued behind; from its counterpart on it does not."""
+DONE = 0.9
+"""If control returns only after this share of the time, nothing was queued."""
 
 
 @dataclass(frozen=True)
@@ -20,39 +25,36 @@ class Added:
     to_waitall: tuple[float, ...]
 
     @property
-    def fraction(self) -> float:
+    def fraction(self) -> Interval:
         """The median of what is added to waiting for one, as a share of the median of what is added for all."""
-        return median(self.to_wait) / median(self.to_waitall)
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The lowest and the highest of the rounds' shares, with the noise that a quiet machine has too."""
-        shares = [one / everything for one, everything in zip(self.to_wait, self.to_waitall, strict=True)]
-        return min(shares) - MIN_NOISE, max(shares) + MIN_NOISE
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return over_rounds(lambda one, everything: one / everything, self.to_wait, self.to_waitall)
 
 
-def verdict(added: Added, place: str, dispatch_fraction: float) -> str:
+def verdict(added: Added, place: str, dispatch_fraction: Interval) -> str:
     """Say whether waiting for one result was selective, with products launched behind it in some place.
 
     `dispatch_fraction` is the share of the time for everything after which the launches had returned.
     """
     if min(added.to_waitall) <= 0:
         return f"Products {place} took no time that could be measured: no verdict; choose a larger --size."
-    low, high = added.bounds
+    found = added.fraction
     share = (
-        f"a product launched behind it {place} added {percent(added.fraction)} "
-        "of what it added to waiting for everything"
+        f"a product launched behind it {place} added {with_bounds(found)} of what it added to waiting for everything"
     )
-    if dispatch_fraction > 0.95:
+    if decide(dispatch_fraction, DONE) == 1:
         return (
             "Nothing was queued: the launches returned when all was done, so no wait had anything left to "
             f"wait for. To waiting for one result, {share}."
         )
-    if high < 0.25:
-        return f"Waiting for one result was selective: {share}."
-    if low > 0.75:
-        return f"Waiting for one result was waiting for all that was queued: {share}."
-    return f"No clear verdict: {share}, and from {percent(low)} to {percent(high)} in single rounds, with the noise."
+    match decide(found, SELECTIVE, 1 - SELECTIVE):
+        case 0:
+            return f"Waiting for one result was selective: {share}."
+        case 1:
+            return f"Waiting for one result was selective in part: {share}."
+        case 2:
+            return f"Waiting for one result was waiting for all that was queued: {share}."
+    return f"No clear verdict: {share}."
 
 
 def about_deepest(one: Case, everything: Case, deepest: int, place: str) -> str:

@@ -40,7 +40,7 @@ from parallel_core.experiments.asynchronous_computation.increments import (
     matrix_to_wait_behind,
     row_of_ones,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import Units, largest_error, result_of, time_in_turn
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
@@ -131,7 +131,7 @@ def _enough_steps(backend: Backend, x: Array) -> int:
 EXPERIMENT = Experiment(
     name="cost-model",
     position=3,
-    exercise="exercise 1 of the MXNet edition",
+    exercises=(Exercise(1, "Why must 10,000 t2 > 9,999 t1 be assumed?", edition="MXNet"),),
     run=run,
     case="increment of 2 elements",
     metric="smallest_t2_over_t1",

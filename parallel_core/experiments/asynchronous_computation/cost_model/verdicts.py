@@ -7,8 +7,9 @@ from math import exp, log
 from humanize import metric
 
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.measurement.checks import MIN_NOISE
+from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.result import Case
+from parallel_core.measurement.verdicts import over_rounds
 from parallel_core.system.formatting import figure, percent
 
 __all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "floor_left", "verdict"]
@@ -48,9 +49,9 @@ class Point:
         return self.predicted / self.case.median - 1
 
     @property
-    def noise(self) -> float:
-        """A share of a time at this size below which a difference means nothing."""
-        return max(self.case.spread, MIN_NOISE)
+    def measured_over_predicted(self) -> Interval:
+        """How many times as long as predicted it took, as far as the measured time is known."""
+        return over_rounds(lambda measured: measured / self.predicted, self.case.seconds)
 
 
 def _passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
@@ -94,8 +95,10 @@ def verdict(points: Sequence[Point]) -> str:
             f"{metric(first.model.t1, 's')} for {first.elements} elements to {metric(last.model.t1, 's')} for "
             f"{last.elements:,}, and the assumption, which is about a queue, fails at every size."
         )
-    if abs(first.t2_over_t1 - 1) <= first.noise:
-        return f"Issuing and computing take equally long at the smallest size, within the noise: {_in_figures(first)}."
+    if first.model.slower_side is None:
+        return f"The noise leaves open which side is the slower one at the smallest size: {_in_figures(first)}."
+    if last.model.slower_side is None:
+        return f"The noise leaves open which side is the slower one at the largest size: {_in_figures(last)}."
     met = crossing(points)
     if met is not None:
         return (
@@ -133,12 +136,14 @@ def about_floor(points: Sequence[Point]) -> str:
 
 def about_predictions(points: Sequence[Point]) -> str:
     """Say how far the longer of t1 and t2 is from what was measured, at the size that is furthest beyond the noise."""
-    worst = max(points, key=lambda point: abs(point.prediction_error) - point.noise)
+    missed = [point for point in points if decide(point.measured_over_predicted, 1.0) is not None]
+    worst = max(missed or points, key=lambda point: abs(point.prediction_error))
     sentence = f"{metric(worst.predicted, 's')} for the {metric(worst.case.median, 's')} measured"
-    if abs(worst.prediction_error) <= worst.noise:
-        return f"The longer of t1 and t2 predicts every size within the noise; at the worst {sentence}."
+    if not missed:
+        return f"At no size the longer of t1 and t2 is shown to be wrong; at the worst it predicts {sentence}."
     in_turn = worst.model.t1 + worst.model.t2
-    hindered = worst.case.median * (1 - worst.noise) > in_turn and not _is_inside(points)
+    over_both = over_rounds(lambda measured: measured / in_turn, worst.case.seconds)
+    hindered = decide(over_both, 1.0) == 1 and not _is_inside(points)
     return (
         f"The longer of t1 and t2 is furthest off, beyond the noise, at {worst.elements:,} elements: it predicts "
         f"{sentence} ({percent(worst.prediction_error, '+')})"
@@ -152,14 +157,13 @@ def about_overlap(points: Sequence[Point]) -> tuple[str, ...]:
     shorter, longer = sorted((alike.model.t1, alike.model.t2))
     if shorter < longer / 2:
         return ()
-    hidden = (shorter + longer - alike.case.median) / shorter
-    uncertain = alike.noise * alike.case.median / shorter
-    if hidden + uncertain < 0.5:
-        meaning = "the two sides took turns, or hindered each other"
-    elif hidden - uncertain > 0.5:
-        meaning = "the two sides worked at the same time"
-    else:
-        meaning = "the noise leaves open whether the two sides worked at the same time"
+    hidden = over_rounds(lambda measured: (shorter + longer - measured) / shorter, alike.case.seconds)
+    meanings = {
+        0: "the two sides took turns, or hindered each other",
+        1: "the two sides worked at the same time",
+        None: "the noise leaves open whether the two sides worked at the same time",
+    }
+    meaning = meanings[decide(hidden, 0.5)]
     sentence = (
         f"Issuing and computing are most alike at {alike.elements:,} elements: the longer takes {metric(longer, 's')}, "
         f"both in turn {metric(shorter + longer, 's')}, and {metric(alike.case.median, 's')} were measured: {meaning}."

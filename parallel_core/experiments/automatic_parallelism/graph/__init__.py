@@ -116,7 +116,7 @@ def about_parallelism(parallelism: float, operations: int) -> str:
 EXPERIMENT = Experiment(
     name="graph",
     position=7,
-    exercise="the figure of a two-layer MLP",
+    remark="the figure of a two-layer MLP",
     run=run,
     case="freely scheduled",
     metric="bound_fraction",

@@ -25,6 +25,7 @@ drifts between them, the first two ratios can be believed and the other three ca
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from backends import Backend
@@ -37,13 +38,14 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.timing impo
     time_here,
     with_threads,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.products import PRODUCTS, size_for_run
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import countdown
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, times_as_long
 
 __all__ = ["EXPERIMENT", "run"]
 
@@ -87,22 +89,27 @@ def run(
 
     by_few, chain_by_few = cases[named("independent", counts[0])], cases[named("chain", counts[0])]
     by_many, chain_by_many = cases[named("independent", counts[-1])], cases[named("chain", counts[-1])]
-    metrics = {
-        "independence_speedup": chain_by_few.median / by_few.median,
-        "independence_speedup_most_workers": chain_by_many.median / by_many.median,
-        "parallel_speedup": by_few.median / by_many.median,
-        "chain_speedup": chain_by_few.median / chain_by_many.median,
+    fewest, most = counts[0], counts[-1]
+    between = partial(times_as_long, noise=BETWEEN_PROCESSES)
+    intervals = {
+        "independence_speedup": times_as_long(chain_by_few, by_few),
+        "independence_speedup_most_workers": times_as_long(chain_by_many, by_many),
+        "parallel_speedup": between(by_few, by_many),
+        "chain_speedup": between(chain_by_few, chain_by_many),
     }
-    notes = [verdicts.about_workers(backend.engine, device.kind, by_few, by_many, (counts[0], counts[-1]))]
+    # So many workers can be worth no more than so many of one.
+    limits = {"parallel_speedup": most / fewest, "independence_speedup_most_workers": float(most)}
+    notes = [verdicts.about_workers(backend.engine, device.kind, intervals["parallel_speedup"], (fewest, most))]
     if len(counts) > 1:
         notes = [
-            verdicts.verdict(by_many, chain_by_many, counts[-1]),
+            verdicts.verdict(by_many, chain_by_many, most),
             *notes,
-            verdicts.about_chain(chain_by_few, chain_by_many),
+            verdicts.about_chain(intervals["chain_speedup"]),
         ]
     if threaded := cases.get(with_threads(by_few, 2 * threads).name):
-        metrics["threads_speedup"] = by_few.median / threaded.median
-        notes.append(verdicts.about_threads(by_few, threaded))
+        intervals["threads_speedup"] = between(by_few, threaded)
+        limits["threads_speedup"] = 2.0
+        notes.append(verdicts.about_threads(intervals["threads_speedup"]))
     notes.append(
         verdicts.about_cores(max(workers * each for workers, each in [(own, threads), *others]), available_cores())
     )
@@ -117,7 +124,9 @@ def run(
             "budget": budget,
         },
         cases=list(cases.values()),
-        metrics=metrics,
+        metrics={name: interval.estimate for name, interval in intervals.items()},
+        intervals=intervals,
+        limits=limits,
         explanation=verdicts.verdict(by_few, chain_by_few, counts[0]),
         notes=tuple(filter(None, notes)),
         error=error,
@@ -128,7 +137,7 @@ def run(
 EXPERIMENT = Experiment(
     name="independent-ops",
     position=3,
-    exercise="exercise 1",
+    exercises=(Exercise(1, "Do independent operations on one device run in parallel by themselves?"),),
     run=run,
     case="independent, 1 worker",
     metric="parallel_speedup",

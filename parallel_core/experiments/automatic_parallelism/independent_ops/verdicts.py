@@ -1,7 +1,8 @@
 """What the numbers of the `independent-ops` experiment mean, in sentences that follow from them."""
 
-from parallel_core.measurement.checks import MIN_NOISE, differ_beyond_noise
+from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.result import Case
+from parallel_core.measurement.verdicts import times_as_long
 
 __all__ = ["about_chain", "about_cores", "about_threads", "about_workers", "verdict"]
 
@@ -11,23 +12,18 @@ IN_ORDER = 1.25
 
 def verdict(independent: Case, chain: Case, workers: int) -> str:
     """Say whether independent products ran in order, by so many workers."""
-    ratio = chain.median / independent.median
-    products = f"by {_counted_workers(workers)}, independent products"
-    noise = max(independent.spread, chain.spread, MIN_NOISE)
-    if not differ_beyond_noise(independent, chain) and 1 / (1 - min(noise, 0.99)) > IN_ORDER:
-        return (
-            f"The noise ({noise:.0%}) leaves open whether independent products by {_counted_workers(workers)} ran in "
-            f"order ({ratio:.2f} × as fast as a chain of as many)."
-        )
-    if not differ_beyond_noise(independent, chain):
-        return f"In order: {products} took as long as a chain of as many ({ratio:.2f} ×)."
-    meaning = "In order" if ratio <= IN_ORDER else "In parallel"
-    if ratio < 1:
-        return f"{meaning}: {products} took even longer than a chain of as many ({ratio:.2f} × as fast)."
-    return f"{meaning}: {products} were {ratio:.2f} × as fast as a chain of as many."
+    speedup = times_as_long(chain, independent)
+    products = f"independent products by {_counted_workers(workers)}"
+    told = f"{with_bounds(speedup)} × as fast as a chain of as many"
+    match decide(speedup, IN_ORDER):
+        case 0:
+            return f"In order: {products} were {told}."
+        case 1:
+            return f"In parallel: {products} were {told}."
+    return f"The noise leaves open whether {products} ran in order: they were {told}."
 
 
-def about_workers(engine: str, kind: str, few: Case, many: Case, workers: tuple[int, int]) -> str:
+def about_workers(engine: str, kind: str, speedup: Interval, workers: tuple[int, int]) -> str:
     """Say what the most workers made of the products, against the fewest, or why there is nothing to compare."""
     if engine == "sync":
         return "Nothing is queued on this engine: each product is done before the next is launched."
@@ -36,43 +32,37 @@ def about_workers(engine: str, kind: str, few: Case, many: Case, workers: tuple[
     fewest, most = workers
     if fewest == most:
         return f"The device was served by {_counted_workers(most)} alone: nothing was compared."
-    ratio = few.median / many.median
     products = f"By {_counted_workers(most)} instead of {fewest}, independent products"
-    if not differ_beyond_noise(few, many):
-        return f"{products} took as long ({ratio:.2f} ×): no difference beyond the noise."
-    if ratio < 1:
-        return f"{products} took longer ({ratio:.2f} × as fast): more workers were no help."
-    if ratio <= IN_ORDER:
-        return f"{products} were {ratio:.2f} × as fast: too little to show that any ran at the same time."
-    how = "at the same time" if ratio > (1 + most / fewest) / 2 else "at the same time in part"
-    return f"{products} were {ratio:.2f} × as fast: they ran {how}."
+    told = f"{products} were {with_bounds(speedup)} × as fast"
+    match decide(speedup, 1.0, IN_ORDER):
+        case 0:
+            return f"{told}: more workers were no help."
+        case 1:
+            return f"{told}: too little to show that any ran at the same time."
+        case 2:
+            in_full = decide(speedup, (1 + most / fewest) / 2) == 1
+            return f"{told}: they ran at the same time{'' if in_full else ', in part or in full'}."
+    return f"{told}: the noise leaves open whether any ran at the same time."
 
 
-def about_chain(few: Case, many: Case) -> str:
+def about_chain(speedup: Interval) -> str:
     """Say what the most workers made of a chain, which leaves nothing to do at the same time."""
-    ratio = few.median / many.median
-    if not differ_beyond_noise(few, many):
-        return f"A chain took as long by more workers ({ratio:.2f} ×): each product waits for the one before."
-    if ratio < 1:
-        return (
-            f"A chain took longer by more workers ({ratio:.2f} × as fast): handing it over costs something, or the "
-            f"machine was slower then."
-        )
-    return (
-        f"A chain was {ratio:.2f} × as fast by more workers, which its order does not allow: the processes ran under "
-        f"unlike conditions, and the figures that compare them are doubtful by as much."
-    )
+    told = f"A chain was {with_bounds(speedup)} × as fast by more workers"
+    match decide(speedup, 1.0):
+        case 0:
+            return f"{told}: handing it over costs something, or the machine was slower then."
+        case 1:
+            return (
+                f"{told}, which its order does not allow: the processes ran under unlike conditions, and the figures "
+                "that compare them are doubtful by as much."
+            )
+    return f"{told}: no difference is shown, for each product waits for the one before."
 
 
-def about_threads(few: Case, threaded: Case) -> str:
+def about_threads(speedup: Interval) -> str:
     """Say what twice the threads made of the products instead."""
-    ratio = few.median / threaded.median
-    products = "With twice the threads within each, independent products"
-    if not differ_beyond_noise(few, threaded):
-        return f"{products} took as long ({ratio:.2f} ×)."
-    if ratio < 1:
-        return f"{products} took longer ({ratio:.2f} × as fast)."
-    return f"{products} were {ratio:.2f} × as fast."
+    told = f"With twice the threads within each, independent products were {with_bounds(speedup)} × as fast"
+    return told + (": no difference is shown." if decide(speedup, 1.0) is None else ".")
 
 
 def about_cores(needed: int, cores: int) -> str:

@@ -29,7 +29,7 @@ from typing import Annotated
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import (
     FEWEST_TIMINGS,
     Units,
@@ -39,11 +39,13 @@ from parallel_core.experiments.measuring import (
     time_in_turn,
 )
 from parallel_core.experiments.products import normal_matrix, product_seconds, products_as_unit
-from parallel_core.measurement.checks import Limit, largest_of, noise_of
+from parallel_core.measurement.checks import largest_of
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import countdown
+from parallel_core.measurement.verdicts import times_as_long
 
 __all__ = ["EXPERIMENT", "SIZES", "run"]
 
@@ -102,7 +104,8 @@ def run(
         parameters={"sizes": ",".join(map(str, sizes)), "rounds": rounds, "budget": budget},
         cases=(*alone, *spread, *threaded),
         metrics=_figures(sizes, alone, spread),
-        limits=_limits(alone, spread, len(backend.devices)),
+        intervals=_largest_speedup(alone, spread),
+        limits={"largest_speedup": len(backend.devices)} if spread else {},
         explanation=verdicts.verdict(sizes, alone, spread, len(backend.devices)),
         notes=(
             *verdicts.about_launching(sizes, alone, backend.engine),
@@ -173,12 +176,12 @@ def _ratios(slow: Sequence[Case], fast: Sequence[Case]) -> tuple[float, ...]:
     return tuple(one.median / other.median for one, other in zip(slow, fast, strict=True))
 
 
-def _limits(alone: Sequence[Case], spread: Sequence[Case], devices: int) -> dict[str, Limit]:
-    """Return the limit of the largest speed-up, the number of devices; none without several."""
+def _largest_speedup(alone: Sequence[Case], spread: Sequence[Case]) -> dict[str, Interval]:
+    """Return the interval of the largest speed-up; nothing without several devices."""
     if not spread:
         return {}
-    one, other = max(zip(alone, spread, strict=True), key=lambda pair: pair[0].median / pair[1].median)
-    return {"largest_speedup": Limit(devices, one.median / other.median / devices - 1, noise_of(one, other))}
+    pair = max(zip(alone, spread, strict=True), key=lambda pair: pair[0].median / pair[1].median)
+    return {"largest_speedup": times_as_long(*pair)}
 
 
 def _figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> dict[str, float]:
@@ -194,7 +197,7 @@ def _figures(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]
 EXPERIMENT = Experiment(
     name="small-ops",
     position=4,
-    exercise="exercise 2",
+    exercises=(Exercise(2, "Does parallelism help on a single device when operations are small?"),),
     run=run,
     case="all devices, size 128",
     metric="largest_speedup",

@@ -8,8 +8,9 @@ from math import exp, log
 
 from humanize import metric
 
-from parallel_core.measurement.checks import differ_beyond_noise
+from parallel_core.measurement.confidence_intervals import decide, with_bounds
 from parallel_core.measurement.result import Case
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, MIN_NOISE, times_as_long
 from parallel_core.system.formatting import figure, listed
 
 __all__ = ["about_launching", "about_threads", "crossing_size", "faster_at", "verdict"]
@@ -22,10 +23,11 @@ def verdict(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case],
     """Say from which size on several devices are faster than one, how much at most, and at which sizes they are not."""
     if not spread:
         return "With one device there is nothing to spread operations over: use --devices 2."
-    largest, at = max((one.median / other.median, size) for one, other, size in zip(alone, spread, sizes, strict=True))
+    at, one, other = max(zip(sizes, alone, spread, strict=True), key=lambda timed: timed[1].median / timed[2].median)
+    largest = with_bounds(times_as_long(one, other))
     crossing = crossing_size(sizes, alone, spread)
     if crossing is None:
-        meaning = f"There is no size from which on {devices} devices were faster than one beyond the noise"
+        meaning = f"No size is shown from which on {devices} devices were faster than one"
     elif crossing <= sizes[0]:
         meaning = f"{devices} devices were faster than one from the smallest size ({sizes[0]}) on"
     else:
@@ -35,7 +37,7 @@ def verdict(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case],
     but = f" (at {_listed_sizes(beyond)} within the noise)" if beyond else ""
     slower = faster_at(sizes, alone, spread)
     loss = f" They were slower at {_listed_sizes(slower)}." if slower else ""
-    return f"{meaning}{but}. Their largest speed-up was {largest:.2f}, at size {at}.{loss}"
+    return f"{meaning}{but}. Their largest speed-up was {largest}, at size {at}.{loss}"
 
 
 def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
@@ -78,7 +80,10 @@ def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequen
     """Say at which sizes several devices beat one with the threads of all: where operators cannot fill the cores."""
     if not threaded:
         return []
-    better, worse = faster_at(sizes, spread, threaded), faster_at(sizes, threaded, spread)
+    better, worse = (
+        faster_at(sizes, spread, threaded, BETWEEN_PROCESSES),
+        faster_at(sizes, threaded, spread, BETWEEN_PROCESSES),
+    )
     sentences = []
     if better:
         largest, at = max(
@@ -92,15 +97,15 @@ def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequen
         )
     if worse:
         sentences.append(f"Parallel operators beat parallel launches at {_listed_sizes(worse)}.")
-    return sentences or ["At no size did parallel launches and parallel operators differ by more than the noise."]
+    return sentences or ["At no size a difference between parallel launches and parallel operators is shown."]
 
 
-def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case]) -> list[int]:
-    """List the sizes at which the first cases are faster than the second by more than the noise."""
+def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case], noise: float = MIN_NOISE) -> list[int]:
+    """List the sizes at which the first cases are shown to be faster than the second."""
     return [
         size
         for size, one, two in zip(sizes, mine, other, strict=True)
-        if differ_beyond_noise(one, two) and one.median < two.median
+        if decide(times_as_long(one, two, noise, among=len(sizes)), 1.0) == 0
     ]
 
 

@@ -25,7 +25,7 @@ from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
@@ -110,7 +110,7 @@ def _known(algorithms: Sequence[str]) -> tuple[str, ...]:
 EXPERIMENT = Experiment(
     name="allreduce",
     position=2,
-    exercise="exercise 3",
+    exercises=(Exercise(3, "Which allreduce is faster, and why add up different parameters on different devices?"),),
     run=run,
     run_between_processes=run_between_processes,
     case="native, 4 MiB",

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import Timed
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import NATIVE, ONE_STREAM, PLAIN_COPY
-from parallel_core.measurement.checks import differ_beyond_noise
+from parallel_core.measurement.confidence_intervals import decide, with_bounds
 from parallel_core.measurement.result import Case
+from parallel_core.measurement.verdicts import differ_beyond_noise, times_as_long
 from parallel_core.system.formatting import figure, listed, write_size
 
 __all__ = ["about_sharding", "verdict", "verdict_between"]
@@ -29,25 +30,26 @@ def _about_size(size: int, cases: Mapping[str, Case]) -> str:
         return f"At {write_size(size)} {best} summed {speed}."
     equal = [best, *(name for name in others if not differ_beyond_noise(cases[best], cases[name]))]
     if len(equal) == len(ordered):
-        return f"At {write_size(size)} no algorithm was faster than another by more than the noise ({speed})."
-    faster = cases["star"].median / cases[best].median if "star" in cases and "star" not in equal else None
-    than_star = f", {faster:.2f} × as fast as the star" if faster else ""
+        return (
+            f"At {write_size(size)} no algorithm is shown to be slower than {best}, the first by the clock ({speed})."
+        )
+    faster = times_as_long(cases["star"], cases[best]) if "star" in cases and "star" not in equal else None
+    than_star = f", {with_bounds(faster)} × as fast as the star" if faster else ""
     if len(equal) > 1:
-        return f"At {write_size(size)} {listed(equal)} were the fastest, within the noise ({speed}{than_star})."
-    return f"At {write_size(size)} {best} was the fastest ({speed}{than_star})."
+        among = "and no difference between them is shown"
+        return f"At {write_size(size)} {listed(equal)} were the fastest, {among}: {speed}{than_star}."
+    return f"At {write_size(size)} {best} was the fastest: {speed}{than_star}."
 
 
 def _about_bound(cases: Mapping[str, Case], judged: str) -> str:
     """Say how near an algorithm is to the copies that it cannot do without."""
     copies, mine = cases[PLAIN_COPY], cases[judged]
-    share = copies.median / mine.median
-    least = "copying every vector once, which is the least that must be read and written"
-    if not differ_beyond_noise(copies, mine):
-        return f"There {judged} took as long as {least} ({share:.0%} of its speed)."
-    if share > 1:
-        less = f"There {judged} took less time than copying every vector once ({share:.0%} of its speed)"
-        return f"{less}: a copy touches more memory than a sum in place."
-    return f"There {judged} took {1 / share:.2f} × as long as {least} ({share:.0%} of its speed)."
+    times = times_as_long(mine, copies)
+    told = f"There {judged} took {with_bounds(times)} × as long as copying every vector once"
+    if decide(times, 1.0) == 0:
+        return f"{told}, so that is no bound here: a copy touches more memory than a sum in place."
+    least = "the least that must be read and written"
+    return f"{told}, which is {least}{': no difference is shown' if decide(times, 1.0) is None else ''}."
 
 
 def about_sharding(timed: Timed) -> tuple[str, ...]:
@@ -56,14 +58,11 @@ def about_sharding(timed: Timed) -> tuple[str, ...]:
     cases = timed[largest]
     if not {"star", "sharded"} <= set(cases):
         return ()
-    ratio = cases["star"].median / cases["sharded"].median
-    compared = f"{ratio:.2f} × as fast as adding all up on the first (star) at {write_size(largest)}"
-    if not differ_beyond_noise(cases["star"], cases["sharded"]):
-        meaning = "no difference beyond the noise"
-    elif ratio > 1:
-        meaning = "sharing out the work paid"
-    else:
-        meaning = "dividing and joining the vectors cost more than it saved"
+    ratio = times_as_long(cases["star"], cases["sharded"])
+    compared = f"{with_bounds(ratio)} × as fast as adding all up on the first (star) at {write_size(largest)}"
+    meanings = {0: "dividing and joining the vectors cost more than it saved", 1: "sharing out the work paid"}
+    place = decide(ratio, 1.0)
+    meaning = "no difference is shown" if place is None else meanings[place]
     return (f"Adding up different parts on different devices (sharded) was {compared}: {meaning}.",)
 
 
@@ -81,9 +80,10 @@ def verdict_between(timed: Timed, hosts: Sequence[str], other: int, transport: s
 def _about_stream(size: int, cases: Mapping[str, Case], other: int) -> str:
     """Say how long a sum took, and one TCP stream that carries each vector once, one way."""
     stream, mine = cases[ONE_STREAM], cases[NATIVE]
-    times = mine.median / stream.median
-    compared = "as long, within the noise, as" if not differ_beyond_noise(stream, mine) else f"{times:.2f} × as long as"
+    times = times_as_long(mine, stream)
+    compared = f"{with_bounds(times)} × as long as"
+    shown = ": no difference is shown" if decide(times, 1.0) is None else ""
     return (
         f"{write_size(size)} at {figure(algorithm_bandwidth(size, mine.median))} GB/s, which took {compared} one TCP "
-        f"stream from rank 0 to rank {other} needs to carry as much."
+        f"stream from rank 0 to rank {other} needs to carry as much{shown}."
     )

@@ -126,7 +126,7 @@ def run(
 EXPERIMENT = Experiment(
     name="batch-norm",
     position=7,
-    exercise="the remark on batch normalization",
+    remark="the remark on batch normalization",
     run=run,
     case="synchronised statistics, 64 rows",
     metric="synchronising_cost",

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from parallel_core.measurement.checks import differ_beyond_noise
+from parallel_core.measurement.confidence_intervals import decide, with_bounds
 from parallel_core.measurement.result import Case
+from parallel_core.measurement.verdicts import times_as_long
 from parallel_core.system.formatting import figure
 
 __all__ = ["about_cost", "about_exchange", "about_growth", "compared", "verdict"]
@@ -41,14 +42,15 @@ def about_growth(rows: Sequence[int], differences: Sequence[float]) -> str:
 
 def about_cost(per_device: Case, synchronised: Case, rows: int) -> str:
     """Say what synchronising costs."""
-    ratio = synchronised.median / per_device.median
-    sentence = f"With {rows} rows a device, a step with synchronised statistics took {ratio:.2f} × as long as without"
-    if not differ_beyond_noise(per_device, synchronised):
-        return f"{sentence}: no difference beyond the noise."
-    extra = synchronised.median - per_device.median
-    if extra > 0:
-        return f"{sentence}, {figure(1e3 * extra)} ms more."
-    return f"{sentence}, although it does more."
+    ratio = times_as_long(synchronised, per_device)
+    told = f"took {with_bounds(ratio)} × as long as without"
+    sentence = f"With {rows} rows a device, a step with synchronised statistics {told}"
+    match decide(ratio, 1.0):
+        case 0:
+            return f"{sentence}, although it does more."
+        case 1:
+            return f"{sentence}, {figure(1e3 * (synchronised.median - per_device.median))} ms more."
+    return f"{sentence}: no difference is shown."
 
 
 def about_exchange(allreduces: int, moved: int) -> str:

@@ -28,7 +28,7 @@ import numpy as np
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds, Seed
+from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds, Seed
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, take_in_turn
 from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
@@ -40,11 +40,11 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import one_step
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import units_of
-from parallel_core.measurement.checks import Limit, noise_of
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing
+from parallel_core.measurement.verdicts import times_as_long
 from parallel_core.system.machine import describe_machine
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
@@ -93,6 +93,10 @@ def run(
     cases = _time(backend, data, settings, rounds, end)
     timed = _by_image(dict(zip(settings, cases, strict=True)), settings)
     series = _series_of(timed, batch_size)
+    intervals = {
+        "scaled_batch_speedup": times_as_long(timed[FIXED][total], timed[SCALED][total]),
+        **{f"{kind.replace(' ', '_')}_scaling_efficiency": verdicts.efficiency(timed, kind) for kind in timed},
+    }
     return result_of(
         "batch-scaling",
         backend,
@@ -109,7 +113,9 @@ def run(
         explanation=verdicts.verdict(timed, batch_size),
         notes=(verdicts.about_efficiency(timed, _most_efficient(backend)),),
         error=error,
-        limits={"scaled_batch_scaling_efficiency": _limit(timed[FIXED][1], timed[SCALED][total], total)},
+        intervals=intervals,
+        # Shares of a batch have no limit, for they may fit better into a core's cache.
+        limits={"scaled_batch_scaling_efficiency": 1.0},
         compared="the first losses",
         of="their size",
         data=data.source,
@@ -201,14 +207,6 @@ def _series_of(timed: verdicts.Timed, batch_size: int) -> dict[str, tuple[float,
     return series
 
 
-def _limit(one: Case, scaled: Case, count: int) -> Limit:
-    """Return the limit of the efficiency if each device has a batch of its own: they take as long as one, at the least.
-
-    Shares of a batch have none, for they may fit better into a core's cache. Times are of an image.
-    """
-    return Limit(1.0, one.median / (count * scaled.median) - 1, noise_of(one, scaled))
-
-
 def _most_efficient(backend: Backend) -> float:
     """Return the efficiency that all devices together cannot exceed: below 1 if CPU devices share cores."""
     if any(device.kind == "gpu" for device in backend.devices):
@@ -219,7 +217,7 @@ def _most_efficient(backend: Backend) -> float:
 EXPERIMENT = Experiment(
     name="batch-scaling",
     position=4,
-    exercise="exercise 1",
+    exercises=(Exercise(1, "What does a batch of k times b bring on k devices?"),),
     run=run,
     case="all devices, scaled batch",
     metric="scaled_batch_speedup",

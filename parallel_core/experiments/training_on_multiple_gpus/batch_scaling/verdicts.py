@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, counted_devices
-from parallel_core.measurement.checks import differ_beyond_noise
+from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.result import Case
+from parallel_core.measurement.verdicts import times_as_long
 
-__all__ = ["Timed", "about_efficiency", "divided", "verdict"]
+__all__ = ["Timed", "about_efficiency", "divided", "efficiency", "verdict"]
 
 Timed = Mapping[str, Mapping[int, Case]]
 """The times of an image, by the kind of batch and the number of devices."""
@@ -27,40 +28,43 @@ def verdict(timed: Timed, batch_size: int) -> str:
     """Say whether all devices were worth more with the larger batch, and by how much."""
     count = max(timed[FIXED])
     fixed, scaled = timed[FIXED][count], timed[SCALED][count]
-    ratio = fixed.median / scaled.median
+    ratio = times_as_long(fixed, scaled)
     compared = (
         f"On {counted_devices(count)}, batches of {count * batch_size} instead of {batch_size} images trained "
-        f"{ratio:.2f} × as fast ({1 / scaled.median:,.0f} images/s instead of {1 / fixed.median:,.0f})"
+        f"{with_bounds(ratio)} × as fast ({1 / scaled.median:,.0f} images/s instead of {1 / fixed.median:,.0f})"
     )
-    if not differ_beyond_noise(fixed, scaled):
-        return f"{compared}: no difference beyond the noise."
-    if ratio > 1:
-        share = 1 - 1 / ratio
-        return f"{compared}: the larger batch made devices worth more; {share:.0%} of an image's time was saved."
-    return f"{compared}: the larger batch made devices worth less, against the prediction."
+    match decide(ratio, 1.0):
+        case 0:
+            return f"{compared}: the larger batch made devices worth less, against the prediction."
+        case 1:
+            return f"{compared}: the larger batch made devices worth more."
+    return f"{compared}: no difference is shown."
+
+
+def efficiency(timed: Timed, kind: str) -> Interval:
+    """Return the speed of all devices over as many times that of one, with one kind of batch."""
+    count = max(timed[kind])
+    return times_as_long(divided(timed[FIXED][1], count), timed[kind][count])
 
 
 def about_efficiency(timed: Timed, most: float) -> str:
     """Say how much of k devices' worth was reached with either batch; `most` is what shared cores leave of it."""
     count = max(timed[FIXED])
-    one = timed[FIXED][1]
-    efficiencies = [_about_kind(kind, one, cases[count], count) for kind, cases in timed.items()]
+    efficiencies = [_about_kind(kind, efficiency(timed, kind), count) for kind in timed]
     sentence = f"The efficiency of {counted_devices(count)} was {' and '.join(efficiencies)}"
     if most < 1:
         sentence += f"; they share cores, which leaves {most:.2f} at most if one device keeps its core busy"
     return f"{sentence}."
 
 
-def _about_kind(kind: str, one: Case, case: Case, count: int) -> str:
-    """Write one kind's efficiency, and say if it is that of turns or of full value, within the noise."""
-    efficiency = one.median / case.median / count
-    as_one, in_full = not differ_beyond_noise(one, case), not differ_beyond_noise(divided(one, count), case)
-    if as_one and in_full:
-        meaning = "the noise leaves open whether they count"
-    elif as_one:
-        meaning = "no faster than one device"
-    elif in_full:
-        meaning = "each counted in full"
+def _about_kind(kind: str, found: Interval, count: int) -> str:
+    """Write one kind's efficiency, and say what of turns and of full value it shows."""
+    places = {0: "less than one device", 1: "more than one device, and not each in full", 2: "each in full, and more"}
+    place = decide(found, 1 / count, 1.0)
+    if place is None and decide(found, 1 / count) == 1:
+        meaning = "each may count in full"
+    elif place is None and decide(found, 1.0) == 0:
+        meaning = "perhaps no more than one device"
     else:
-        meaning = f"{count * efficiency:.2f} devices' worth"
-    return f"{efficiency:.2f} with the {kind} ({meaning})"
+        meaning = "the noise leaves open whether they count" if place is None else places[place]
+    return f"{with_bounds(found)} with the {kind} ({meaning})"

@@ -96,7 +96,7 @@ def verdict(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
 EXPERIMENT = Experiment(
     name="building-blocks",
     position=3,
-    exercise="small examples",
+    remark="small examples",
     run=run,
     case="allreduce",
     metric="allreduce_seconds",

@@ -30,7 +30,7 @@ from statistics import fmean
 from typing import Annotated
 
 from backends import Backend
-from parallel_core.experiments.experiment import Experiment, Parameter
+from parallel_core.experiments.experiment import Exercise, Experiment, Parameter
 from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import (
@@ -188,7 +188,7 @@ def _extent(
 EXPERIMENT = Experiment(
     name="learning-rates",
     position=5,
-    exercise="exercise 2",
+    exercises=(Exercise(2, "Which learning rate is best, and how does that change with the devices?"),),
     run=run,
     extent=_extent,
     case="1 device",

@@ -164,7 +164,7 @@ def _metrics_of(cases: Mapping[str, Case], moved: Mapping[str, int], waits: Mapp
 EXPERIMENT = Experiment(
     name="partitioning",
     position=6,
-    exercise="the figure of three ways to divide a network",
+    remark="the figure of three ways to divide a network",
     run=run,
     case="data parallelism, width 4",
     metric="data_parallel_advantage",

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from parallel_core.measurement.checks import differ_beyond_noise
+from parallel_core.measurement.confidence_intervals import decide, with_bounds
 from parallel_core.measurement.result import Case
+from parallel_core.measurement.verdicts import differ_beyond_noise, times_as_long
 from parallel_core.system.formatting import figure, listed
 
 __all__ = ["about_bytes", "about_crossings", "about_micro_batches", "about_width", "verdict"]
@@ -20,15 +21,17 @@ def about_width(width: int, cases: Mapping[str, Case], undivided: str) -> str:
     whole = cases[undivided]
     divided = sorted((name for name in cases if name != undivided), key=lambda name: cases[name].median)
     best = cases[divided[0]]
-    gain = f"{whole.median / best.median:.2f} × as fast as {undivided}, {figure(1e3 * best.median)} ms a step"
-    if not differ_beyond_noise(best, whole):
-        return f"At width {width} no division was faster than {undivided} by more than the noise ({gain})."
-    if whole.median < best.median:
-        return f"At width {width} {undivided} was faster than every division: the best, {divided[0]}, was {gain}."
+    speedup = times_as_long(whole, best)
+    gain = f"{with_bounds(speedup)} × as fast as {undivided}, {figure(1e3 * best.median)} ms a step"
+    match decide(speedup, 1.0):
+        case None:
+            return f"At width {width} no division is shown to be faster than {undivided}: the best was {gain}."
+        case 0:
+            return f"At width {width} {undivided} was faster than every division: the best, {divided[0]}, was {gain}."
     equal = [name for name in divided if name == divided[0] or not differ_beyond_noise(best, cases[name])]
     if len(equal) > 1:
-        return f"At width {width} {listed(equal)} were the fastest, within the noise ({gain})."
-    return f"At width {width} {equal[0]} was the fastest ({gain})."
+        return f"At width {width} {listed(equal)} were the fastest, and no difference between them is shown: {gain}."
+    return f"At width {width} {equal[0]} was the fastest: {gain}."
 
 
 def about_bytes(moved: Mapping[int, Mapping[str, int]], names: Sequence[str]) -> str:
@@ -50,12 +53,14 @@ def about_crossings(crossings: Mapping[str, int]) -> str:
 
 def about_micro_batches(whole: Case, cut: Case, width: int, micro_batches: int) -> str:
     """Say whether micro-batches let the stages of a partitioned network overlap."""
-    ratio = cut.median / whole.median
+    ratio = times_as_long(cut, whole)
     compared = (
-        f"At width {width} network partitioning took {ratio:.2f} × as long with {micro_batches} micro-batches as with 1"
+        f"At width {width} network partitioning took {with_bounds(ratio)} × as long with {micro_batches} micro-batches "
+        "as with 1"
     )
-    if not differ_beyond_noise(whole, cut):
-        return f"{compared}: no difference beyond the noise."
-    if ratio < 1:
-        return f"{compared}: cutting the batch paid."
-    return f"{compared}: cutting the batch cost more than it gave."
+    match decide(ratio, 1.0):
+        case 0:
+            return f"{compared}: cutting the batch paid."
+        case 1:
+            return f"{compared}: cutting the batch cost more than it gave."
+    return f"{compared}: no difference is shown."

@@ -7,21 +7,39 @@ import pytest
 import parallel_core
 from backends import Backend
 from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts as answers
+from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core.measurement.confidence_intervals import Interval
 
 SMALL: dict[str, Any] = {"size": 40, "steps": 30, "rounds": 2, "budget": 600.0}
 
 
-@pytest.mark.parametrize(
-    ("fraction", "sentence"), [(0.01, "Python ran ahead: "), (0.5, "ran ahead in part"), (0.99, "Nothing was queued")]
-)
-def test_dispatch(fraction: float, sentence: str) -> None:
-    assert sentence in answers.verdict(fraction, 3.0)
+def about(value: float) -> Interval:
+    """Return a value that is known well."""
+    return Interval(value, 0.95 * value, 1.05 * value)
 
 
 @pytest.mark.parametrize(
-    ("fraction", "sentence"), [(0.1, "the rest went on meanwhile"), (1.0, "nothing went on meanwhile")]
+    ("fraction", "sentence"),
+    [
+        (about(0.01), "Python ran ahead: "),
+        (about(0.5), "ran ahead in part"),
+        (about(0.99), "Nothing was queued"),
+        (Interval(0.5, 0.1, 0.9), "The noise leaves open how far Python ran ahead"),
+    ],
 )
-def test_barriers(fraction: float, sentence: str) -> None:
+def test_dispatch(fraction: Interval, sentence: str) -> None:
+    assert sentence in answers.verdict(fraction, about(3.0))
+
+
+@pytest.mark.parametrize(
+    ("fraction", "sentence"),
+    [
+        (about(0.1), "for all: the rest went on meanwhile"),
+        (about(1.0), "nothing went on meanwhile"),
+        (Interval(0.7, 0.5, 0.9), "the noise leaves open whether the rest went on meanwhile"),
+    ],
+)
+def test_barriers(fraction: Interval, sentence: str) -> None:
     assert sentence in answers.about_barriers(fraction)
 
 
@@ -31,23 +49,30 @@ def test_barriers(fraction: float, sentence: str) -> None:
         (1e-6, 5e-6, "the device is the slower side, as the book assumes"),
         (5e-6, 1e-6, "Python is the slower side, against the book's assumption"),
         (5e-6, 1e-9, "until control returns, which contains computing it"),
+        (5e-6, 5.5e-6, "the noise leaves open which side is the slower one"),
     ],
 )
 def test_the_cost_model(t1: float, t2: float, sentence: str) -> None:
     numbers = {
-        "t1_seconds": t1,
-        "t2_seconds": t2,
         "measured_once_seconds": 0.1,
         "predicted_once_seconds": 0.05,
         "book_predicted_once_seconds": 0.04,
     }
-    told = answers.about_model(numbers, 10_000)
+    model = CostModel(t1, t2, 0.0, Interval(t2 / t1, 0.8 * t2 / t1, 1.2 * t2 / t1))
+    told = answers.about_model(numbers, model, 10_000)
     assert sentence in told
     assert "(−50%)" in told
 
 
-@pytest.mark.parametrize(("cost", "sentence"), [(1e-8, "less than 0.5 μs"), (4e-6, "costs 4.00 μs a call")])
-def test_launch_cost(cost: float, sentence: str) -> None:
+@pytest.mark.parametrize(
+    ("cost", "sentence"),
+    [
+        (about(1e-8), "less than 0.5 μs"),
+        (about(4e-6), "costs 4.00 μs (3.80 μs … 4.20 μs) a call"),
+        (Interval(4e-6, -1e-6, 9e-6), "is lost in the noise: 4.00 μs a call"),
+    ],
+)
+def test_launch_cost(cost: Interval, sentence: str) -> None:
     assert sentence in answers.about_launch(cost)
 
 

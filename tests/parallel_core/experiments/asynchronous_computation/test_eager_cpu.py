@@ -11,6 +11,7 @@ from parallel_core import MeasurementError, RequestError, Result
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import eager_cpu
+from parallel_core.measurement.confidence_intervals import Interval
 from tests.parallel_core.comparison import made_up
 
 SMALL: dict[str, Any] = {"size": 40, "against": "none", "rounds": 2, "budget": 600.0}
@@ -89,23 +90,30 @@ def test_a_comparison_runs_it_without_contrasts() -> None:
     assert {options["against"] for options in EXPERIMENTS["eager-cpu"].options.values()} == {"none"}
 
 
+def about(value: float) -> Interval:
+    """Return a share that is known well."""
+    return Interval(value, 0.9 * value, 1.1 * value)
+
+
 @pytest.mark.parametrize(
     ("fraction", "sentence"),
     [
-        (0.001, "Asynchrony: control returned after 0.10%"),
-        (0.5, "Asynchrony in part: control returned after 50.00%"),
-        (1.0, "No asynchrony: control returned when the products were done (100% of their time)."),
+        (about(0.001), "Asynchrony: control returned after 0.1% (0.09–0.11%)"),
+        (about(0.5), "Asynchrony in part: control returned after 50%"),
+        (about(1.0), "No asynchrony: control returned after 100%"),
+        (Interval(0.2, 0.1, 0.3), "The noise leaves open how far: control returned after 20% (10–30%)"),
     ],
 )
-def test_whether_asynchrony_was_seen_is_told(fraction: float, sentence: str) -> None:
+def test_whether_asynchrony_was_seen_is_told(fraction: Interval, sentence: str) -> None:
     assert sentence in eager_cpu.verdict(fraction)
 
 
 def test_the_others_are_sorted_by_what_they_did() -> None:
-    (told,) = eager_cpu.about_contrasts({"a async": 0.01, "b sync": 1.0, "b async": 0.1, "c async": 0.5})
+    fractions = {"a async": about(0.01), "b sync": about(1.0), "b async": about(0.1), "c async": about(0.5)}
+    (told,) = eager_cpu.about_contrasts({**fractions, "d sync": Interval(0.9, 0.5, 1.3)})
     assert told == (
         "The same products elsewhere: a async and b async queued them; c async queued them in part; b sync had them "
-        "done when control returned."
+        "done when control returned; d sync did what the noise leaves open."
     )
     assert eager_cpu.about_contrasts({}) == ()
 

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from parallel_core.experiments.automatic_parallelism import overlap
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case
 
 SMALL: dict[str, Any] = {"size": 64, "copies": 2, "rounds": 2, "budget": 600.0}
+
+HALF = Interval(0.5, 0.4, 0.6)
 
 
 def case(seconds: float) -> Case:
@@ -17,16 +20,19 @@ def case(seconds: float) -> Case:
 @pytest.mark.parametrize(
     ("efficiency", "sentence"),
     [
-        (-0.5, "took longer than one after the other"),
-        (0.0, "Nothing overlapped"),
-        (0.5, "50% of the shorter part was hidden"),
-        (0.95, "The overlap is real: 95%"),
+        (Interval(-0.5, -0.7, -0.3), "Together took longer than one after the other"),
+        (Interval(0.0, -0.1, 0.1), "Nothing overlapped"),
+        (Interval(0.5, 0.4, 0.6), "0.50 (0.40–0.60) of the shorter part was hidden"),
+        (Interval(0.95, 0.9, 1.0), "The overlap is real: 0.95"),
+        # Told as a disturbance of the computation, once.
+        (Interval(-0.33, -0.93, 0.27), "The noise leaves open whether anything overlapped"),
+        (Interval(-1.59, -3.78, 0.60), "The noise leaves open whether anything overlapped"),
     ],
 )
-def test_overlap(efficiency: float, sentence: str) -> None:
+def test_overlap(efficiency: Interval, sentence: str) -> None:
     assert sentence in overlap.verdict(efficiency, case(1), case(1))
 
 
 def test_overlap_of_unequal_parts_is_called_so() -> None:
-    assert "unequal" in overlap.verdict(0.5, case(1), case(3))
-    assert "unequal" not in overlap.verdict(0.5, case(1), case(1.5))
+    assert "unequal" in overlap.verdict(HALF, case(1), case(3))
+    assert "unequal" not in overlap.verdict(HALF, case(1), case(1.5))

@@ -1,10 +1,12 @@
 """The verdict of `parallel` follows from the numbers."""
 
+import math
 from typing import Any
 
 import pytest
 
 from parallel_core.experiments.automatic_parallelism import parallel
+from parallel_core.measurement.confidence_intervals import Interval
 
 SMALL: dict[str, Any] = {"size": 64, "rounds": 2, "budget": 600.0}
 
@@ -14,9 +16,22 @@ SMALL: dict[str, Any] = {"size": 64, "rounds": 2, "budget": 600.0}
     [
         (0.7, "got in each other's way"),
         (1.0, "took turns"),
-        (1.3, "overlapped in part: 1.30 ×"),
-        (1.9, "worked at the same time: together was 1.90 ×"),
+        (1.35, "overlapped in part: together was 1.35 (1.30–1.40) ×"),
+        (1.9, "worked at the same time: together was 1.90 (1.85–1.95) ×"),
     ],
 )
 def test_parallel(speedup: float, sentence: str) -> None:
-    assert sentence in parallel.verdict(speedup, 2)
+    assert sentence in parallel.verdict(Interval(speedup, speedup - 0.05, speedup + 0.05), 2)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "sentence"),
+    [
+        (0.8, 2.1, "The noise leaves open whether the devices worked at the same time"),
+        (1.1, 2.1, "The devices overlapped, and the noise leaves open how far"),
+        (0.5, 0.95, "got in each other's way"),
+        (-math.inf, math.inf, "The noise leaves open"),
+    ],
+)
+def test_no_more_is_said_than_the_interval_shows(low: float, high: float, sentence: str) -> None:
+    assert sentence in parallel.verdict(Interval(1.2, low, high), 2)

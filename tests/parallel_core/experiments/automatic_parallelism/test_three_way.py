@@ -9,12 +9,14 @@ import parallel_core
 from backends import Array, Backend
 from parallel_core import Case
 from parallel_core.experiments.automatic_parallelism import three_way
+from parallel_core.measurement.confidence_intervals import Interval
+from tests.parallel_core.experiments.bounds import without_bounds
 
 SMALL: dict[str, Any] = {"size": 64, "copies": 2, "rounds": 2, "budget": 600.0}
 
 
 def case(seconds: float) -> Case:
-    return Case("any", (seconds,), (seconds / 2,))
+    return Case("any", (seconds,) * 3, (seconds / 2,) * 3)
 
 
 def cases(*seconds: float) -> list[Case]:
@@ -48,38 +50,44 @@ def test_wrong_copies_or_products_make_the_result_invalid(
 
 def test_what_is_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> None:
     parts = cases(1, 1, 1)
-    found = three_way.fractions(parts, case(1.5), core_bound=1.5)
-    assert found == pytest.approx(
+    assert estimates(three_way.fractions(parts, case(1.5), core_bound=1.5)) == pytest.approx(
         {"saved_fraction": 0.5, "possible_fraction": 2 / 3, "possible_on_cores_fraction": 0.5}
     )
-    assert three_way.fractions(parts, case(4), core_bound=0.1) == pytest.approx(
+    assert estimates(three_way.fractions(parts, case(4), core_bound=0.1)) == pytest.approx(
         {"saved_fraction": -1 / 3, "possible_fraction": 2 / 3, "possible_on_cores_fraction": 2 / 3}
     )
 
 
+def estimates(found: dict[str, Interval]) -> dict[str, float]:
+    return {name: interval.estimate for name, interval in found.items()}
+
+
 @pytest.mark.parametrize(
-    ("saved", "sentence"),
+    ("together", "sentence"),
     [
-        (0.33, "went on at the same time: 33% of the time was saved, of 35% that could be"),
-        (0.2, "overlapped in part: 20% of the time was saved, of 35% that could be"),
-        (0.45, "went on at the same time: 45% of the time was saved, more than the bound of 35%, which is not exact."),
-        (0.02, "what was saved (2% of the time) is within the noise (5%)"),
-        (-0.02, "No overlap is shown: what was saved (−2% of the time)"),
-        (-0.001, "what was saved (0% of the time)"),
-        (-0.2, "took 20% longer than one after the other"),
+        (2.0, "went on at the same time: 0.33 of the time was saved, of 0.35"),
+        (2.4, "overlapped in part: 0.20"),
+        (1.65, "went on at the same time: 0.45 of the time was saved, more than the bound, which is not"),
+        (2.94, "No overlap is shown: 0.02"),
+        (3.06, "No overlap is shown: −0.02"),
+        (3.6, "took longer than one after the other, −0.20"),
     ],
 )
-def test_three_ways(saved: float, sentence: str) -> None:
-    assert sentence in three_way.verdict({"saved_fraction": saved, "possible_on_cores_fraction": 0.35}, 0.05)
+def test_three_ways(together: float, sentence: str) -> None:
+    parts, whole = cases(1, 1, 1), case(together)
+    found, left = (three_way.fractions(parts, whole, 1.95), three_way.left_over(parts, whole, 1.95))
+    assert sentence in without_bounds(three_way.verdict(found, left))
 
 
 @pytest.mark.parametrize(
-    ("on_cores", "sentence"),
-    [(0.33, "With a core for each queue 66% could be saved, and with 2 cores 33%"), (0.66, "longest part limits")],
+    ("bound", "sentence"),
+    [
+        (2.0, "With a core for each queue 67% could be saved, and with the time of 1.5 cores 33%"),
+        (0.9, "The longest part limits what can be saved (67%): the time of 1.5 cores would suffice"),
+    ],
 )
-def test_what_limits_three_ways(on_cores: float, sentence: str) -> None:
-    told = three_way.about_cores({"possible_fraction": 0.66, "possible_on_cores_fraction": on_cores}, 2)
-    assert sentence in told
+def test_what_limits_three_ways(bound: float, sentence: str) -> None:
+    assert sentence in without_bounds(three_way.about_cores(three_way.fractions(cases(1, 1, 1), case(2), bound), 1.5))
 
 
 def test_earlier_results_travel_to_the_other_device(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,12 +101,3 @@ def test_earlier_results_travel_to_the_other_device(backend: Backend, monkeypatc
     assert went == there_and_back
     three_way.all_at_once(backend, [None, None], results, buffers, 1)
     assert went == there_and_back * 51
-
-
-def test_the_noise_of_a_saving_is_that_of_all_its_times() -> None:
-    def spread_over(low: float, high: float) -> Case:
-        return Case("any", (low, (low + high) / 2, high), (0.1,))
-
-    parts = [spread_over(0.9, 1.1), spread_over(1.0, 1.0)]
-    assert three_way.noise(parts, spread_over(1.1, 1.5)) == pytest.approx((0.1 + 0.0 + 0.2) / 2)
-    assert three_way.noise(parts[1:], parts[1]) == pytest.approx(0.05)

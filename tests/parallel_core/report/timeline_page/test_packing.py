@@ -34,8 +34,9 @@ def timelines(draw: st.DrawFn) -> Timeline:
 
 
 def packed(timeline: Timeline, origin: int | None = None) -> Unpacked:
-    lanes, data = pack(timeline, origin)
+    lanes, looks, data = pack(timeline, origin)
     unpacked = unpack(data)
+    assert looks == {one for *_, spans in unpacked.lanes for _, _, one, *_ in spans}
     assert [tuple(queue) for *queue, _ in unpacked.lanes] == lanes
     return unpacked
 

@@ -20,19 +20,19 @@ def test_kernels_threads_and_gpus_have_names() -> None:
     named = {span.operator: span.name for span in timeline.spans if span.device != HOST_DEVICE}
     assert len(set(named.values())) == len(named)
     assert sorted(named.values()) == [
-        "Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16_MI16x16x1_…_1",
-        "Cijk_Alik_Bljk_SB_Bias_AS_SAV_UserArgs_MT64x16x32_MI16x16x1_…_1",
+        "Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16_MI16x16x1_SN_LDSB0_…_1",
+        "Cijk_Alik_Bljk_SB_Bias_AS_SAV_UserArgs_MT64x16x32_MI16x16x1_SN_LDSB0_…_1",
         "Memcpy HtoD (Host -> Device)",
         "elementwise_kernel<128, 2, direct_copy_kernel_cuda>",
         "elementwise_kernel<128, 2, mse_backward_cuda_kernel>",
-        "multi_tensor_apply_kernel<TensorListMetadata<2>, …, plus, float>",
-        "reduce_kernel<128, 4, ReduceOp<float, sum_functor, …>>",
-        "reduce_kernel<512, 1, ReduceOp<float, MeanOps, unsigned int, …>>",
-        "vectorized_elementwise_kernel<4, BinaryFunctor<float, …>, …>",
+        "multi_tensor_apply_kernel<TensorListMetadata<2>, …, plus<float>, float>",
+        "reduce_kernel<128, 4, ReduceOp<float, sum_functor, unsigned int, …>>",
+        "reduce_kernel<512, 1, ReduceOp<float, MeanOps, unsigned int, float, 4>>",
         "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, …>",
         "vectorized_elementwise_kernel<4, FillFunctor<float>, …>",
         "vectorized_elementwise_kernel<4, launch_clamp_scalar, …>",
         "vectorized_elementwise_kernel<4, mse_kernel_cuda, …>",
+        "vectorized_elementwise_kernel<4, threshold_kernel_impl<float>, …>",
     ]
 
 

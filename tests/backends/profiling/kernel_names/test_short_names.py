@@ -1,6 +1,6 @@
 """Short names say what a kernel is, never share a name, and hold no cut-off part of one.
 
-The real names in kernel_names.txt.gz, 1,013 of them, are from the traces that HolisticTraceAnalysis (MIT, Meta), Kineto
+The real names in real_names.txt.gz, 1,013 of them, are from the traces that HolisticTraceAnalysis (MIT, Meta), Kineto
 (BSD-3-Clause, Meta) and TraceLens (MIT, AMD) publish for their own tests; comments in it say which from where.
 """
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from backends.profiling.kernel_names import short_names
 
-WRITTEN = gzip.decompress((Path(__file__).parent / "kernel_names.txt.gz").read_bytes()).decode()
+WRITTEN = gzip.decompress((Path(__file__).parent / "real_names.txt.gz").read_bytes()).decode()
 REAL = [line for line in WRITTEN.splitlines() if not line.startswith("#")]
 ELEMENTWISE = "at::native::vectorized_elementwise_kernel"
 ADD = f"void {ELEMENTWISE}<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int, float)"
@@ -52,9 +52,9 @@ TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT128x192x64_MI16x16x1_S
     ("full", "expected"),
     [
         (ADD, "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, …>"),
-        (f"void elementwise<128, 2, {LOADED}>()", "elementwise<128, 2, BinaryFunctor<float, float, …, MulFunctor>>"),
+        (f"void elementwise<128, 2, {LOADED}>()", "elementwise<128, 2, MulFunctor<float>>"),
         (f"void fill<{POWER}, std::array<char*, 2ul> >()", "fill<pow_tensor_scalar_kernel_impl<float, float>, …>"),
-        (f"void reduce_kernel<512, 1, {REDUCE} >({REDUCE})", "reduce_kernel<512, 1, ReduceOp<float, sum_functor, …>>"),
+        (f"void reduce<512, {REDUCE} >()", "reduce<512, ReduceOp<float, sum_functor, unsigned int, float, 4>>"),
         (f"void f<__nv_hdl_wrapper_t<true, false, false, {TAG}, int (int)> >()", "f<compare_scalar_kernel<BFloat16>>"),
         (f"void cutlass::Kernel<{CUTLASS}>({CUTLASS}::Params)", f"Kernel<{CUTLASS}>"),
         ("void (anonymous namespace)::softmax<float, 10, true>(float*, int)", "softmax<float, 10, true>"),

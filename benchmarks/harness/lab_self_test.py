@@ -1,0 +1,315 @@
+"""How often what a lab says of one run is wrong: the code of `parallel-core run` judges times with synthetic noise.
+
+    python -m benchmarks.harness.lab_self_test --trials 400
+
+The truth is known: equal times, which leave nothing to say, and effects that are there to be found. Every round drifts,
+all of its times alike; single times are off by a share and sometimes disturbed by far more. A verdict is false if it
+says what is not so, and missed if it leaves open what is so. A noise of a tenth may hide a lot: only false ones count.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import click
+import numpy as np
+
+from parallel_core.experiments.asynchronous_computation import eager_cpu
+from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts as asynchronous
+from parallel_core.experiments.asynchronous_computation.barriers import verdicts as barriers
+from parallel_core.experiments.asynchronous_computation.cost_model import verdicts as cost_model
+from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core.experiments.automatic_parallelism import overlap, parallel, scheduling, three_way
+from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts as independent_ops
+from parallel_core.experiments.automatic_parallelism.small_ops import verdicts as small_ops
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts as allreduce
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts as batch_norm
+from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts as batch_scaling
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts as partitioning
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
+from parallel_core.measurement.checks import why_impossible
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.task_graph import Bounds
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, dispatch_fraction, times_as_long
+
+__all__ = ["MOST_FALSE", "NOISES", "TRUTHS", "Counted", "count"]
+
+MOST_FALSE = 0.05
+DISPATCHED = 0.01
+"""The share of a synthetic time after which control returns, unless a case's name says `sync`."""
+
+Timed = Mapping[str, Case]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations of logarithms, and the share of the times that something else disturbs."""
+
+    single: float
+    drift: float
+    disturbed: float
+
+
+NOISES = {"quiet": Noise(0.01, 0.01, 0.01), "usual": Noise(0.03, 0.02, 0.05), "loud": Noise(0.10, 0.05, 0.15)}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Usual seconds of cases, what a lab says of them, and which phrases of it are false or must be said."""
+
+    lab: str
+    name: str
+    seconds: Mapping[str, float]
+    tell: Callable[[Timed], str]
+    false: tuple[str, ...]
+    found: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How many verdicts were false, and how many left open what was there to be found."""
+
+    truth: Truth
+    trials: int
+    false: int
+    missed: int
+
+
+def count(truth: Truth, noise: Noise, rounds: int, trials: int, seed: int = 0) -> Counted:
+    """Let a lab judge times with noise, again and again."""
+    generator = np.random.default_rng((seed, rounds, sum(map(ord, truth.lab + truth.name))))
+    false = missed = 0
+    for _ in range(trials):
+        told = truth.tell(timed(truth.seconds, noise, rounds, generator))
+        false += any(phrase in told for phrase in truth.false)
+        missed += bool(truth.found) and not any(phrase in told for phrase in truth.found)
+    return Counted(truth, trials, false, missed)
+
+
+def timed(seconds: Mapping[str, float], noise: Noise, rounds: int, generator: np.random.Generator) -> Timed:
+    """Return cases whose rounds take their usual seconds, but for the noise."""
+    drift = np.cumsum(generator.normal(0, noise.drift, rounds))
+
+    def case(name: str, usual: float) -> Case:
+        off = drift + generator.normal(0, noise.single, rounds)
+        off += (generator.random(rounds) < noise.disturbed) * generator.uniform(0.05, 0.7, rounds)
+        taken = tuple(float(one) for one in usual * np.exp(off))
+        share = 1.0 if "sync" in name else DISPATCHED
+        return Case(name, taken, tuple(share * one for one in taken))
+
+    return {name: case(name, usual) for name, usual in seconds.items()}
+
+
+def _parallel(cases: Timed) -> str:
+    *parts, together = cases.values()
+    return parallel.verdict(parallel.speedup_of(parts, together), len(parts))
+
+
+def _overlap(cases: Timed) -> str:
+    run, copy, _ = cases.values()
+    return overlap.verdict(overlap.overlap_efficiency(*cases.values()), run, copy)
+
+
+def _three_way(cases: Timed) -> str:
+    *parts, together = cases.values()
+    # Three parts that keep a core busy each, on two cores.
+    bound = sum(part.median for part in parts) / 2
+    found = three_way.fractions(parts, together, bound)
+    return three_way.verdict(found, three_way.left_over(parts, together, bound))
+
+
+def _asynchronous(cases: Timed) -> str:
+    each, once, one, everything = cases.values()
+    said = asynchronous.verdict(dispatch_fraction(once), times_as_long(each, once))
+    return f"{said} {asynchronous.about_barriers(times_as_long(one, everything))}"
+
+
+def _eager(cases: Timed) -> str:
+    (case,) = cases.values()
+    return eager_cpu.verdict(dispatch_fraction(case))
+
+
+def _barriers(cases: Timed) -> str:
+    one, everything = cases.values()
+    added = barriers.Added(one.seconds, everything.seconds)
+    return barriers.verdict(added, "here", dispatch_fraction(everything))
+
+
+def _cost_model(cases: Timed) -> str:
+    issued, computed, measured = cases.values()
+    model = CostModel(issued.median, computed.median, 0.0, times_as_long(computed, issued))
+    return cost_model.verdict([cost_model.Point(2, 10**6, model, measured)])
+
+
+def _small_ops(cases: Timed) -> str:
+    each = list(cases.values())
+    half = len(each) // 2
+    return small_ops.verdict([2**power for power in range(3, 3 + half)], each[:half], each[half:], 2)
+
+
+def _independent_ops(cases: Timed) -> str:
+    few, many, chain = cases.values()
+    by_workers = times_as_long(few, many, BETWEEN_PROCESSES)
+    said = independent_ops.verdict(few, chain, 1), independent_ops.about_workers("async", "cpu", by_workers, (1, 2))
+    return " ".join((*said, independent_ops.about_chain(times_as_long(chain, chain, BETWEEN_PROCESSES))))
+
+
+def _schedule(cases: Timed) -> str:
+    alone, free = cases.values()
+    bound = alone.median / 2
+    return scheduling.about_schedule("It", scheduling.Scheduled(alone, free, (), Bounds(bound, bound, bound)))
+
+
+def _batch_scaling(cases: Timed) -> str:
+    one, fixed, scaled = cases.values()
+    by_image = {FIXED: {1: one, 2: fixed}, SCALED: {1: one, 2: scaled}}
+    return f"{batch_scaling.verdict(by_image, 256)} {batch_scaling.about_efficiency(by_image, 1.0)}"
+
+
+def _allreduce(cases: Timed) -> str:
+    sizes = {2**20: cases}
+    return " ".join((allreduce.verdict(sizes, "native"), *allreduce.about_sharding(sizes)))
+
+
+def _batch_norm(cases: Timed) -> str:
+    per_device, synchronised = cases.values()
+    return batch_norm.about_cost(per_device, synchronised, 64)
+
+
+def _partitioning(cases: Timed) -> str:
+    whole = partitioning.about_micro_batches(cases["whole"], cases["cut"], 1, 4)
+    return f"{partitioning.about_width(1, cases, 'one')} {whole}"
+
+
+def _possible(cases: Timed) -> str:
+    *parts, together = cases.values()
+    return why_impossible(together, parts) or ""
+
+
+def _of(seconds: Sequence[float], names: str = "abcdefghijklmnop") -> dict[str, float]:
+    return dict(zip(names, seconds, strict=False))
+
+
+ALGORITHMS = ("plain copy", "star", "ring", "sharded", "native")
+DIVIDED = ("one", "whole", "cut", "data parallelism")
+TURNS, AT_ONCE = "took turns", "worked at the same time"
+MORE, LESS = "devices worth more", "devices worth less"
+
+TRUTHS = (
+    Truth("parallel", "turns", _of((1, 1, 2)), _parallel, ("The devices worked", "overlapped", "got in"), (TURNS,)),
+    Truth("parallel", "at once", _of((1, 1, 1)), _parallel, (TURNS, "in part:", "got in"), ("The devices worked",)),
+    Truth("parallel", "in part", _of((1, 1, 1.45)), _parallel, (TURNS, "The devices worked", "got in")),
+    Truth("overlap", "none", _of((1, 1, 2)), _overlap, ("real", "hidden", "took longer")),
+    Truth("overlap", "all", _of((1, 1, 1)), _overlap, ("Nothing", "took longer"), ("hidden",)),
+    Truth("overlap", "disturbing", _of((1, 1, 2.8)), _overlap, ("real", "hidden", "Nothing"), ("took longer",)),
+    Truth("three-way", "none", _of((1, 1, 1, 3)), _three_way, ("went on", "overlapped in part", "got in")),
+    Truth("three-way", "all", _of((1, 1, 1, 1.5)), _three_way, ("overlapped in part", "got in"), ("went on",)),
+    Truth("three-way", "in part", _of((1, 1, 1, 2.2)), _three_way, ("more than", "got in"), ("overlapped",)),
+    Truth(
+        "async",
+        "queued",
+        {"each": 4.0, "once": 2.0, "one": 0.1, "all": 1.0},
+        _asynchronous,
+        ("Nothing was queued", "in part", "nothing went on"),
+        ("Python ran ahead:",),
+    ),
+    Truth(
+        "async",
+        "not queued",
+        {"each": 2.0, "once sync": 2.0, "one": 1.0, "all": 1.0},
+        _asynchronous,
+        ("Python ran ahead:", "in part", ": the rest went on"),
+        ("Nothing was queued",),
+    ),
+    Truth("eager-cpu", "queued", {"products": 1.0}, _eager, ("No asynchrony", "in part"), ("Asynchrony:",)),
+    Truth("eager-cpu", "not queued", {"sync": 1.0}, _eager, ("Asynchrony",), ("No asynchrony",)),
+    Truth("barriers", "selective", _of((0.05, 1)), _barriers, ("was waiting", "in part"), ("was selective:",)),
+    Truth("barriers", "all", _of((1, 1)), _barriers, ("was selective",), ("was waiting",)),
+    Truth("cost-model", "equal", _of((1, 1, 1)), _cost_model, ("slower side at the largest", "holds at every size")),
+    Truth("cost-model", "device", _of((1, 2, 2)), _cost_model, ("Python is the slower side",), ("holds at every",)),
+    Truth("small-ops", "equal", _of([1] * 16), _small_ops, ("were faster than one from", "They were slower")),
+    Truth(
+        "small-ops",
+        "faster",
+        _of([2] * 8 + [1] * 8),
+        _small_ops,
+        ("They were slower",),
+        ("the smallest size",),
+    ),
+    Truth(
+        "independent-ops",
+        "in order",
+        _of((1, 1, 1)),
+        _independent_ops,
+        ("In parallel", "they ran at", "no help", "costs something", "does not allow", "too little"),
+        ("In order",),
+    ),
+    Truth(
+        "independent-ops",
+        "two workers",
+        _of((2, 1, 2)),
+        _independent_ops,
+        ("In parallel", "no help", "too little", "does not allow"),
+        ("they ran at",),
+    ),
+    Truth("dependencies", "in turn", _of((2, 2)), _schedule, ("about as fast", "less than is", "one by one: queueing")),
+    Truth(
+        "dependencies", "at the bound", _of((2, 1)), _schedule, ("less than is", "not pay"), ("about as fast", "paid")
+    ),
+    Truth("batch-scaling", "equal", _of((2, 1, 1)), _batch_scaling, (MORE, LESS, "less than", "not each", "and more")),
+    Truth("batch-scaling", "more", _of((2, 1.6, 1)), _batch_scaling, (LESS, "less than", "and more"), (MORE,)),
+    Truth(
+        "allreduce",
+        "equal",
+        dict.fromkeys(ALGORITHMS, 1.0),
+        _allreduce,
+        ("as fast as the star", "no bound here", "the work paid", "than it saved"),
+    ),
+    Truth(
+        "allreduce",
+        "sharded",
+        {**dict.fromkeys(ALGORITHMS, 2.0), "sharded": 1.0},
+        _allreduce,
+        ("no bound here", "than it saved"),
+        ("the work paid",),
+    ),
+    Truth("batch-norm", "equal", _of((1, 1)), _batch_norm, ("ms more", "although")),
+    Truth("batch-norm", "twice", _of((1, 2)), _batch_norm, ("although",), ("ms more",)),
+    Truth(
+        "partitioning",
+        "equal",
+        dict.fromkeys(DIVIDED, 1.0),
+        _partitioning,
+        ("was the fastest", "were the fastest", "faster than every", "batch paid", "than it gave"),
+    ),
+    Truth(
+        "partitioning",
+        "data parallelism",
+        {**dict.fromkeys(DIVIDED, 2.0), "data parallelism": 1.0},
+        _partitioning,
+        ("faster than every", "batch paid", "than it gave"),
+        ("data parallelism was the fastest",),
+    ),
+    Truth("any", "as fast as can be", _of((1, 1, 1)), _possible, ("disturbed",)),
+    Truth("any", "impossible", _of((2, 2, 1)), _possible, (), ("disturbed",)),
+)
+
+
+@click.command()
+@click.option("--trials", type=click.IntRange(min=1), default=200, show_default=True, help="For each lab and noise.")
+def main(trials: int) -> None:
+    """Count wrong verdicts of every lab; exit with status 1 if more than one in twenty is false anywhere."""
+    worst = 0.0
+    click.echo("| lab | truth | noise | rounds | false | missed |\n| --- | --- | --- | --- | --- | --- |")
+    for truth in TRUTHS:
+        for (name, noise), rounds in ((one, some) for one in NOISES.items() for some in (3, 5, 10)):
+            found = count(truth, noise, rounds, trials)
+            worst = max(worst, found.false / trials)
+            missed = f"{found.missed / trials:.1%}" if truth.found else "–"
+            row = (truth.lab, truth.name, name, str(rounds), f"{found.false / trials:.1%}", missed)
+            click.echo(f"| {' | '.join(row)} |")
+    if worst > MOST_FALSE:
+        raise click.ClickException(f"{worst:.1%} of the verdicts on one truth are false")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What may be said of one run: quantities over its rounds, with intervals, which `confidence_intervals.decide` judges.
+
+All rounds of a run are timed in turn, so a drift of the machine is common to the times of a round: rounds are resampled
+whole. Few rounds know little of how far apart rounds can be, so the middle 80 % of the resampled medians are stretched
+by Student's t, to the farther side on both sides; see `confidence_intervals`. No interval is shorter than the noise
+that a quiet machine has too, or that two processes have. benchmarks/harness/lab_self_test.py counts how often what is
+said of a lab is wrong: less than once in twenty.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+
+from parallel_core.measurement.confidence_intervals import Interval, decide, exponential, resampled_medians, stretched
+from parallel_core.measurement.result import Case
+from parallel_core.system.formatting import figure
+
+__all__ = [
+    "BETWEEN_PROCESSES",
+    "MIN_NOISE",
+    "differ_beyond_noise",
+    "dispatch_fraction",
+    "in_percent",
+    "over_rounds",
+    "times_as_long",
+]
+
+MIN_NOISE = 0.05
+"""A ratio of two times is never known better than this, however quiet the machine seemed."""
+BETWEEN_PROCESSES = 0.10
+"""The same for times of different processes: what differs between them does not show in the rounds of either."""
+PERTURBED = 2000
+"""How often the noise that is assumed at least is drawn."""
+
+
+def over_rounds(
+    quantity: Callable[..., np.ndarray],
+    *seconds: Sequence[float],
+    noise: float = MIN_NOISE,
+    paired: bool = True,
+    among: int = 1,
+) -> Interval:
+    """Return a quantity of the medians of several times, with its interval; `seconds` has the rounds of each time.
+
+    It is computed element by element from arrays of medians. Rounds that were not timed in turn, in one process, are
+    not `paired`, nor are those that differ in number. Of an interval `among` several, all are right together as often
+    as one by itself (Bonferroni). It is unbounded if a time was taken once.
+    """
+    medians = [float(np.median(values)) for values in seconds]
+    estimate = float(quantity(*map(np.asarray, medians)))
+    fewest = min(map(len, seconds))
+    if fewest == 1:
+        return Interval(estimate, -math.inf, math.inf)
+    generator = np.random.default_rng(0)
+    if paired and len(set(map(len, seconds))) == 1:
+        draws = quantity(*resampled_medians(np.asarray(seconds, dtype=np.float64), generator))
+    else:
+        draws = quantity(*(resampled_medians(np.asarray(values, dtype=np.float64), generator) for values in seconds))
+    resampled = stretched(estimate, draws, fewest)
+    wider = NormalDist().inv_cdf(1 - 0.025 / among) / NormalDist().inv_cdf(0.975)
+    half = wider * max(resampled.high - estimate, estimate - resampled.low)
+    # As much on each time as makes the ratio of two uncertain by the noise.
+    factor = math.log1p(noise) / NormalDist().inv_cdf(0.975) / math.sqrt(2)
+    perturbed = quantity(*(median * np.exp(factor * generator.standard_normal(PERTURBED)) for median in medians))
+    low, high = (float(bound) for bound in np.percentile(perturbed, (2.5, 97.5)))
+    return Interval(estimate, min(low, estimate - half), max(high, estimate + half))
+
+
+def times_as_long(one: Case, other: Case, noise: float = MIN_NOISE, among: int = 1) -> Interval:
+    """Return how many times as long as another case one took, with its interval.
+
+    With more noise than MIN_NOISE they are of different processes, and nothing is paired.
+    """
+    logarithm = over_rounds(
+        lambda a, b: np.log(a / b), one.seconds, other.seconds, noise=noise, paired=noise <= MIN_NOISE, among=among
+    )
+    return replace(exponential(logarithm), estimate=one.median / other.median)
+
+
+def dispatch_fraction(case: Case) -> Interval:
+    """Return after which share of its time control returned, with its interval."""
+    return over_rounds(lambda sent, done: sent / done, case.dispatch_seconds, case.seconds)
+
+
+def in_percent(share: Interval) -> str:
+    """Write a share in percent, with its bounds if it has some, and with digits enough for a small one."""
+    if not math.isfinite(share.high):
+        return f"{figure(100 * share.estimate)}%"
+    return f"{figure(100 * share.estimate)}% ({figure(100 * share.low)}–{figure(100 * share.high)}%)"
+
+
+def differ_beyond_noise(one: Case, other: Case, noise: float = MIN_NOISE) -> bool:
+    """Return whether two cases' times are shown to differ."""
+    return decide(times_as_long(one, other, noise), 1.0) is not None

@@ -1,0 +1,120 @@
+"""Traces of other years, clocks and accelerators than CUDA's of today: what ran is read, or told to be left out."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.profiling import Timeline
+from parallel_core.trace_analysis.case_spans import cases_of
+from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.trace_files import read_timeline
+
+TRACES = Path(__file__).parent
+
+
+def on_devices(timeline: Timeline) -> Counter[tuple[str, str]]:
+    return Counter((span.device, span.queue) for span in timeline.spans if span.device not in ("host", "cpu"))
+
+
+def test_kineto_of_2021_has_a_gpu_and_its_launches() -> None:
+    timeline = read_timeline(TRACES / "one_gpu" / "kineto_of_2021.json.gz")
+    operations = [span for span in timeline.spans if span.device == "gpu:0"]
+    assert on_devices(timeline) == {("gpu:0", "stream 7"): 32}
+    assert Counter(span.kind for span in operations) == {"compute": 30, "copy": 2}
+    assert all(span.launched is not None and span.launched < span.start for span in operations)
+    assert not any("ProfilerStep" in span.name for span in timeline.spans)
+    assert cases_of(timeline)[0].resolution == 1000
+
+
+def test_a_trace_in_nanoseconds_is_exact_to_the_last() -> None:
+    timeline = read_timeline(TRACES / "one_gpu" / "nanoseconds.json.gz")
+    (found,) = timeline_figures(timeline)
+    (device,) = found.devices
+    assert (device.collective_seconds, device.hidden_collective_seconds) == (0.046876493, 0.007317025)
+    assert device.hidden_collective_share == 7_317_025 / 46_876_493
+    assert device.operations == len(timeline.spans) == 3774
+    assert cases_of(timeline)[0].resolution == 1
+
+
+def test_mtia_s_queues_hold_work_and_its_waits_are_told() -> None:
+    timeline = read_timeline(TRACES / "other_accelerators" / "mtia.json.gz")
+    assert {device for device, _ in on_devices(timeline)} == {"mtia:17"}
+    assert Counter(span.kind for span in timeline.spans) == {"copy": 877, "compute": 97}
+    assert sum(span.launched is not None for span in timeline.spans) == 730
+    assert "339 of MTIA's events record or await an event, which is no work, left out." in timeline.notes
+
+
+def event(category: str, name: str, start: int, **more: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": 5, **more}
+
+
+def read_events(tmp_path: Path, *events: dict[str, Any]) -> Timeline:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return read_timeline(path)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "category", "device"),
+    [
+        ("cuda_runtime", "kernel", "gpu:0"),
+        ("cuda_driver", "kernel", "gpu:0"),
+        ("xpu_runtime", "kernel", "xpu:0"),
+        ("mtia_runtime", "mtia_ccp_events", "mtia:0"),
+        ("Runtime", "Kernel", "gpu:0"),
+        ("privateuse1_runtime", "kernel", "gpu:0"),
+        ("cuda_runtime", "hpu_op", "hpu:0"),
+    ],
+)
+def test_every_accelerator_s_work_is_read_with_its_launch(
+    tmp_path: Path, runtime: str, category: str, device: str
+) -> None:
+    timeline = read_events(
+        tmp_path,
+        event(runtime, "launch", 10, args={"correlation": 7}),
+        event(category, "gemm", 20, pid=0, tid="stream 7", args={"correlation": 7}),
+    )
+    assert [(span.device, span.queue, span.launched) for span in timeline.spans] == [(device, "stream 7", 0)]
+
+
+def test_a_row_that_is_called_after_another_accelerator_is_one(tmp_path: Path) -> None:
+    name = {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "NPU 3"}}
+    timeline = read_events(tmp_path, name, event("kernel", "gemm", 20, pid=3, args={"stream": 2}))
+    assert on_devices(timeline) == {("npu:3", "stream 2"): 1}
+
+
+def test_what_is_not_known_is_counted_and_what_the_host_says_of_itself_is_not(tmp_path: Path) -> None:
+    timeline = read_events(
+        tmp_path,
+        event("cpu_op", "aten::mm", 0),
+        event("python_function", "main", 0),
+        event("mtia_insight", "a", 1),
+        event("mtia_insight", "b", 2),
+        event("glow_op", "c", 3),
+    )
+    assert timeline.notes == (
+        "2 events of the category 'mtia_insight', which is not known here, left out.",
+        "1 event of the category 'glow_op', which is not known here, left out.",
+    )
+
+
+@pytest.mark.parametrize("number", [None, [1], {"a": 1}, 1.5, "x", 2**70])
+def test_numbers_of_other_forms_link_nothing_and_break_nothing(tmp_path: Path, number: object) -> None:
+    launch = event("cuda_runtime", "cudaLaunchKernel", 10, args={"correlation": number})
+    kernel = event("kernel", "gemm", 20, pid=0, args={"correlation": 3, "device": 0, "stream": 7})
+    timeline = read_events(tmp_path, launch, kernel, event("kernel", "relu", 30, args="none"))
+    assert {span.launched for span in timeline.spans} == {None}
+
+
+def test_ids_of_several_ranks_that_collide_break_nothing(tmp_path: Path) -> None:
+    launches = [event("cuda_runtime", "cudaLaunchKernel", start, args={"correlation": 1}) for start in (10, 50)]
+    kernels = [
+        event("kernel", "gemm", start, pid=0, args={"correlation": 1, "device": 0, "stream": 7}) for start in (20, 21)
+    ]
+    timeline = read_events(tmp_path, *launches, *kernels)
+    assert len(timeline.spans) == 2
+    (found,) = timeline_figures(timeline)
+    assert found.seconds > 0
