@@ -17,6 +17,7 @@ from parallel_core.errors import RequestError
 from parallel_core.trace_analysis.trace_files import write_trace_file
 from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS, PROCESSES
 from tests.parallel_core.trace_analysis.test_trace_files import MXNET, TORCH
+from tests.parallel_core.trace_analysis.traces import counting
 
 OURS = Timeline(
     "torch 2.13.0, async engine",
@@ -159,3 +160,19 @@ def test_the_page_holds_each_rank(tmp_path: Path, files: tuple[Path, ...]) -> No
     assert (done.exit_code, done.stderr) == (0, "")
     assert str(page) in done.stdout
     assert ("rank 1" in page.read_text()) == (files == (GPUS,))
+
+
+def test_what_counts_as_the_device_s_own_delay_can_be_told(tmp_path: Path) -> None:
+    file, target = counting.FOLDER / "two_streams.json.gz", tmp_path / "figures.json"
+
+    def waits(*more: str) -> tuple[float, float]:
+        done = shown(file, "--json", target, *more)
+        assert done.exit_code == 0
+        first = json.loads(target.read_text())["cases"][0]["idleness"][0]
+        return first["kernel_wait_seconds"], first["other_wait_seconds"]
+
+    # As Holistic Trace Analysis has it, of whole microseconds; and with 30 nanoseconds.
+    assert waits() == (104e-6, 0)
+    assert waits("--kernel-delay", "30") == (0, 104e-6)
+    refused = shown(file, "--kernel-delay", "-1")
+    assert refused.exit_code == 2
