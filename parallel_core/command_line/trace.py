@@ -17,6 +17,7 @@ from parallel_core.system.formatting import listed
 from parallel_core.terminal.ranks import show_ranks
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.timeline_details import show_details
+from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY
 from parallel_core.trace_analysis.ranks.reading import RankTrace, begins_later, files_of, read_ranks, side_by_side
 from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
 
@@ -58,6 +59,14 @@ def _pattern(text: str) -> re.Pattern[str]:
     metavar="N",
     help="Only step N, where the program marks its steps: ProfilerStep#N, or annotations of its own with numbers.",
 )
+@click.option(
+    "--kernel-delay",
+    type=click.IntRange(min=0),
+    default=KERNEL_DELAY,
+    show_default=True,
+    metavar="NANOSECONDS",
+    help="Shorter gaps between two operations on a queue are a device's own, and no wait for others.",
+)
 @options.json_file
 def trace(
     paths: tuple[Path, ...],
@@ -65,6 +74,7 @@ def trace(
     page: Path | None,
     kernels: re.Pattern[str] | None,
     step: int | None,
+    kernel_delay: int,
     json_path: Path | None,
 ) -> None:
     """Show how busy each queue was in FILE, what overlapped, and the critical path.
@@ -76,7 +86,8 @@ def trace(
         check_drawing(picture)
     for path in (picture, page, json_path):
         files.check_writable(path)
-    ranks = read_ranks(files_of(paths), kernels, step, keep_spans=picture is not None or page is not None)
+    keep_spans = picture is not None or page is not None
+    ranks = read_ranks(files_of(paths), kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
     # With `--json -`, standard output is for the JSON alone.
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     if len(ranks) == 1:

@@ -15,6 +15,7 @@ from backends.profiling.perfetto import OWN_KEY
 from backends.profiling.spans import KINDS, Spans
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
+from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 from parallel_core.trace_analysis.ranks.one_step import only_step
 from parallel_core.trace_analysis.trace_files import timeline_in, trace_in
@@ -66,19 +67,21 @@ def read_ranks(
     step: int | None = None,
     *,
     keep_spans: bool = False,
+    kernel_delay: int = KERNEL_DELAY,
 ) -> dict[int, RankTrace]:
     """Read the traces of all ranks in files, of which one may hold several; in the order of the ranks.
 
     A trace's rank is what it says itself, else what its file's name says, else its place. Kernels whose full names
-    hold `kernels` communicate, too. Of a trace with steps only what belongs to `step` is kept, if one is named. Without
+    hold `kernels` communicate, too; shorter gaps than `kernel_delay`, in nanoseconds, are kernel waits. Of a trace with
+    steps only what belongs to `step` is kept, if one is named. Without
     `keep_spans` only one trace is in memory at a time. Raises RequestError, which names the file, for one that cannot
     be used, and if two are of the same rank.
     """
     read: list[RankTrace] = []
     with without_garbage_collection():
         for file in files:
-            for one in _ranks_in(file, kernels, step):
-                kept = one if keep_spans else replace(one, timeline=replace(one.timeline, spans=()))
+            for one in _ranks_in(file, kernels, step, kernel_delay):
+                kept = one if keep_spans else replace(one, timeline=replace(one.timeline, spans=(), host_calls=None))
                 read.append(kept)
     return dict(sorted(_numbered(read).items()))
 
@@ -105,7 +108,7 @@ def begins_later(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> dict[int
     return {rank: begin - min(begins.values()) for rank, begin in begins.items()}
 
 
-def _ranks_in(file: Path, kernels: re.Pattern[str] | None, step: int | None) -> Iterator[RankTrace]:
+def _ranks_in(file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int) -> Iterator[RankTrace]:
     trace = trace_in(file)
     try:
         parts = divided(trace)
@@ -127,7 +130,7 @@ def _ranks_in(file: Path, kernels: re.Pattern[str] | None, step: int | None) -> 
             job.world_size,
             timeline,
             len(timeline.spans),
-            timeline_figures(timeline),
+            timeline_figures(timeline, kernel_delay),
             tuple(_own_collectives(timeline) if is_own else _collectives(part, timeline, begin, step is not None)),
             # Cases begin at zero, wherever they are in the trace.
             None if is_own or timeline.cases else begin,

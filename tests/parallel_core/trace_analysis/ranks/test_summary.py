@@ -128,6 +128,7 @@ def test_ranks_are_numbered(tmp_path: Path, said: dict[str, int | None], expecte
     assert list(read) == sorted(read)
     found = summary_of(read)
     assert (found.straggler, found.clocks_agree, found.matched_collectives) == (None, None, 0)
+    assert any("do not say their rank" in note for note in found.notes) == (None in said.values())
 
 
 @pytest.mark.parametrize(
