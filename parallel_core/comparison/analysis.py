@@ -116,7 +116,10 @@ def analyse(comparison: Comparison, timeline_of: TimelineOf | None = None) -> An
     experiments = tuple(
         _analyse_experiment(EXPERIMENTS[name], comparison.of(name), timeline_of) for name in comparison.experiments
     )
+    engines = [results.cell.engine for results in comparison.cells]
     ratios = [ratio for one in experiments for ratio in one.between_frameworks]
+    # The first engine may be missing where the first experiment was measured.
+    ratios.sort(key=lambda ratio: engines.index(ratio.cell.engine))
     believed = [Answered(cell.results, cell.metric) for one in experiments for cell in one.believed]
     about_scheduling = [one.answer for one in experiments if one.answer and one.experiment.name in READINGS]
     return Analysis(comparison, experiments, overall_answer(about_scheduling, ratios, believed))
