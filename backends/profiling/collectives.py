@@ -21,6 +21,7 @@ KINDS = re.compile(
     r"AllReduce|AllGather|ReduceScatter|Broadcast|AllToAll|SendRecv|Reduce|Send|Recv|Generic", re.IGNORECASE
 )
 """In NCCL's kernels' names; longer ones first."""
+KERNELS = {"kernel", "Kernel", "mtia_ccp_events", "hpu_op"}
 ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
 
 
@@ -60,7 +61,7 @@ def collectives_of(trace: Trace, kernels: Container[str]) -> tuple[Collective, .
     """
     slices = trace.columns
     wanted = np.array([name in kernels for name in slices.names], bool)
-    on_devices = slices.select(slices.has_category("kernel", "Kernel") & wanted[slices.name_of])
+    on_devices = slices.select(slices.has_category(*KERNELS) & wanted[slices.name_of])
     return tuple(map(_on_device, on_devices)) or tuple(_on_cpu(slices))
 
 

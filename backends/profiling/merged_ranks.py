@@ -21,10 +21,10 @@ __all__ = ["JOB", "divided"]
 
 JOB = "distributedInfo"
 """The key under which PyTorch's profiler says which rank of how many wrote a trace."""
-ON_HOST = {"cpu_op", "cuda_runtime", "cuda_driver", "Operator", "Runtime"}
+ON_HOST = {"cpu_op", "cuda_runtime", "cuda_driver", "xpu_runtime", "Operator", "Runtime"}
 """The categories of what a rank's own process does, now and in 2021; a trace that one process wrote has one such."""
-LAUNCHES = {"cuda_runtime", "cuda_driver", "Runtime"}
-ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
+LAUNCHES = ON_HOST - {"cpu_op", "Operator"}
+ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events", "hpu_op", "Kernel", "Memcpy", "Memset"}
 LABEL = re.compile(r"\[((?:[A-Za-z]+\d+)(?:-[A-Za-z]+\d+)*)\]|\brank[ _:-]*(\d+)\b", re.IGNORECASE)
 MAX_REPEATED = 0.05
 """A process uses no correlation id twice; a larger share of repeated ones is more than damage to a file."""

@@ -18,6 +18,7 @@ from typing import Any
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
+from backends.profiling.kernel_names import short_names
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
     Queue,
@@ -37,7 +38,6 @@ from backends.profiling.threads_of_trace import (
 from backends.profiling.timeline import Span, SpanKind, Spans, Timeline, Window, queue_order
 from backends.protocol import Array
 from backends.torch.base import TorchBackend
-from backends.torch.host_calls import host_calls
 from backends.torch.kineto.categories import (
     ANNOTATIONS_ON_DEVICE,
     MARKS,
@@ -50,6 +50,7 @@ from backends.torch.kineto.categories import (
 )
 from backends.torch.kineto.device_spans import device_spans, waits_left_out
 from backends.torch.kineto.gloo import exchanges, without_exchanges
+from backends.torch.kineto.host_calls import host_calls
 from backends.torch.streams.future import Announcing, futures_in
 
 __all__ = ["check", "is_from", "profile", "timeline_of"]
@@ -139,11 +140,11 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
     timeline = count_unlinked(assemble(source, Spans.joined(spans), windows(marks), notes), devices)
     if calls or timeline.cases:
         return timeline
-    found = host_calls(slices, names, {*filter(is_launch, slices.categories)}) if on_devices else None
+    runtime = list(filter(is_launch, slices.categories))
+    found = host_calls(slices, names, runtime) if on_devices else None
     # Of a trace of devices alone nothing is known of the host.
-    return replace(
-        timeline, annotations=_annotations(slices), host_calls=found if found and len(found.starts) else None
-    )
+    linked = found if found is not None and len(found.starts) else None
+    return replace(timeline, annotations=_annotations(slices), host_calls=linked)
 
 
 def _thread_names(trace: Trace) -> dict[TraceThread, str]:
@@ -241,7 +242,9 @@ def _span(one: Slice, kind: SpanKind, queue: Queue, launched: int | None) -> Spa
 def _readable(operator: str) -> str:
     if operator in COPY_OPERATORS:
         return "copy"
-    plain = operator.removeprefix("autograd::engine::evaluate_function: ").rpartition("::")[2].rstrip("_")
+    plain = operator.removeprefix("autograd::engine::evaluate_function: ")
+    # A class that a user derived has template arguments, and `::` also stands in them.
+    plain = short_names([plain])[plain] if "<" in plain else plain.rpartition("::")[2].rstrip("_")
     if backward := re.fullmatch(r"(\w+)Backward\d*", plain):
         return f"{READABLE_NAMES.get(backward[1], backward[1].lower())} backward"
     return READABLE_NAMES.get(plain, plain)

@@ -4,8 +4,8 @@ import gzip
 import shlex
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from parallel_core.command_line import options
 from parallel_core.errors import RequestError
-from parallel_core.jobs.own_program.answer import answer
+from parallel_core.jobs.own_program.analysis import Analysis, analyse
 from parallel_core.jobs.own_program.running import (
     Recorded,
     end_as,
@@ -23,24 +23,10 @@ from parallel_core.jobs.own_program.running import (
     run_program,
     why_incomplete,
 )
-from parallel_core.jobs.own_program.step_figures import StepFigures, step_figures
 from parallel_core.plots import can_draw, write_picture_file
 from parallel_core.system import files
-from parallel_core.system.formatting import listed
-from parallel_core.trace_analysis.trace_files import read_timeline
 
 __all__ = ["profile"]
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """A process's steps, its files, and what was wrong with its trace."""
-
-    recorded: Recorded
-    figures: StepFigures
-    trace: Path
-    picture: Path | None
-    notes: tuple[str, ...]
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -54,7 +40,7 @@ class _Shown:
     default=Path("profile"),
     show_default=True,
     metavar="FOLDER",
-    help="For a trace and a picture of each process.",
+    help="For a trace of each process, and a picture of them.",
 )
 @click.option("--json", "json_path", type=options.PATH, metavar="FILE", help="The sentences and all figures.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
@@ -77,16 +63,20 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     with _scratch_folder(output) as scratch:
         status = run_program(interpreted(command), Path(scratch), warm_up, steps)
         processes = recorded_in(Path(scratch))
-        console.print()
-        shown = _shown(processes, output, console)
+        traces = _packed(processes, output)
+    console.print()
     for line in why_incomplete(processes, warm_up, steps):
         console.print(f"parallel-core: {escape(line)}")
-    sentences = answer([one.figures for one in shown]) if shown else ()
-    for sentence in sentences:
-        console.print(f"· {escape(sentence)}")
-    _list_files(shown, console)
+    found = None
+    if traces:
+        try:
+            found = analyse(traces)
+            _show(found, traces, output, console)
+        except (RequestError, OSError) as error:
+            # The program has ended as it has; its status counts.
+            console.print(f"parallel-core: {escape(str(error))}")
     if json_path is not None:
-        files.write_json(json_path, _document(command, status, sentences, processes, shown))
+        files.write_json(json_path, _document(command, status, processes, traces, found))
     return end_as(status)
 
 
@@ -99,60 +89,51 @@ def _scratch_folder(output: Path) -> tempfile.TemporaryDirectory[str]:
         raise RequestError(f"cannot write to {output}: {error.strerror or error}") from error
 
 
-def _shown(processes: Sequence[Recorded], output: Path, console: Console) -> list[_Shown]:
-    """Move the traces to the folder, read them and draw them; what cannot be read becomes a line."""
+def _packed(processes: Sequence[Recorded], output: Path) -> dict[Path, Recorded]:
+    """Move the processes' traces to the folder, under the names of their ranks."""
     with_trace = [one for one in processes if one.trace is not None]
-    shown = []
-    for one, name in zip(with_trace, _names(with_trace), strict=True):
-        path = output / f"{name}.json.gz"
-        assert one.trace is not None
-        try:
-            with one.trace.open("rb") as plain, gzip.open(path, "wb", compresslevel=5) as packed:
-                shutil.copyfileobj(plain, packed)
-            timeline = read_timeline(path)
-            picture = output / f"{name}.svg" if can_draw() else None
-            if picture is not None:
-                write_picture_file(timeline, picture)
-        except (RequestError, OSError) as error:
-            # The program has ended as it has; its status counts.
-            console.print(f"parallel-core: {escape(str(error))}")
-            continue
-        shown.append(_Shown(one, step_figures(timeline, one.steps_recorded, one.rank), path, picture, timeline.notes))
-    return shown
-
-
-def _names(processes: Sequence[Recorded]) -> list[str]:
-    ranks = [one.rank for one in processes]
+    ranks = [one.rank for one in with_trace]
     if None not in ranks and len(set(ranks)) == len(ranks):
-        return [f"rank{rank}" for rank in ranks]
-    return ["trace"] if len(processes) == 1 else [f"process{number}" for number in range(len(processes))]
+        names = [f"rank{rank}" for rank in ranks]
+    else:
+        names = ["trace"] if len(ranks) == 1 else [f"process{number}" for number in range(len(ranks))]
+    packed = {}
+    for one, name in zip(with_trace, names, strict=True):
+        assert one.trace is not None
+        path = output / f"{name}.json.gz"
+        with one.trace.open("rb") as plain, gzip.open(path, "wb", compresslevel=5) as stream:
+            shutil.copyfileobj(plain, stream)
+        packed[path] = one
+    return packed
 
 
-def _list_files(shown: Sequence[_Shown], console: Console) -> None:
-    for note in dict.fromkeys(note for one in shown for note in one.notes):
+def _show(found: Analysis, traces: Iterable[Path], output: Path, console: Console) -> None:
+    for sentence in found.sentences:
+        console.print(f"· {escape(sentence)}")
+    for note in found.notes:
         console.print(f"· {escape(note)}", style="dim")
-    if shown:
-        console.print(escape(f"Traces: {listed([str(one.trace) for one in shown])}"))
-        more = str(shown[0].trace.parent if len(shown) > 1 else shown[0].trace)
-        console.print(escape(f"More of them: {shlex.join(('parallel-core', 'trace', more))}"))
-    if pictures := [str(one.picture) for one in shown if one.picture is not None]:
-        console.print(escape(f"Timelines: {listed(pictures)}"))
-    elif shown:
+    console.print(escape(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}"))
+    if can_draw():
+        picture = output / "timeline.svg"
+        write_picture_file(found.timeline, picture)
+        console.print(escape(f"Timeline: {picture}"))
+    else:
         console.print("A timeline needs matplotlib: pip install 'parallel-core[plot]'", markup=False)
 
 
 def _document(
     command: Sequence[str],
     status: int,
-    sentences: Sequence[str],
     processes: Sequence[Recorded],
-    shown: Sequence[_Shown],
+    traces: Mapping[Path, Recorded],
+    found: Analysis | None,
 ) -> dict[str, object]:
-    by_process = {one.recorded.pid: one for one in shown}
+    path_of = {one.pid: path for path, one in traces.items()}
+    figures = {} if found is None else found.figures
     return {
         "command": command,
         "status": status,
-        "sentences": sentences,
+        "sentences": [] if found is None else found.sentences,
         "processes": [
             {
                 "pid": one.pid,
@@ -161,9 +142,8 @@ def _document(
                 "marker": one.marker,
                 "steps_seen": one.steps_seen,
                 "steps_recorded": one.steps_recorded,
-                "trace": str(own.trace) if (own := by_process.get(one.pid)) else None,
-                "picture": str(own.picture) if own and own.picture else None,
-                "figures": own.figures.as_json() if own else None,
+                "trace": str(path) if (path := path_of.get(one.pid)) else None,
+                "figures": asdict(figures[path]) if path is not None and path in figures else None,
             }
             for one in processes
         ],

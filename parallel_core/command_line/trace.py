@@ -61,6 +61,12 @@ def _pattern(text: str) -> re.Pattern[str]:
     metavar="NANOSECONDS",
     help="Shorter gaps between two operations on a queue are a device's own, and no wait for others.",
 )
+@click.option(
+    "--step",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only step N, where the program marks its steps: ProfilerStep#N, or annotations of its own with numbers.",
+)
 @options.json_file
 def trace(
     paths: tuple[Path, ...],
@@ -68,6 +74,7 @@ def trace(
     page: Path | None,
     kernels: re.Pattern[str] | None,
     kernel_delay: int,
+    step: int | None,
     json_path: Path | None,
 ) -> None:
     """Show how busy each queue was in FILE, what overlapped, and the critical path.
@@ -80,7 +87,7 @@ def trace(
     for path in (picture, page, json_path):
         files.check_writable(path)
     keep_spans = picture is not None or page is not None
-    ranks = read_ranks(files_of(paths), kernels, keep_spans=keep_spans, kernel_delay=kernel_delay)
+    ranks = read_ranks(files_of(paths), kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
     # With `--json -`, standard output is for the JSON alone.
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     if len(ranks) == 1:

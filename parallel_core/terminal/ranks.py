@@ -85,20 +85,20 @@ def _cell(value: float | None, figure: str) -> str:
 
 
 def _last(one: RankFigures) -> str:
-    return f"{one.arrived_last:,}" if one.collectives else "–"
+    return f"{one.arrived_last:,}" if one.matched_collectives else "–"
 
 
 def _straggler(ranks: Ranks) -> str:
-    if not ranks.collectives:
+    if not ranks.matched_collectives:
         return "no straggler can be named: no collective of all ranks was found"
     if ranks.straggler is None:
-        return f"no straggler: in {ranks.collectives:,} collectives all ranks waited about as long"
+        return f"no straggler: in {ranks.matched_collectives:,} collectives all ranks waited about as long"
     (late,) = (one for one in ranks.by_rank if one.rank == ranks.straggler)
     most = max((one for one in ranks.by_rank if one is not late), key=lambda one: one.waited_seconds or 0.0)
     waited = most.waited_seconds or 0.0
     others = "the other waited" if len(ranks.by_rank) == 2 else f"of the others rank {most.rank} waited most,"
     share = f", {percent(waited / most.seconds)} of the time" if most.seconds else ""
     return (
-        f"straggler: rank {late.rank} came last in {late.arrived_last:,} of {late.collectives:,} collectives, and "
-        f"waited {metric(late.waited_seconds or 0.0, 's')} in them; {others} {metric(waited, 's')}{share}"
+        f"straggler: rank {late.rank} came last in {late.arrived_last:,} of {late.matched_collectives:,} collectives, "
+        f"and waited {metric(late.waited_seconds or 0.0, 's')} in them; {others} {metric(waited, 's')}{share}"
     )

@@ -270,7 +270,9 @@ def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:
     if case.queues_at_once is not None:
         at_once = f"{case.queues_at_once:.1f}"
         phrases.append(f"{at_once} {'queue' if at_once == '1.0' else 'queues'} at once")
+    # Of ranks side by side, none hides its communication under another's computation.
+    of_ranks = any(queue.device.startswith("rank ") for queue in case.queues)
     # Without computation nothing could lie under it.
-    if case.hidden_share is not None and case.compute_seconds:
+    if case.hidden_share is not None and case.compute_seconds and not of_ranks:
         phrases.append(f"{percent(case.hidden_share)} of communication under computation")
     return tuple(phrases)

@@ -21,6 +21,7 @@ MARK = "gloo:"
 LAUNCH = "c10d::"
 COLLECTIVES = (LAUNCH, "_c10d_functional::", "c10d_functional::")
 """Operators that launch an exchange or wait for one."""
+KEEPING = "torch::autograd::AccumulateGrad"
 DEVICE = "cpu"
 
 
@@ -61,6 +62,7 @@ def without_exchanges(work: Sequence[Slice], found: Sequence[Exchange]) -> Seque
     """Return outermost operators without what only launches exchanges or waits for them.
 
     An operator that outlasts an exchange that it launched has waited for it, and is divided: the exchange is cut out.
+    What keeps a gradient has done its work when it launches the exchange, however late its thread goes on.
     """
     return list(_computing(work, found)) if found else work
 
@@ -78,10 +80,15 @@ def _computing(work: Iterable[Slice], found: Iterable[Exchange]) -> Iterator[Sli
         for launched, start, end in own[bisect_left(own, (begin,)) :]:
             if launched >= one.end:
                 break
+            if one.name.endswith(KEEPING):
+                yield one._replace(end=launched)
+                begin = one.end
+                break
             if begin <= start and end < one.end:
                 yield one._replace(start=begin, end=start)
                 begin = end
-        yield one._replace(start=begin)
+        if begin < one.end or begin == one.start:
+            yield one._replace(start=begin)
 
 
 def _plain(name: str) -> str:

@@ -5,8 +5,7 @@ The shares of a step sum to 1: some queue computes; none does, but one exchanges
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,7 +39,6 @@ class QueueShare:
 class StepFigures:
     """The mean step of one process; its shares are those of the recorded time."""
 
-    rank: int | None
     steps: int
     """How many were recorded."""
     step_seconds: float
@@ -64,12 +62,8 @@ class StepFigures:
     operators: tuple[tuple[str, float], ...]
     """What computes longest, as shares of all operators' time."""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON object with these names."""
-        return asdict(self)
 
-
-def step_figures(timeline: Timeline, steps: int, rank: int | None = None) -> StepFigures:
+def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     """Compute the figures of a process that recorded so many whole steps; what its timeline holds beyond is cut."""
     windows = [one for one in timeline.annotations if one.name.startswith(STEP)][:steps]
     (case,) = cases_of(replace(timeline, spans=_of_whole_steps(timeline, steps), cases=()))
@@ -95,7 +89,6 @@ def step_figures(timeline: Timeline, steps: int, rank: int | None = None) -> Ste
     operators = [one for one in figures.operations if one.kind == "compute"]
     all_computing = sum(one.seconds for one in operators)
     return StepFigures(
-        rank=rank,
         steps=steps,
         step_seconds=in_seconds(whole) / steps,
         queues=tuple(

@@ -25,6 +25,10 @@ from parallel_core.trace_analysis.interval_sets import intersection, total_lengt
 __all__ = ["AnnotationFigures", "Outlier", "StepFigures", "StepsFigures", "TypicalStep", "annotations", "steps"]
 
 PROFILER_STEP = "ProfilerStep#"
+BY_THE_FRAMEWORK = re.compile(
+    r"(?:nccl|gloo|mpi|ucc|xccl):|Optimizer\.|DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|enumerate\(DataLoader"
+)
+"""PyTorch annotates its own work, too: exchanges, and parts of steps."""
 NUMBER = re.compile(r"[\s#_:/.-]*\d+\s*$")
 """What annotations of one kind differ in."""
 LONGEST_ANNOTATIONS = 30
@@ -143,7 +147,8 @@ def _step_windows(marked: Sequence[Window]) -> list[Window]:
     if profiled:
         return sorted(profiled, key=lambda one: one.start)
     outer: list[Window] = []
-    for one in sorted(marked, key=lambda one: (one.start, -one.end)):
+    by_the_program = [one for one in marked if not BY_THE_FRAMEWORK.match(one.name)]
+    for one in sorted(by_the_program, key=lambda one: (one.start, -one.end)):
         if not outer or one.start >= outer[-1].end:
             outer.append(one)
     repeated = [ones for ones in _alike(outer).values() if len(ones) > 1]

@@ -81,9 +81,9 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
         reached = np.searchsorted(ends[by_end], starts[waiting], side="right") - 1
         awaited = by_end[reached]
         # An operation that was launched in vain does not wait for a call either, so that counts from its end.
-        called = np.where(
-            launched_by[waiting] >= 0, np.minimum(calls.ends[launched_by[waiting]], starts[waiting]), UNKNOWN
-        )
+        called = np.full(len(waiting), UNKNOWN)
+        by_call = launched_by[waiting] >= 0
+        called[by_call] = np.minimum(calls.ends[launched_by[waiting[by_call]]], starts[waiting[by_call]])
         held = np.where(before[waiting] >= 0, since[waiting], called)
         waits = (reached >= 0) & (ends[awaited] > held) & (launched[awaited] <= launched[waiting])
         waits &= awaited != waiting

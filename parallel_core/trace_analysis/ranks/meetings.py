@@ -86,11 +86,15 @@ def waits(meeting: Meeting) -> dict[int, int]:
     return {rank: length - shortest for rank, length in lengths.items()}
 
 
-def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int:
-    """Return the rank that came last: by the clocks if they agree, else the one whose part is the shortest."""
-    if clocks_agree:
-        return max(meeting, key=lambda rank: meeting[rank].start)
-    return min(meeting, key=lambda rank: meeting[rank].end - meeting[rank].start)
+def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int | None:
+    """Return the rank that came last: by the clocks if they agree, else the one whose part is the shortest.
+
+    None if several came at once.
+    """
+    came = {rank: part.start if clocks_agree else part.start - part.end for rank, part in meeting.items()}
+    latest = max(came.values())
+    last = [rank for rank, time in came.items() if time == latest]
+    return last[0] if len(last) == 1 else None
 
 
 def _alike(collectives: Mapping[int, Sequence[Collective]]) -> list[Calls]:

@@ -17,6 +17,7 @@ from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from parallel_core.trace_analysis.ranks.one_step import only_step
 from parallel_core.trace_analysis.trace_files import timeline_in, trace_in
 
 __all__ = ["RankTrace", "files_of", "read_ranks", "side_by_side"]
@@ -63,6 +64,7 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
 def read_ranks(
     files: Iterable[Path],
     kernels: re.Pattern[str] | None = None,
+    step: int | None = None,
     *,
     keep_spans: bool = False,
     kernel_delay: int = KERNEL_DELAY,
@@ -70,14 +72,15 @@ def read_ranks(
     """Read the traces of all ranks in files, of which one may hold several; in the order of the ranks.
 
     A trace's rank is what it says itself, else what its file's name says, else its place. Kernels whose full names
-    hold `kernels` communicate, too; shorter gaps than `kernel_delay`, in nanoseconds, are kernel waits. Without
-    `keep_spans` only one trace is in memory at a time. Raises RequestError, which names the file, for one that cannot
-    be used, and if two are of the same rank.
+    hold `kernels` communicate, too. Of a trace with steps only what belongs to `step` is kept, if one is named. Shorter
+    gaps than `kernel_delay`, in nanoseconds, are kernel waits. Without `keep_spans` only one trace is in
+    memory at a time. Raises RequestError, which names the file, for one that cannot be used, and if two are of the same
+    rank.
     """
     read: list[RankTrace] = []
     with without_garbage_collection():
         for file in files:
-            for one in _ranks_in(file, kernels, kernel_delay):
+            for one in _ranks_in(file, kernels, step, kernel_delay):
                 kept = one if keep_spans else replace(one, timeline=replace(one.timeline, spans=(), host_calls=None))
                 read.append(kept)
     return dict(sorted(_numbered(read).items()))
@@ -98,7 +101,7 @@ def side_by_side(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> Timeline
     return Timeline(", ".join(sources), Spans.joined(spans))
 
 
-def _ranks_in(file: Path, kernels: re.Pattern[str] | None, kernel_delay: int) -> Iterator[RankTrace]:
+def _ranks_in(file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int) -> Iterator[RankTrace]:
     trace = trace_in(file)
     try:
         parts = divided(trace)
@@ -108,6 +111,8 @@ def _ranks_in(file: Path, kernels: re.Pattern[str] | None, kernel_delay: int) ->
         timeline = timeline_in(part, file)
         if kernels is not None:
             timeline = with_communication(timeline, kernels)
+        if step is not None:
+            timeline = _only_step(timeline, step, file)
         job = job_of(part)
         base = part.properties.get("baseTimeNanoseconds")
         begin = part.begin + (base if isinstance(base, int) else 0)
@@ -119,18 +124,27 @@ def _ranks_in(file: Path, kernels: re.Pattern[str] | None, kernel_delay: int) ->
             timeline,
             len(timeline.spans),
             timeline_figures(timeline, kernel_delay),
-            tuple(_own_collectives(timeline) if is_own else _collectives(part, timeline, begin)),
+            tuple(_own_collectives(timeline) if is_own else _collectives(part, timeline, begin, step is not None)),
             # Cases begin at zero, wherever they are in the trace.
             None if is_own or timeline.cases else begin,
         )
 
 
-def _collectives(trace: Trace, timeline: Timeline, begin: int) -> Iterator[Collective]:
-    spans = timeline.columns
-    exchanges = np.unique(spans.operator_of[spans.kinds == KINDS.index("exchange")])
-    names = {spans.operators[place] for place in exchanges.tolist()}
+def _only_step(timeline: Timeline, step: int, file: Path) -> Timeline:
+    try:
+        return only_step(timeline, step)
+    except RequestError as error:
+        raise RequestError(f"{file} cannot be cut: {error}") from error
+
+
+def _collectives(trace: Trace, timeline: Timeline, begin: int, cut: bool) -> Iterator[Collective]:
+    spans = timeline.columns.select(timeline.columns.kinds == KINDS.index("exchange"))
+    names = {spans.operators[place] for place in np.unique(spans.operator_of).tolist()}
+    # What is cut away is in the trace, and not in the timeline.
+    kept = set(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True))
     for one in collectives_of(trace, names):
-        yield one._replace(start=begin + one.start, end=begin + one.end)
+        if not cut or (one.start, one.end) in kept:
+            yield one._replace(start=begin + one.start, end=begin + one.end)
 
 
 def _own_collectives(timeline: Timeline) -> Iterator[Collective]:

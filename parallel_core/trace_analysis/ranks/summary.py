@@ -1,7 +1,7 @@
 """The figures of several ranks side by side: their spread, what each waited in collectives, and the straggler."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -21,6 +21,7 @@ FIGURES = (
     "compute_seconds",
     "communication_seconds",
     "hidden_share",
+    "hidden_collective_share",
     "idle_share",
     "waited_seconds",
 )
@@ -39,15 +40,17 @@ class RankFigures:
     hidden_share: float | None
     """The share of the communication that lay under computation."""
     idle_share: float
-    collectives: int
-    """How many of its collectives were found on the other ranks, too; `collective_seconds` is their time."""
-    collective_seconds: float
+    hidden_collective_share: float | None
+    """The share of its devices' collectives that lay under computation, as Holistic Trace Analysis counts."""
+    matched_collectives: int
+    """How many of its collectives were found on the other ranks, too; `matched_collective_seconds` is their time."""
+    matched_collective_seconds: float
     waited_seconds: float | None
     """How long they lasted beyond the shortest of each; None if there are none."""
     waited_share: float | None
     """The same as a share of their time."""
     arrived_last: int
-    """In how many of them the others had come before."""
+    """In how many of them all others had come before."""
     clock_offset_seconds: float | None
     """By how much they end later than on the first rank that took part, in the median."""
 
@@ -78,8 +81,7 @@ class Ranks:
     """
     waited_seconds: float
     """By all ranks together."""
-    collectives: int
-    """How many were matched."""
+    matched_collectives: int
     unmatched_collectives: int
     """How many kernels of collectives were not."""
     clocks_agree: bool | None
@@ -102,11 +104,11 @@ def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
         world_size=max(sizes, default=None),
         straggler=_straggler(ranks),
         waited_seconds=sum(one.waited_seconds or 0.0 for one in ranks),
-        collectives=len(together.met),
+        matched_collectives=len(together.met),
         unmatched_collectives=together.unmatched,
         clocks_agree=together.clocks_agree,
         spread={figure: spread for figure in FIGURES if (spread := _spread(figure, ranks))},
-        notes=tuple(_notes(len(ranks), sizes, together)),
+        notes=(*_notes_on_numbers(traces), *_notes(len(ranks), sizes, together)),
     )
 
 
@@ -114,7 +116,7 @@ def _figures(traces: Mapping[int, RankTrace], together: Meetings) -> tuple[RankF
     met: Counter[int] = Counter()
     taken: Counter[int] = Counter()
     waited: Counter[int] = Counter()
-    last: Counter[int] = Counter()
+    last: Counter[int | None] = Counter()
     for meeting in together.met:
         met.update(meeting.keys())
         taken.update({rank: part.end - part.start for rank, part in meeting.items()})
@@ -126,8 +128,8 @@ def _figures(traces: Mapping[int, RankTrace], together: Meetings) -> tuple[RankF
             rank=rank,
             file=str(one.file),
             **_summed(one.figures),
-            collectives=met[rank],
-            collective_seconds=in_seconds(taken[rank]),
+            matched_collectives=met[rank],
+            matched_collective_seconds=in_seconds(taken[rank]),
             waited_seconds=in_seconds(waited[rank]) if met[rank] else None,
             waited_share=waited[rank] / taken[rank] if taken[rank] else None,
             arrived_last=last[rank],
@@ -140,21 +142,26 @@ def _figures(traces: Mapping[int, RankTrace], together: Meetings) -> tuple[RankF
 def _summed(cases: Sequence[CaseFigures]) -> dict[str, Any]:
     seconds = sum(one.seconds for one in cases)
     communicating = sum(one.communication_seconds for one in cases)
+    devices = [device for one in cases for device in one.devices]
+    collective = sum(one.collective_seconds for one in devices)
+    hidden_collective = sum(one.hidden_collective_seconds for one in devices)
     return {
         "seconds": seconds,
         "compute_seconds": sum(one.compute_seconds for one in cases),
         "communication_seconds": communicating,
         "hidden_share": sum(one.hidden_seconds for one in cases) / communicating if communicating else None,
+        "hidden_collective_share": hidden_collective / collective if collective else None,
         "idle_share": 1 - sum(one.working_seconds for one in cases) / seconds if seconds else 0.0,
     }
 
 
 def _straggler(ranks: Sequence[RankFigures]) -> int | None:
     took_part = [one for one in ranks if one.waited_share is not None]
+    if len(took_part) < 2:
+        return None
     waited = [one.waited_seconds or 0.0 for one in took_part]
-    if len(took_part) < 2 or max(waited) - min(waited) < MIN_SPREAD * median(
-        one.collective_seconds for one in took_part
-    ):
+    usual = median(one.matched_collective_seconds for one in took_part)
+    if max(waited) - min(waited) < MIN_SPREAD * usual:
         return None
     return min(took_part, key=lambda one: one.waited_share or 0.0).rank
 
@@ -166,6 +173,12 @@ def _spread(figure: str, ranks: Sequence[RankFigures]) -> Spread | None:
     least, most = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
     bottom, top = values[least], values[most]
     return Spread(bottom, least, median(values.values()), top, most, top - bottom)
+
+
+def _notes_on_numbers(traces: Mapping[int, RankTrace]) -> Iterator[str]:
+    unsaid = sum(one.rank is None for one in traces.values())
+    if unsaid:
+        yield f"{unsaid} of the traces do not say their rank: their files' names or order stand for it."
 
 
 def _notes(ranks: int, of: Iterable[int], together: Meetings) -> list[str]:

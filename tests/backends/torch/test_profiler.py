@@ -112,3 +112,22 @@ def test_kernels_that_no_call_launched_are_counted_and_gpus_are_named() -> None:
         ("a<int>", "a<int>()"),
     ]
     assert timeline_of(Trace(slices[::2])).unlinked == timeline_of(Trace(slices[:1])).unlinked == 0
+
+
+@pytest.mark.parametrize(
+    ("operator", "name"),
+    [
+        ("aten::mm", "matmul"),
+        ("aten::add_", "add"),
+        ("autograd::engine::evaluate_function: MmBackward0", "matmul backward"),
+        (
+            "torch::autograd::CppNode<at::(anonymous namespace)::ScaleGradientFunction>",
+            "CppNode<ScaleGradientFunction>",
+        ),
+        ("torch::autograd::CppNode<a::Pooled<&a::permute_gpu> >", "CppNode<Pooled<permute_gpu>>"),
+        ("Torch-Compiled Region: 0/0", "Torch-Compiled Region: 0/0"),
+    ],
+)
+def test_operators_have_the_names_that_readers_know(operator: str, name: str) -> None:
+    (span,) = timeline_of(Trace((Slice(operator, "cpu_op", 1, 1, 0, 1),))).spans
+    assert (span.name, span.operator) == (name, operator)

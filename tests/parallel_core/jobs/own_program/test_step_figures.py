@@ -11,7 +11,7 @@ from tests.parallel_core.jobs.own_program.recorded_programs import RECORDED_STEP
 
 
 def figures(name: str) -> StepFigures:
-    return step_figures(recorded(name), RECORDED_STEPS, rank=0)
+    return step_figures(recorded(name), RECORDED_STEPS)
 
 
 def test_exchanges_are_launched_while_the_backward_pass_goes_on_but_for_the_last_bucket() -> None:

@@ -52,7 +52,7 @@ def test_every_rank_waits_from_its_arrival_to_the_last_one_s(ranks: int, count: 
     assert dict(found.clock_offsets) == dict(enumerate(offsets))
     for meeting, own in zip(found.met, late, strict=True):
         assert waits(meeting) == {rank: max(own) - at for rank, at in enumerate(own)}
-        assert own[last_to_arrive(meeting, clocks_agree=agree)] == max(own)
+        assert last_to_arrive(meeting, clocks_agree=agree) == own.index(max(own))
 
 
 def test_what_one_trace_lost_is_left_out_if_clocks_agree() -> None:
@@ -141,3 +141,9 @@ def test_a_broadcast_says_nothing_of_clocks() -> None:
 def test_ranks_without_collectives_meet_nowhere() -> None:
     found = meetings({0: [], 1: [call(0, 5)]})
     assert (found.met, found.unmatched, found.clocks_agree, found.clock_offsets) == ((), 1, None, {})
+
+
+def test_nobody_is_last_if_several_come_at_once() -> None:
+    together = {0: call(5, 9), 1: call(5, 9), 2: call(3, 9)}
+    assert last_to_arrive(together, clocks_agree=True) is None
+    assert last_to_arrive(together, clocks_agree=False) is None

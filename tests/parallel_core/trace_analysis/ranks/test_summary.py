@@ -36,7 +36,7 @@ def test_gloo_s_waits_are_the_differences_of_durations_in_order() -> None:
     first, second = (events(PROCESSES, rank, "gloo:all_reduce") for rank in (0, 1))
     pairs = [(one["dur"], other["dur"]) for one, other in zip(first, second, strict=True)]
     found = summary(PROCESSES)
-    assert (found.collectives, found.unmatched_collectives, found.clocks_agree) == (12, 0, True)
+    assert (found.matched_collectives, found.unmatched_collectives, found.clocks_agree) == (12, 0, True)
     assert microseconds(found.by_rank[0].waited_seconds) == pytest.approx(sum(a - min(a, b) for a, b in pairs))
     assert microseconds(found.by_rank[1].waited_seconds) == pytest.approx(sum(b - min(a, b) for a, b in pairs))
     # The second rank waited less, so the first one waited for it.
@@ -54,7 +54,7 @@ def test_collectives_that_are_missing_in_one_trace_do_not_shift_the_others() -> 
         if abs(one["ts"] + one["dur"] - other["ts"] - other["dur"]) < 1000
     ]
     found = summary(GPUS)
-    assert found.collectives == len(pairs) == 5
+    assert found.matched_collectives == len(pairs) == 5
     assert found.unmatched_collectives == len(first) + len(second) - 10
     assert microseconds(found.by_rank[0].waited_seconds) == pytest.approx(sum(a - min(a, b) for a, b in pairs))
     assert microseconds(found.by_rank[1].waited_seconds) == pytest.approx(sum(b - min(a, b) for a, b in pairs))
@@ -122,7 +122,8 @@ def test_ranks_are_numbered(tmp_path: Path, said: dict[str, int | None], expecte
     assert {rank: one.file.name for rank, one in read.items()} == expected
     assert list(read) == sorted(read)
     found = summary_of(read)
-    assert (found.straggler, found.clocks_agree, found.collectives) == (None, None, 0)
+    assert (found.straggler, found.clocks_agree, found.matched_collectives) == (None, None, 0)
+    assert any("do not say their rank" in note for note in found.notes) == (None in said.values())
 
 
 @pytest.mark.parametrize(

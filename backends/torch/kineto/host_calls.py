@@ -12,7 +12,8 @@ import numpy as np
 from backends.profiling.chrome_trace.columns import recoded
 from backends.profiling.chrome_trace.slices import Slices, TraceThread
 from backends.profiling.host_calls import ROLES, HostCalls, HostRole, KnownWait, QueueWait
-from backends.profiling.threads_of_trace import Queue, numbered_queues
+from backends.profiling.spans import Queue
+from backends.profiling.threads_of_trace import numbered_queues
 from backends.profiling.timeline import HOST_DEVICE
 
 __all__ = ["host_calls"]

@@ -1,8 +1,7 @@
 """Exchanges over gloo: from launch to completion, and no computation in what waits for them."""
 
-from backends.torch.gloo import exchanges, without_exchanges
-
 from backends.profiling.chrome_trace.slices import Slice, read_trace
+from backends.torch.kineto.gloo import exchanges, without_exchanges
 from tests.parallel_core.jobs.own_program.recorded_programs import TRACES
 
 CALLING, GLOO, OTHER_GLOO = 1, 2, 3
@@ -56,6 +55,13 @@ def test_an_operator_that_outlasts_an_exchange_of_its_own_has_waited_for_it() ->
 
 
 def test_an_operator_that_ends_before_its_exchange_computes_on() -> None:
-    outer = operator("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 0, 20)
+    outer = operator("LaunchAndMultiply", 0, 20)
     launch, marks = operator("c10d::allreduce_", 10, 11), [mark("gloo:all_reduce", 12, 30)]
     assert without_exchanges([outer], exchanges(marks, [outer, launch, *marks])) == [outer]
+
+
+def test_what_keeps_a_gradient_computes_until_it_launches_the_exchange() -> None:
+    """Its thread may be put off the core just then, by the very exchange."""
+    keeping = operator("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 0, 25)
+    launch, marks = operator("c10d::allreduce_", 10, 11), [mark("gloo:all_reduce", 12, 30)]
+    assert without_exchanges([keeping], exchanges(marks, [keeping, launch, *marks])) == [keeping._replace(end=10)]

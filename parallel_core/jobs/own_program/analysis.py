@@ -1,0 +1,51 @@
+"""What the traces of a program's processes say: the figures of each, who waited for whom, and the answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.profiling import Timeline
+from parallel_core.jobs.own_program.answer import Waiting, answer
+from parallel_core.jobs.own_program.running import Recorded
+from parallel_core.jobs.own_program.step_figures import StepFigures, step_figures
+from parallel_core.trace_analysis.ranks.reading import read_ranks, side_by_side
+from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
+
+__all__ = ["Analysis", "analyse"]
+
+MAX_DRAWN = 8
+"""So many processes are drawn, the first."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The answer, the figures of each trace, and one timeline of all processes."""
+
+    sentences: tuple[str, str, str]
+    figures: Mapping[Path, StepFigures]
+    timeline: Timeline
+    notes: tuple[str, ...]
+    """What a reader must know of the traces."""
+
+
+def analyse(traces: Mapping[Path, Recorded]) -> Analysis:
+    """Read the traces of a program's processes. Raises RequestError, which names the file, for one that is damaged."""
+    ranks = read_ranks(traces, keep_spans=True)
+    figures = {one.file: step_figures(one.timeline, traces[one.file].steps_recorded) for one in ranks.values()}
+    summary = summary_of(ranks) if len(ranks) > 1 else None
+    drawn = dict(list(ranks.items())[:MAX_DRAWN])
+    timelines = [one.timeline for one in ranks.values()]
+    return Analysis(
+        answer(tuple(figures.values()), None if summary is None else _waiting(summary)),
+        figures,
+        timelines[0] if summary is None else side_by_side(drawn, bool(summary.clocks_agree)),
+        tuple(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
+    )
+
+
+def _waiting(summary: Ranks) -> Waiting | None:
+    exchanged = sum(one.matched_collective_seconds for one in summary.by_rank)
+    if not exchanged:
+        return None
+    last = max(summary.by_rank, key=lambda one: one.arrived_last)
+    return Waiting(summary.waited_seconds / exchanged, last.rank, last.arrived_last, summary.matched_collectives)
