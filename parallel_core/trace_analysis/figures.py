@@ -2,8 +2,8 @@
 
 A case lasts from its first launch to the end of its last span; the idle edges of its window do not count. An operation
 is a span on a device; communication is copying and exchanging. `hidden_share` is the share of communication that lies
-under computation: the time of both at once over the time of communication, as Holistic Trace Analysis defines it
-(github.com/facebookresearch/HolisticTraceAnalysis, get_comm_comp_overlap), but over all devices together.
+under computation: the time of both at once over the time of communication, over all devices together. What Holistic
+Trace Analysis calls overlap is in `devices`: of collectives alone, without copies, device by device.
 """
 
 from dataclasses import asdict, dataclass

@@ -21,7 +21,16 @@ from parallel_core.training.lenet import count_correct
 from parallel_core.training.progress import CompletedSteps, Epoch, Stretch
 from parallel_core.training.step import PARAMETERS, devices_of, guards, launch_gradients, split_batch, train_batch
 
-__all__ = ["continue_training", "evaluate", "ignore", "sum_over_devices", "train", "train_epoch"]
+__all__ = [
+    "add_counts",
+    "continue_training",
+    "evaluate",
+    "ignore",
+    "launch_counts",
+    "sum_over_devices",
+    "train",
+    "train_epoch",
+]
 
 EVALUATION_BATCH = 1000
 START = CompletedSteps()
@@ -92,15 +101,27 @@ def train_epoch(
 
 def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
     """Return the share of test images that the network classifies correctly, computed on all devices of `params`."""
+    return add_counts(backend, params, launch_counts(backend, params, data)) / len(data.test_labels)
+
+
+def launch_counts(
+    backend: Backend, params: Sequence[Array], data: Dataset, batch_size: int = EVALUATION_BATCH
+) -> list[list[Array]]:
+    """Launch the count of correctly classified test images, and return it for each batch and device of `params`."""
     count = count_correct(backend.ops)
     devices = devices_of(backend, params)
     counts: list[list[Array]] = []
-    for start in range(0, len(data.test_labels), EVALUATION_BATCH):
-        rows = slice(start, start + EVALUATION_BATCH)
+    for start in range(0, len(data.test_labels), batch_size):
+        rows = slice(start, start + batch_size)
         shards = split_batch(backend, as_input(data.test_images[rows]), data.test_labels[rows], devices)
         counts.append([backend.launch(count, p, x, y) for p, (x, y) in zip(params, shards, strict=True)])
+    return counts
+
+
+def add_counts(backend: Backend, params: Sequence[Array], counts: Sequence[Sequence[Array]]) -> int:
+    """Wait for what `launch_counts` returned; return the number of correctly classified images, of all devices."""
     by_device = [[sum(int(backend.to_numpy(count)) for count in own)] for own in zip(*counts, strict=True)]
-    return int(sum_over_devices(backend, devices, by_device)[0]) / len(data.test_labels)
+    return int(sum_over_devices(backend, devices_of(backend, params), by_device)[0])
 
 
 def _train_steps(

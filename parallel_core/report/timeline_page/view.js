@@ -159,21 +159,23 @@
 
   const drawPath = (context, timeline) => {
     const { starts, ends, lanes } = timeline.path;
-    context.strokeStyle = colours.path;
-    context.lineWidth = 2;
-    context.beginPath();
-    // Within a pixel the path is one vertical line over the lanes that it touches.
+    const [along, across] = [new Path2D(), new Path2D()];
+    const mark = (left, right, y) => {
+      along.moveTo(left, y);
+      along.lineTo(right, y);
+    };
+    // Within a pixel the path is one line over the lanes that it touches; a pale one, for it may leap in every pixel.
     let [column, high, low, pen, reached] = [NaN, 0, 0, null, NaN];
     const flush = () => {
       if (Number.isNaN(column)) return;
-      context.moveTo(column, high - 1);
-      context.lineTo(column, low + 1);
+      across.moveTo(column + 0.5, high);
+      across.lineTo(column + 0.5, low);
       column = NaN;
     };
     for (let at = firstAfter(ends, from); at < starts.length && starts[at] < to; at += 1) {
       const y = barTop(lanes[at]) + BAR;
       const [left, right] = [Math.max(-4, pixels(starts[at])), Math.min(width + 4, pixels(ends[at]))];
-      const pixel = Math.round(left);
+      const pixel = Math.floor(left);
       // While it is idle there is no line.
       if (starts[at] !== reached) pen = null;
       reached = ends[at];
@@ -181,15 +183,18 @@
         flush();
         [column, high, low] = [pixel, pen ?? y, pen ?? y];
       }
+      if (y !== pen || right - left >= 1) mark(left, Math.max(right, left + 1), y);
       [high, low, pen] = [Math.min(high, y), Math.max(low, y), y];
-      if (right - left >= 1) {
-        flush();
-        context.moveTo(left, y);
-        context.lineTo(right, y);
-      }
+      if (right - left >= 1) flush();
     }
     flush();
-    context.stroke();
+    context.strokeStyle = colours.path;
+    context.lineWidth = 2;
+    context.stroke(along);
+    context.lineWidth = 1;
+    context.globalAlpha = 0.3;
+    context.stroke(across);
+    context.globalAlpha = 1;
   };
 
   const drawHovered = (context, { timeline, lane, span }) => {
@@ -439,7 +444,7 @@
     if (event.key === "Enter") goTo(event.shiftKey ? -1 : 1);
     if (event.key === "Escape") say(null);
   });
-  for (const button of document.querySelectorAll(".find")) {
+  for (const button of document.querySelectorAll(".cut")) {
     button.addEventListener("click", () => {
       search.value = button.textContent;
       find();

@@ -5,9 +5,9 @@ from pathlib import Path
 from parallel_core.errors import RequestError
 from parallel_core.system import files
 from parallel_core.training.checkpoints.checkpoint import Checkpoint
-from parallel_core.training.checkpoints.file_format import CheckpointError, to_bytes
+from parallel_core.training.checkpoints.file_format import CheckpointError, from_bytes, to_bytes
 
-__all__ = ["FILE", "open_directory", "write_checkpoint"]
+__all__ = ["FILE", "open_directory", "read_checkpoint", "write_checkpoint"]
 
 FILE = "checkpoint.npz"
 
@@ -27,8 +27,18 @@ def open_directory(directory: Path, resume: bool) -> bytes | None:
         raise RequestError(f"{path} exists: add --resume to go on from it, or remove it")
     files.check_writable(path)
     files.remove_unfinished(path)
-    if not exists:
-        return None
+    return _read(path) if exists else None
+
+
+def read_checkpoint(directory: Path) -> Checkpoint:
+    """Read the checkpoint in a directory; raises CheckpointError if there is none, or it cannot be read."""
+    path = directory / FILE
+    if not path.is_file():
+        raise CheckpointError(f"there is no {path}: `run data-parallel --checkpoint {directory}` writes one")
+    return from_bytes(_read(path), str(path))
+
+
+def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

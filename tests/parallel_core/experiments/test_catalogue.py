@@ -67,7 +67,7 @@ def test_a_comparison_is_of_the_demonstrations_unless_asked_for_more() -> None:
     [
         ("Asynchronous Computation", ["1 MXNet", "2 MXNet", "1 PyTorch"]),
         ("Automatic Parallelism", ["1", "2", "3", "4", "5"]),
-        ("Training on Multiple GPUs", ["1", "2", "3"]),
+        ("Training on Multiple GPUs", ["1", "2", "3", "4"]),
     ],
 )
 def test_every_exercise_of_the_chapters_has_an_experiment(chapter: str, asked: list[str]) -> None:

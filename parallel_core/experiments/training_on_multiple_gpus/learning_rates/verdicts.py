@@ -1,16 +1,14 @@
 """What the numbers of the `learning-rates` experiment mean, in sentences that follow from them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
+from parallel_core.experiments.training_on_multiple_gpus.learning_rates.noise import CHANCE
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import counted_devices
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide
 from parallel_core.system.formatting import figure, listed
 
-__all__ = ["CHANCE", "about_fixed", "about_rule", "best_rate", "noise_of", "verdict"]
-
-CHANCE = 0.2
-"""An accuracy below this is guessing among ten classes, or hardly better."""
-MIN_NOISE = 0.01
+__all__ = ["about_fixed", "about_rule", "about_seeds", "best_rate", "best_rates", "ranges", "verdict"]
 
 Curve = Mapping[float, float]
 """Accuracies by learning rate."""
@@ -21,22 +19,20 @@ def best_rate(curve: Curve) -> float:
     return max(sorted(curve), key=lambda rate: curve[rate])
 
 
-def noise_of(accuracies: Sequence[Sequence[float]], images: int) -> float:
-    """Return what two mean accuracies must differ by to count as different; `accuracies` are of each point's rounds.
+def best_rates(curve: Curve, noise: float) -> tuple[float, ...]:
+    """Return the rates that are not shown to be worse than the one of the highest accuracy, that one among them."""
+    best = best_rate(curve)
+    return tuple(rate for rate in sorted(curve) if rate == best or not _is_lower(curve[rate] - curve[best], noise))
 
-    Twice the standard error of a difference. A round's seed is the same at all points, so what it does to all of them
-    alike is no noise; the variance that is left is of the points at which no round guessed. Where it cannot be found,
-    there is only that of counting so many test images.
-    """
-    count = len(accuracies[0])
-    learnt = [rounds for rounds in accuracies if min(rounds) >= CHANCE]
-    variance = 0.25 / images
-    if count > 1 and len(learnt) > 1:
-        grand = fmean(map(fmean, learnt))
-        of_round = [fmean(column) - grand for column in zip(*learnt, strict=True)]
-        left = [x - fmean(rounds) - shift for rounds in learnt for x, shift in zip(rounds, of_round, strict=True)]
-        variance = sum(x**2 for x in left) / ((len(learnt) - 1) * (count - 1))
-    return max(MIN_NOISE, 2 * (2 * variance / count) ** 0.5)
+
+def ranges(curves: Mapping[str, Curve], noise: float) -> dict[str, float]:
+    """Return the lowest and the highest of the best rates, as metrics."""
+    best = {name: best_rates(curve, noise) for name, curve in curves.items()}
+    return {
+        f"{which}_best_rate_{name}": of(rates)
+        for name, rates in best.items()
+        for which, of in (("lowest", min), ("highest", max))
+    }
 
 
 def verdict(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
@@ -48,38 +44,55 @@ def verdict(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
             "Every rate ended at chance, which says nothing about rates: train for longer (--limit, --epochs), or from "
             "larger weights (--initial-scale)."
         )
-    before, after = best_rate(one), best_rate(curve)
+    before, after = best_rates(one, noise), best_rates(curve, noise)
     sentence = (
-        f"The best rate was {figure(before)} on 1 device (accuracy {one[before]:.3f}, {_equalled(one, noise)}) and "
-        f"{figure(after)} on {counted_devices(count)} with {count} × the batch ({curve[after]:.3f}, "
-        f"{_equalled(curve, noise)})"
+        f"The best rates were {_best(one, before)} on 1 device and {_best(curve, after)} on {counted_devices(count)} "
+        f"with {count} × the batch; accuracies that differ by less than {noise:.3f} are within the noise over seeds"
     )
-    foretold = _nearest(count * before, curve)
-    if foretold is None:
-        return f"{sentence}. Linear scaling foretells {figure(count * before)}, which was not tried."
-    foretells = f"{sentence}. Linear scaling foretells {figure(foretold)}"
-    if curve[foretold] >= curve[after] - noise:
+    # The rule is right if it leads from any of the best rates to one of the best.
+    foretold = {rate: found for rate in before if (found := _nearest(count * rate, curve)) is not None}
+    if not foretold:
+        return f"{sentence}. Linear scaling foretells {_rates([count * rate for rate in before])}, which was not tried."
+    right = [rate for rate in foretold.values() if rate in after]
+    foretells = f"{sentence}. Linear scaling foretells {_rates(sorted(foretold.values()))}"
+    if len(right) == len(foretold):
         return f"{foretells}, and that was as good as any."
-    if curve[foretold] < CHANCE:
+    if right:
+        return f"{foretells}, of which {_rates(right)} {'was' if len(right) == 1 else 'were'} as good as any."
+    nearest = max(foretold.values(), key=lambda rate: curve[rate])
+    if curve[nearest] < CHANCE:
         return f"{foretells}, and there the network guessed: it does not bear a rate that large."
-    return f"{foretells}, and that was worse than the best by {curve[after] - curve[foretold]:.3f}."
+    return f"{foretells}, and that was worse than the best by {max(curve.values()) - curve[nearest]:.3f}."
 
 
-def about_fixed(one: Curve, fixed: Mapping[int, Curve], loss_difference: float, noise: float) -> str:
+def about_fixed(
+    one: Curve, fixed: Mapping[int, Curve], loss_difference: float, noise_at: Callable[[float], float]
+) -> str:
     """Say whether the number of devices changed anything as long as the batch stayed the same."""
-    difference, rate = max((abs(curve[rate] - one[rate]), rate) for curve in fixed.values() for rate in one)
+    differences = [(abs(curve[rate] - one[rate]), rate) for curve in fixed.values() for rate in one]
+    difference, rate = max(differences)
     losses = f"the first losses differ by {loss_difference:.0e} of their size at most"
     if not loss_difference < 1e-4:
         return f"With the same batch {losses}, and they should not."
-    if difference <= noise:
+    beyond = [(found, at) for found, at in differences if _is_lower(-found, noise_at(at))]
+    if not beyond:
         return (
-            f"With the same batch the number of devices changed nothing beyond the noise: {losses}, the accuracies by "
-            f"{difference:.3f}."
+            f"With the same batch the number of devices changed nothing beyond the noise over seeds: {losses}, the "
+            f"accuracies by {difference:.3f}, at {figure(rate)}, where the noise is {noise_at(rate):.3f}."
         )
+    difference, rate = max(beyond)
     return (
-        f"With the same batch {losses}, and yet the accuracies by up to {difference:.3f}, at {figure(rate)}: rounding "
-        "errors may grow from step to step."
+        f"With the same batch {losses}, and yet the accuracies by up to {difference:.3f}, at {figure(rate)}, where the "
+        f"noise over seeds is {noise_at(rate):.3f}: rounding errors may grow from step to step."
     )
+
+
+def about_seeds(rounds: int, steps: int) -> str:
+    """Say how many trainings a point is of, and how long they were."""
+    length = f"{steps} batches of one device"
+    if rounds < FEWEST_FOR_A_VERDICT:
+        return f"Each point is of {_seeds(rounds)}, too few for their noise (--rounds), and of {length}."
+    return f"Each point is the mean over {_seeds(rounds)}, in trainings of {length} (--budget gives more)."
 
 
 def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
@@ -89,8 +102,8 @@ def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     if not pairs:
         return f"{larger} the rule could not be tried: no rate is {count} × another one at which one device learnt."
     gains = {rate: scaled[tried] - scaled[rate] for rate, tried in pairs.items()}
-    better = [rate for rate in pairs if gains[rate] > noise]
-    worse = [rate for rate in pairs if gains[rate] < -noise]
+    better = [rate for rate in pairs if _is_lower(-gains[rate], noise)]
+    worse = [rate for rate in pairs if _is_lower(gains[rate], noise)]
     changes = [
         f"{comparison} at {_rates(tried)} (by up to {max(abs(gains[rate]) for rate in tried):.3f})"
         for comparison, tried in (("better", better), ("worse", worse))
@@ -107,11 +120,14 @@ def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     )
 
 
-def _equalled(curve: Curve, noise: float) -> str:
-    """Say which other rates are as good as the best one within the noise."""
-    best = best_rate(curve)
-    others = [rate for rate in sorted(curve) if rate != best and curve[rate] >= curve[best] - noise]
-    return f"equalled within the noise by {_rates(others)}" if others else "equalled by no other"
+def _is_lower(difference: float, noise: float) -> bool:
+    """Return whether a difference of accuracies is shown to be negative."""
+    return decide(Interval(difference, difference - noise, difference + noise), 0.0) == 0
+
+
+def _best(curve: Curve, rates: Sequence[float]) -> str:
+    """Write the best rates, with the highest accuracy."""
+    return f"{_rates(rates)} (accuracy up to {max(curve.values()):.3f})"
 
 
 def _rates(values: Sequence[float]) -> str:
@@ -121,3 +137,7 @@ def _rates(values: Sequence[float]) -> str:
 def _nearest(rate: float, curve: Curve) -> float | None:
     """Return the rate of the curve that is this one, up to rounding; None if there is none."""
     return next((tried for tried in curve if abs(tried - rate) < 1e-6 * rate), None)
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"

@@ -1,8 +1,10 @@
 """Learning rates: a curve for each kind of batch, and sentences that follow from them."""
 
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -13,7 +15,9 @@ from backends import Backend
 from parallel_core import MeasurementError, Result, Settings
 from parallel_core.command_line import cli
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates import verdicts as about_rates
+from parallel_core.experiments.training_on_multiple_gpus.learning_rates.noise import MIN_NOISE, Seeds, noise_of
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import Trained, train_once, with_batch
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
 from parallel_core.measurement.result import Case
 from parallel_core.training.dataset import Dataset, synthetic
 
@@ -50,7 +54,10 @@ def test_learning_rates_have_a_curve_for_each_kind_of_batch(backend: Backend) ->
     assert result.checks["max_device_difference"] < 1e-4
     assert result.problems == ()
     assert result.metrics["best_test_accuracy_one_device"] == max(result.series["test_accuracy 1 device"])
-    assert len(result.notes) == 3
+    assert len(result.notes) == 4
+    assert result.notes[1].startswith("Each point is of 1 seed, too few for their noise (--rounds), and of 3 batches")
+    low, high = (result.metrics[f"{which}_best_rate_one_device"] for which in ("lowest", "highest"))
+    assert low <= result.metrics["best_rate_one_device"] <= high
 
 
 def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
@@ -111,15 +118,16 @@ ONE = {0.1: 0.5, 0.2: 0.7, 0.4: 0.69, 0.8: 0.1}
     [
         (
             {0.1: 0.3, 0.2: 0.5, 0.4: 0.7, 0.8: 0.6},
-            [
-                "0.2 on 1 device (accuracy 0.700, equalled within the noise by 0.4)",
-                "0.4 on 2 devices",
-                "as good as any",
-            ],
+            ["0.2 and 0.4 (accuracy up to 0.700) on 1 device", "0.4 (accuracy up to 0.700) on 2 devices"],
         ),
-        ({0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}, ["foretells 0.4, and that was worse than the best by 0.100"]),
-        ({0.1: 0.3, 0.2: 0.7, 0.4: 0.1, 0.8: 0.1}, ["foretells 0.4, and there the network guessed", "by no other"]),
-        ({0.1: 0.3, 0.2: 0.7}, ["foretells 0.4, which was not tried"]),
+        ({0.1: 0.3, 0.2: 0.5, 0.4: 0.7, 0.8: 0.6}, ["foretells 0.4 and 0.8, of which 0.4 was as good as any."]),
+        ({0.1: 0.3, 0.2: 0.5, 0.4: 0.7, 0.8: 0.69}, ["foretells 0.4 and 0.8, and that was as good as any."]),
+        (
+            {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1},
+            ["foretells 0.4 and 0.8, and that was worse than the best by 0.100"],
+        ),
+        ({0.1: 0.3, 0.2: 0.7, 0.4: 0.1, 0.8: 0.1}, ["foretells 0.4 and 0.8, and there the network guessed"]),
+        ({0.1: 0.3, 0.2: 0.7}, ["foretells 0.4 and 0.8, which was not tried"]),
     ],
 )
 def test_best_rates(scaled: dict[float, float], sentences: list[str]) -> None:
@@ -170,23 +178,72 @@ def test_a_rule_that_was_not_tried_is_called_so() -> None:
 @pytest.mark.parametrize(
     ("fixed", "losses", "sentence"),
     [
-        (0.7, 1e-7, "the number of devices changed nothing beyond the noise: the first losses differ by 1e-07"),
-        (0.6, 1e-7, "and yet the accuracies by up to 0.100, at 0.2: rounding errors may grow"),
+        (
+            0.7,
+            1e-7,
+            "the number of devices changed nothing beyond the noise over seeds: the first losses differ by 1e-07",
+        ),
+        (0.6, 1e-7, "and yet the accuracies by up to 0.100, at 0.2, where the noise over seeds is 0.020: rounding"),
         (0.7, 1e-2, "differ by 1e-02 of their size at most, and they should not"),
     ],
 )
 def test_the_same_batch_on_more_devices(fixed: float, losses: float, sentence: str) -> None:
-    assert sentence in about_rates.about_fixed(ONE, {2: {**ONE, 0.2: fixed}}, losses, 0.02)
+    assert sentence in about_rates.about_fixed(ONE, {2: {**ONE, 0.2: fixed}}, losses, lambda _: 0.02)
+    # At another rate the same difference may be noise.
+    loud = about_rates.about_fixed(ONE, {2: {**ONE, 0.2: 0.6}}, 1e-7, lambda rate: 0.2 if rate == 0.2 else 0.02)
+    assert "the accuracies by 0.100, at 0.2, where the noise is 0.200" in loud
 
 
 def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:
-    # The second round is better by 0.04 in the mean of the points, and by 0.02 more or less at each of them.
-    rounds = [[0.6, 0.62], [0.5, 0.56], [0.1, 0.7]]
-    assert about_rates.noise_of(rounds, 2000) == pytest.approx(2 * (2 * 0.0004 / 2) ** 0.5)
-    alike = [[0.6, 0.64], [0.5, 0.54], [0.1, 0.7]]
-    assert about_rates.noise_of(alike, 2000) == about_rates.MIN_NOISE
-    for too_few in ([[0.6], [0.7]], [[0.6], [0.1]]):
-        assert about_rates.noise_of(too_few, 2000) == pytest.approx(2 * (0.5 / 2000) ** 0.5)
+    # The second seed is better by 0.04 in the mean of the points, and by 0.02 more or less at each of them.
+    points = [[0.6, 0.62], [0.5, 0.56]]
+    # Student's t of one degree of freedom, and the normal quantile, at 98.5 %.
+    assert noise_of(points, 2, 2000) == pytest.approx(21.205 * (2 * 0.0004 / 2) ** 0.5, rel=1e-3)
+    assert noise_of([[0.6, 0.64], [0.5, 0.54]], 2, 2000) == MIN_NOISE
+    assert noise_of(points, 2, 2000, differences=10) > 5 * noise_of(points, 2, 2000)
+    for too_few, count in (([[0.6], [0.7]], 1), ([[0.6, 0.7]], 2)):
+        assert noise_of(too_few, count, 2000) == pytest.approx(2.1701 * (0.5 / 2000 / count) ** 0.5, rel=1e-3)
+
+
+def test_the_noise_of_two_rates_passes_over_guesses_and_that_of_devices_is_of_one_rate() -> None:
+    calm, loud = (0.6, 0.6, 0.6), (0.5, 0.7, 0.6)
+    guessed = (0.1, 0.7, 0.1)
+    seeds = Seeds(
+        {
+            (FIXED, 1): {0.1: calm, 0.2: calm, 0.4: guessed},
+            (FIXED, 2): {0.1: calm, 0.2: loud, 0.4: calm},
+            (SCALED, 2): {0.1: loud, 0.2: calm, 0.4: guessed},
+        },
+        2000,
+    )
+    assert seeds.between_devices(0.1) == MIN_NOISE
+    assert seeds.between_devices(0.2) > 0.1
+    assert seeds.between_devices(0.4) > seeds.between_devices(0.2)
+    assert MIN_NOISE < seeds.between_rates < seeds.between_devices(0.4)
+
+
+def test_differences_of_nothing_but_noise_are_seldom_called_any() -> None:
+    generator = np.random.default_rng(0)
+    rates = (0.1, 0.2, 0.4, 0.8)
+    found = 0
+    for _ in range(400):
+        accuracies = {
+            (FIXED, count): {rate: tuple(0.6 + 0.05 * generator.standard_normal(3)) for rate in rates}
+            for count in (1, 2, 4)
+        }
+        seeds = Seeds(accuracies, 2000)
+        means = {count: {rate: fmean(own) for rate, own in row.items()} for (_, count), row in accuracies.items()}
+        told = about_rates.about_fixed(means[1], {2: means[2], 4: means[4]}, 1e-7, seeds.between_devices)
+        found += "and yet" in told
+    assert found <= 0.05 * 400
+
+
+def test_the_budget_shortens_trainings_and_an_explicit_length_is_kept(backend: Backend) -> None:
+    for_little, as_told = (
+        learning_rates(backend, settings=Settings(1, 4, limit=limit), rates=(0.1,), budget=1e-6) for limit in (None, 3)
+    )
+    assert for_little.parameters["limit"] == 20
+    assert as_told.parameters["limit"] == 3
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_a_name_that_is_searched_is_highlighted_and_reached(open_page: Open) -> 
     assert visit.page.locator("#found").inner_text() == "0 spans, 0 ns in all"
     visit.page.locator("#search").fill("")
     assert share(visit, FOUND, 3) == 0
-    visit.page.locator("details[open] .find", has_text="matmul").first.click()
+    visit.page.locator("details[open] .cut", has_text="matmul").first.click()
     assert visit.page.locator("#search").input_value() == "matmul"
     assert visit.troubles == []
 
