@@ -3,7 +3,6 @@
   const WIDE = { row: 24, bar: 3, narrow: false };
   const NARROW = { row: 38, bar: 17, narrow: true };
   const [MAX_NAMES_SHARE, NARROWER, REACH, MIN_VIEW] = [0.35, 640, 3, 20];
-  const PATH = "critical path";
 
   const byId = (id) => document.getElementById(id);
   const [root, axis, tip, search, found, caseChoice, pathBox] =
@@ -206,19 +205,19 @@
   let current = -1;
   const find = () => {
     const wanted = search.value.trim().toLowerCase();
-    const [onPath, elsewhere] = [[], []];
+    const [own, added] = [[], []];
     for (const timeline of timelines) {
       timeline.matches = wanted
         ? Uint8Array.from(timeline.labels, ({ name, operator }) => `${name}\n${operator}`.toLowerCase().includes(wanted))
         : null;
       if (wanted) {
-        timeline.lanes.forEach(({ device, queue, labels }, lane) => labels.forEach((label, span) => {
-          if (timeline.matches[label]) (device === "" && queue === PATH ? onPath : elsewhere).push({ timeline, lane, span });
+        timeline.lanes.forEach(({ device, labels }, lane) => labels.forEach((label, span) => {
+          if (timeline.matches[label]) (device ? own : added).push({ timeline, lane, span });
         }));
       }
     }
-    // What is on the critical path stands on its own lane, too, but for what lies between recorded calls.
-    [matching, current] = [elsewhere.length ? elsewhere : onPath, -1];
+    // Cases, annotations and the critical path count only where nothing else has the name.
+    [matching, current] = [own.length ? own : added, -1];
     const time = matching.reduce((sum, { timeline, lane, span }) => {
       const { starts, ends } = timeline.lanes[lane];
       return sum + ends[span] - starts[span];
