@@ -18,7 +18,7 @@ from parallel_core.terminal.ranks import show_ranks
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.timeline_details import show_details
 from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY
-from parallel_core.trace_analysis.ranks.reading import RankTrace, files_of, read_ranks, side_by_side
+from parallel_core.trace_analysis.ranks.reading import RankTrace, begins_later, files_of, read_ranks, side_by_side
 from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
 
 __all__ = ["trace"]
@@ -54,6 +54,12 @@ def _pattern(text: str) -> re.Pattern[str]:
     help="Kernels whose full names hold it communicate, too: deep_ep|nvshmem|multimem. NCCL's and RCCL's always do.",
 )
 @click.option(
+    "--step",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only step N, where the program marks its steps: ProfilerStep#N, or annotations of its own with numbers.",
+)
+@click.option(
     "--kernel-delay",
     type=click.IntRange(min=0),
     default=KERNEL_DELAY,
@@ -61,20 +67,14 @@ def _pattern(text: str) -> re.Pattern[str]:
     metavar="NANOSECONDS",
     help="Shorter gaps between two operations on a queue are a device's own, and no wait for others.",
 )
-@click.option(
-    "--step",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Only step N, where the program marks its steps: ProfilerStep#N, or annotations of its own with numbers.",
-)
 @options.json_file
 def trace(
     paths: tuple[Path, ...],
     picture: Path | None,
     page: Path | None,
     kernels: re.Pattern[str] | None,
-    kernel_delay: int,
     step: int | None,
+    kernel_delay: int,
     json_path: Path | None,
 ) -> None:
     """Show how busy each queue was in FILE, what overlapped, and the critical path.
@@ -92,11 +92,12 @@ def trace(
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     if len(ranks) == 1:
         (one,) = ranks.values()
-        timeline, document = one.timeline, _as_json(one)
+        timeline, document, clocks_agree = one.timeline, _as_json(one), True
         _show(one, console)
     else:
         summary = summary_of(ranks)
-        timeline = side_by_side(ranks, bool(summary.clocks_agree))
+        clocks_agree = bool(summary.clocks_agree)
+        timeline = side_by_side(ranks, clocks_agree)
         all_ranks = [{"rank": rank, "file": str(one.file), **_as_json(one)} for rank, one in ranks.items()]
         document = {"ranks": all_ranks, "summary": summary.as_json()}
         _show_several(ranks, summary, console)
@@ -104,9 +105,11 @@ def trace(
         write_picture_file(timeline, picture)
         console.print(f"Timeline: {picture}", soft_wrap=True)
     if page is not None:
-        named = {f"rank {rank}" if len(ranks) > 1 else "": one for rank, one in ranks.items()}
-        timelines = {name: one.timeline for name, one in named.items()}
-        write_timeline_page(timelines, {name: one.figures for name, one in named.items()}, page)
+        names = {rank: f"rank {rank}" if len(ranks) > 1 else "" for rank in ranks}
+        timelines = {names[rank]: one.timeline for rank, one in ranks.items()}
+        figures = {names[rank]: one.figures for rank, one in ranks.items()}
+        later = {names[rank]: by for rank, by in begins_later(ranks, clocks_agree).items()}
+        write_timeline_page(timelines, figures, page, later)
         console.print(f"Page: {page}", soft_wrap=True)
     if json_path is not None:
         files.write_json(json_path, document)

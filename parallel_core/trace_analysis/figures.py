@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
+from backends.profiling.host_calls import ROLES
 from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import PathSummary, path_summary
 from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY, QueueIdleness, queue_idleness
@@ -19,7 +20,7 @@ from parallel_core.trace_analysis.device_figures.operations_by_name import Opera
 from parallel_core.trace_analysis.device_figures.queue_length import QueueLength, queue_lengths
 from parallel_core.trace_analysis.device_figures.steps import AnnotationFigures, StepsFigures, annotations, steps
 from parallel_core.trace_analysis.device_figures.temporal_breakdown import DeviceFigures, device_figures
-from parallel_core.trace_analysis.interval_sets import gaps, intersection, total_length, union
+from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total_length, union
 
 __all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures_of", "timeline_figures"]
 
@@ -159,10 +160,11 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
     rows = []
     for place, (device, queue) in enumerate(case.queues):
         own = case.queue_of == place
-        covered, working = union(case.intervals(own)), union(case.intervals(own & ~case.waits))
+        working, waiting = union(case.intervals(own & ~case.waits)), _waits_in_calls(case, device, queue)
+        covered = union(case.intervals(own), waiting)
         free = gaps(covered, covered[0, 0], covered[-1, 1]) if len(covered) else covered
         idle = free[:, 1] - free[:, 0]
-        busy = total_length(working)
+        busy = total_length(working) - total_length(intersection(working, waiting))
         rows.append(
             QueueFigures(
                 device=device,
@@ -177,6 +179,15 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
             )
         )
     return tuple(sorted(rows, key=lambda row: (row.device == HOST_DEVICE, queue_order(row.device, row.queue))))
+
+
+def _waits_in_calls(case: CaseSpans, device: str, queue: str) -> np.ndarray:
+    """Return when one of the host's threads waited in calls of the runtime, in operators as well as between them."""
+    calls = case.host_calls
+    if calls is None or device != HOST_DEVICE or queue not in calls.queues:
+        return np.zeros((0, 2), np.int64)
+    waits = (calls.roles >= ROLES.index("wait for a device")) & (calls.queue_of == calls.queues.index(queue))
+    return clip(union(np.stack((calls.starts[waits], calls.ends[waits]), axis=1)), case.start, case.end)
 
 
 def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:

@@ -47,6 +47,9 @@ class CostModel:
     t3: float
     t2_over_t1: Interval | None = None
     """The ratio with its interval; None if it is exact."""
+    issued: tuple[float, ...] = ()
+    computed: tuple[float, ...] = ()
+    """What t1 and t2 are the medians of; empty if they are exact."""
 
     @property
     def slower_side(self) -> int | None:
@@ -187,4 +190,5 @@ def fit_cost_model(
             trips.append(round_trip())
     t1, t2 = median(sent for sent, _ in taken), median(drained for _, drained in taken)
     ratio = over_rounds(lambda computed, issued: computed / issued, *zip(*((b, a) for a, b in taken), strict=True))
-    return CostModel(t1, t2, max(0.0, median(trips) - t1 - t2), ratio)
+    issued_each, computed_each = zip(*taken, strict=True)
+    return CostModel(t1, t2, max(0.0, median(trips) - t1 - t2), ratio, issued_each, computed_each)

@@ -60,9 +60,8 @@ def folder(tmp_path: Path) -> Path:
 def test_a_plain_program_is_recorded_without_a_change(framework: str, folder: Path, require: Require) -> None:
     require(framework)
     script = EXAMPLES / f"plain_{framework}.py"
-    alone = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     done = profile(folder, "--", script)
-    assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
+    assert done.returncode == 0, done.stderr
     assert "A step took" in done.stderr
     assert "Nothing was exchanged between devices or processes." in done.stderr
     assert "bounds a step" in done.stderr
@@ -73,6 +72,7 @@ def test_a_plain_program_is_recorded_without_a_change(framework: str, folder: Pa
     assert sorted(path.name for path in folder.iterdir()) == ["all.json", "timeline.svg", "trace.json.gz"]
 
 
+@pytest.mark.long
 def test_a_program_that_ends_before_loses_nothing_and_says_how_many_steps_were_seen(
     folder: Path, require: Require
 ) -> None:
@@ -85,6 +85,15 @@ def test_a_program_that_ends_before_loses_nothing_and_says_how_many_steps_were_s
         "were asked for"
     )
     assert [path.name for path in folder.iterdir()] == ["all.json"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("framework", ["torch", "mxnet"])
+def test_a_program_computes_and_prints_what_it_does_alone(framework: str, folder: Path, require: Require) -> None:
+    require(framework)
+    script = EXAMPLES / f"plain_{framework}.py"
+    alone = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert profile(folder, "--", script).stdout == alone.stdout
 
 
 UNMARKED = """
@@ -134,6 +143,7 @@ with profile(activities=[ProfilerActivity.CPU], schedule=own, on_trace_ready=rea
 """
 
 
+@pytest.mark.long
 def test_a_program_that_runs_the_profiler_itself_has_its_own_trace_and_this_one(
     folder: Path, tmp_path: Path, require: Require
 ) -> None:

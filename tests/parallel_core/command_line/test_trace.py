@@ -162,6 +162,18 @@ def test_the_page_holds_each_rank(tmp_path: Path, files: tuple[Path, ...]) -> No
     assert ("rank 1" in page.read_text()) == (files == (GPUS,))
 
 
+def test_one_step_of_all_ranks_is_shown_or_the_file_without_it_named(tmp_path: Path) -> None:
+    whole, path = tmp_path / "whole.json", tmp_path / "step.json"
+    assert shown(GPUS, "--json", whole).exit_code == 0
+    assert shown(GPUS, "--step", "551", "--json", path).exit_code == 0
+    every, one = (json.loads(file.read_text())["summary"] for file in (whole, path))
+    assert 0 < one["matched_collectives"] < every["matched_collectives"]
+    assert all(a["seconds"] < b["seconds"] for a, b in zip(one["by_rank"], every["by_rank"], strict=True))
+    refused = shown(GPUS, "--step", "3")
+    assert isinstance(refused.exception, RequestError)
+    assert "rank-0.json.gz cannot be cut: it has no step 3, but 551 to 552" in str(refused.exception)
+
+
 def test_what_counts_as_the_device_s_own_delay_can_be_told(tmp_path: Path) -> None:
     file, target = counting.FOLDER / "two_streams.json.gz", tmp_path / "figures.json"
 
@@ -176,15 +188,3 @@ def test_what_counts_as_the_device_s_own_delay_can_be_told(tmp_path: Path) -> No
     assert waits("--kernel-delay", "30") == (0, 104e-6)
     refused = shown(file, "--kernel-delay", "-1")
     assert refused.exit_code == 2
-
-
-def test_one_step_of_all_ranks_is_shown_or_the_file_without_it_named(tmp_path: Path) -> None:
-    whole, path = tmp_path / "whole.json", tmp_path / "step.json"
-    assert shown(GPUS, "--json", whole).exit_code == 0
-    assert shown(GPUS, "--step", "551", "--json", path).exit_code == 0
-    every, one = (json.loads(file.read_text())["summary"] for file in (whole, path))
-    assert 0 < one["matched_collectives"] < every["matched_collectives"]
-    assert all(a["seconds"] < b["seconds"] for a, b in zip(one["by_rank"], every["by_rank"], strict=True))
-    refused = shown(GPUS, "--step", "3")
-    assert isinstance(refused.exception, RequestError)
-    assert "rank-0.json.gz cannot be cut: it has no step 3, but 551 to 552" in str(refused.exception)

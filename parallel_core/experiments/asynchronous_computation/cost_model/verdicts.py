@@ -3,20 +3,35 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
+from statistics import median
 
+import numpy as np
 from humanize import metric
 
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.measurement.confidence_intervals import Interval, decide
+from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import over_rounds
-from parallel_core.system.formatting import figure, percent
+from parallel_core.system.formatting import figure, listed, percent
 
-__all__ = ["Point", "about_floor", "about_overlap", "about_predictions", "crossing", "floor_left", "verdict"]
+__all__ = [
+    "Point",
+    "about_floor",
+    "about_overlap",
+    "about_predictions",
+    "crossing",
+    "disturbance",
+    "floor_left",
+    "missed",
+    "still_missed",
+    "verdict",
+]
 
 INSIDE = 0.02
 """A share of t1: if t2 is less at every size, the computing is done when control returns."""
 ABOVE_FLOOR = 1.25
+SHORTEST = 1e-12
+"""Seconds: no prediction is shorter."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +64,23 @@ class Point:
         return self.predicted / self.case.median - 1
 
     @property
-    def measured_over_predicted(self) -> Interval:
-        """How many times as long as predicted it took, as far as the measured time is known."""
-        return over_rounds(lambda measured: measured / self.predicted, self.case.seconds)
+    def is_python_slower(self) -> bool:
+        """Whether issuing takes longer than computing, by the fit."""
+        return self.t2_over_t1 <= 1
+
+    def misses(self, disturbance: float = 0.0) -> bool:
+        """Return whether the longer of t1 and t2, and so many seconds more, is shown to be wrong.
+
+        The measured time is uncertain and so are t1 and t2, which were measured apart from it.
+        """
+
+        def ratio(measured: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
+            longer = np.maximum(t1, t2)
+            predicted = longer + (t1 + t2 + self.model.t3 - longer) / self.steps + disturbance
+            return np.log(measured / np.maximum(predicted, SHORTEST))
+
+        issued, computed = self.model.issued or (self.model.t1,) * 3, self.model.computed or (self.model.t2,) * 3
+        return decide(over_rounds(ratio, self.case.seconds, issued, computed, paired=False), 0.0) is not None
 
 
 def _passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
@@ -134,21 +163,88 @@ def about_floor(points: Sequence[Point]) -> str:
     return f"{sentence}, which is {figure(left / met)} × as many as where t2 = t1 by the fit ({met:,.0f})."
 
 
-def about_predictions(points: Sequence[Point]) -> str:
-    """Say how far the longer of t1 and t2 is from what was measured, at the size that is furthest beyond the noise."""
-    missed = [point for point in points if decide(point.measured_over_predicted, 1.0) is not None]
-    worst = max(missed or points, key=lambda point: abs(point.prediction_error))
+def disturbance(points: Sequence[Point], at: Point) -> float | None:
+    """Return by how many seconds an increment took longer than the longer of t1 and t2, on the median of other sizes.
+
+    Of those at which the same side is the slower one; negative if it took less. None if there is no other such size:
+    what a size shows itself would predict nothing.
+    """
+    others = [one for one in points if one is not at and one.is_python_slower == at.is_python_slower]
+    return median(one.case.median - one.predicted for one in others) if others else None
+
+
+def missed(points: Sequence[Point]) -> list[Point]:
+    """Return the points at which the longer of t1 and t2 is shown to be wrong."""
+    return [point for point in points if point.misses()]
+
+
+def still_missed(points: Sequence[Point]) -> list[Point]:
+    """Return the points at which that is wrong even with what both sides disturb each other at other sizes."""
+    return [point for point in points if point.misses(disturbance(points, point) or 0.0)]
+
+
+def about_predictions(points: Sequence[Point], shared: Sequence[str]) -> tuple[str, ...]:
+    """Say where the longer of t1 and t2 fails and why, and where a model holds that knows of what is `shared`."""
+    wrong = missed(points)
+    worst = max(wrong or points, key=lambda point: abs(point.prediction_error))
     sentence = f"{metric(worst.predicted, 's')} for the {metric(worst.case.median, 's')} measured"
-    if not missed:
-        return f"At no size the longer of t1 and t2 is shown to be wrong; at the worst it predicts {sentence}."
-    in_turn = worst.model.t1 + worst.model.t2
-    over_both = over_rounds(lambda measured: measured / in_turn, worst.case.seconds)
-    hindered = decide(over_both, 1.0) == 1 and not _is_inside(points)
-    return (
-        f"The longer of t1 and t2 is furthest off, beyond the noise, at {worst.elements:,} elements: it predicts "
-        f"{sentence} ({percent(worst.prediction_error, '+')})"
-        + (f". Both in turn would take {metric(in_turn, 's')}: the two sides hinder each other." if hindered else ".")
+    if not wrong:
+        return (f"At no size the longer of t1 and t2 is shown to be wrong; at the worst it predicts {sentence}.",)
+    fails = (
+        f"The model fails at {_sizes(wrong)} of {len(points)} sizes: beyond the noise, the longer of t1 and t2 is "
+        f"furthest off at {worst.elements:,} elements, where it predicts {sentence} "
+        f"({percent(worst.prediction_error, '+')}). {_why(worst, shared, _is_inside(points))}"
     )
+    return (fails, _about_disturbances(points, wrong))
+
+
+def _why(worst: Point, shared: Sequence[str], inside: bool) -> str:
+    """Say what the miss shows of the two sides, which the model takes for independent."""
+    t1, t2, measured = worst.model.t1, worst.model.t2, worst.case.median
+    common = "they share " + (listed(shared) if shared else "memory and caches, though no lock and no core for certain")
+    if measured < worst.predicted:
+        return (
+            f"t1 was measured while the device was busy with products, {metric(t1, 's')}; in the run itself issuing "
+            f"took {metric(worst.case.dispatch_median, 's')}. So t1 depends on what the device does: {common}."
+        )
+    if inside:
+        return f"Nothing is queued, and more is done per increment in a run than the parts show: {common}."
+    turns = over_rounds(lambda seconds: np.log(seconds / (t1 + t2)), worst.case.seconds)
+    hindered = " even longer than both in turn would," if decide(turns, 0.0) == 1 else ""
+    return (
+        f"It took{hindered} {metric(measured - worst.predicted, 's')} more than the longer side alone (both in turn: "
+        f"{metric(t1 + t2, 's')}): the sides disturb each other, for {common}."
+    )
+
+
+def _about_disturbances(points: Sequence[Point], wrong: Sequence[Point]) -> str:
+    """Say where the longer of both and what they disturb each other holds."""
+    sides = {
+        "where Python is slower": [point for point in points if point.is_python_slower],
+        "where the device is": [point for point in points if not point.is_python_slower],
+    }
+    amounts = [
+        f"{_signed(median(one.case.median - one.predicted for one in own))} {side}"
+        for side, own in sides.items()
+        if own
+    ]
+    better = (
+        f"The longer of both plus what they disturb each other ({listed(amounts)}; at each size found at the others)"
+    )
+    left = still_missed(points)
+    if not left:
+        return f"{better} is not shown to be wrong at any size."
+    if len(left) >= len(wrong):
+        return f"{better} is no better: it fails at {_sizes(left)}, so the disturbance depends on the size."
+    return f"{better} holds but at {_sizes(left)}."
+
+
+def _sizes(points: Sequence[Point]) -> str:
+    return listed([f"{point.elements:,}" for point in points])
+
+
+def _signed(seconds: float) -> str:
+    return ("−" if seconds < 0 else "+") + metric(abs(seconds), "s")
 
 
 def about_overlap(points: Sequence[Point]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The cost model over sizes: where its regimes meet, what is predicted, and what the sentences make of it."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,10 @@ from parallel_core.experiments.asynchronous_computation.cost_model.verdicts impo
     about_overlap,
     about_predictions,
     crossing,
+    disturbance,
     floor_left,
+    missed,
+    still_missed,
     verdict,
 )
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
@@ -39,6 +43,7 @@ def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> No
         "seconds measured",
         "seconds longer of t1 and t2",
         "seconds book's formula",
+        "seconds longer of both and disturbance",
         "seconds t1",
     }
     assert all(len(values) == 3 for values in result.series.values())
@@ -149,26 +154,60 @@ def test_the_floor_is_held_against_the_crossing() -> None:
 @pytest.mark.parametrize(
     ("t1", "t2", "measured", "sentence"),
     [
+        (3.0, 5.0, 5.1, "At no size the longer of t1 and t2 is shown to be wrong; at the worst it predicts 5.00 s for"),
+        (3.0, 5.0, 10.0, "(−50%). It took even longer than both in turn would, 5.00 s more than the longer side alone"),
         (
             3.0,
             5.0,
-            5.1,
-            "At no size the longer of t1 and t2 is shown to be wrong; at the worst it predicts 5.00 s for",
+            7.0,
+            "(−29%). It took 2.00 s more than the longer side alone (both in turn: 8.00 s): the sides disturb",
         ),
-        (3.0, 5.0, 10.0, "(−50%). Both in turn would take 8.00 s: the two sides hinder each other."),
-        (3.0, 5.0, 7.0, "(−29%)."),
-        (3.0, 5.0, 2.5, "(+100%)."),
-        (5.0, 0.001, 10.0, "(−50%)."),
+        (
+            5.0,
+            3.0,
+            2.5,
+            "t1 was measured while the device was busy with products, 5.00 s; in the run itself issuing took",
+        ),
+        (5.0, 0.001, 10.0, "(−50%). Nothing is queued"),
     ],
 )
-def test_a_prediction_that_misses_is_told(t1: float, t2: float, measured: float, sentence: str) -> None:
-    assert sentence in about_predictions([point(2, t1, t2, measured)])
+def test_a_model_that_misses_says_that_it_fails_and_why(t1: float, t2: float, measured: float, sentence: str) -> None:
+    told = " ".join(about_predictions([point(2, t1, t2, measured)], ["a lock", "a core"]))
+    assert sentence in told
+    assert told.startswith("The model fails at 2 of 1 sizes: ") == ("At no size" not in told)
+    assert ("they share a lock and a core" in told) == ("At no size" not in told)
 
 
 def test_a_miss_beyond_the_noise_is_told_before_a_larger_one_within() -> None:
-    told = about_predictions([point(2, 4.0, 2.0, 8.0, spread=0.9), point(8, 4.0, 2.0, 5.0)])
-    assert "furthest off, beyond the noise, at 8 elements" in told
-    assert "(−20%)" in told
+    told, _ = about_predictions([point(2, 4.0, 2.0, 8.0, spread=0.9), point(8, 4.0, 2.0, 5.5)], [])
+    assert "furthest off at 8 elements" in told
+    assert "(−27%)" in told
+
+
+def test_what_the_sides_disturb_each_other_is_found_at_other_sizes_of_the_same_regime() -> None:
+    points = [point(2, 4.0, 1.0, 6.0), point(8, 4.0, 2.0, 6.1), point(32, 4.0, 8.0, 7.0), point(128, 4.0, 32.0, 31.0)]
+    assert disturbance(points, points[0]) == pytest.approx(2.1, abs=0.01)
+    assert disturbance(points, points[3]) == pytest.approx(-1.0, abs=0.01)
+    assert disturbance(points[1:], points[1]) is None
+    assert [one.elements for one in missed(points)] == [2, 8, 32]
+    assert still_missed(points) == []
+    _, better = about_predictions(points, [])
+    assert "(+2.05 s where Python is slower and −1.00 s where the device is" in better
+    assert better.endswith("is not shown to be wrong at any size.")
+
+
+def test_a_disturbance_that_depends_on_the_size_makes_no_better_model() -> None:
+    _, better = about_predictions([point(2, 4.0, 1.0, 6.0), point(8, 4.0, 2.0, 20.0)], [])
+    assert better.endswith("is no better: it fails at 2 and 8, so the disturbance depends on the size.")
+    points = [point(2, 4.0, 1.0, 6.0), point(8, 4.0, 1.0, 6.0), point(32, 4.0, 1.0, 20.0), point(128, 4.0, 1.0, 6.0)]
+    assert about_predictions(points, [])[1].endswith("holds but at 32.")
+
+
+def test_a_prediction_is_as_uncertain_as_the_parts_that_it_is_made_of() -> None:
+    sure = point(2, 4.0, 2.0, 5.0)
+    assert sure.misses()
+    scattered = replace(sure, model=replace(sure.model, issued=(2.5, 4.0, 5.5), computed=(2.0, 2.0, 2.0)))
+    assert not scattered.misses()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ from backends.profiling import Span, Timeline, Window
 from parallel_core.report.timeline_page import write_timeline_page
 from parallel_core.report.timeline_page.page import render
 from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain, unpack
 from tests.parallel_core.trace_analysis.frameworks import mxnet_async, torch_async
+from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS
 
 MAX_BYTES = 2_000_000
 
@@ -120,3 +122,15 @@ def test_several_timelines_count_from_the_same_time() -> None:
 
 def test_a_timeline_without_spans_is_said_to_have_none() -> None:
     assert "0 spans" in page({"": Timeline("made up", ())})
+
+
+def test_what_bounds_the_path_of_a_real_trace_is_told() -> None:
+    timeline = read_timeline(GPUS / "rank-0.json.gz")
+    text = page({"": timeline})
+    texts = _Parsed(text).texts
+    causes = texts[texts.index("What bounds the critical path") :]
+    assert "the host works" in causes
+    for heading in ("Steps", "What idle queues waited for", "Launched and not begun"):
+        assert heading in texts
+    for name in ("ProfilerStep#551", "annotations", "critical path"):
+        assert any(name[-14:] in one for one in texts)
