@@ -414,21 +414,23 @@
   let current = -1;
   const find = () => {
     const wanted = search.value.trim().toLowerCase();
-    [matching, current] = [[], -1];
-    let time = 0;
+    const [onPath, elsewhere] = [[], []];
     for (const timeline of timelines) {
       timeline.matches = wanted
         ? Uint8Array.from(timeline.labels, ({ name, operator }) => `${name}\n${operator}`.toLowerCase().includes(wanted))
         : null;
       if (wanted) {
-        timeline.lanes.forEach(({ queue, starts, ends, labels }, lane) => labels.forEach((label, span) => {
-          // What is on the critical path stands on its own lane, too.
-          if (!timeline.matches[label] || queue === PATH) return;
-          matching.push({ timeline, lane, span });
-          time += ends[span] - starts[span];
+        timeline.lanes.forEach(({ device, queue, labels }, lane) => labels.forEach((label, span) => {
+          if (timeline.matches[label]) (device === "" && queue === PATH ? onPath : elsewhere).push({ timeline, lane, span });
         }));
       }
     }
+    // What is on the critical path stands on its own lane, too, but for what lies between recorded calls.
+    [matching, current] = [elsewhere.length ? elsewhere : onPath, -1];
+    const time = matching.reduce((sum, { timeline, lane, span }) => {
+      const { starts, ends } = timeline.lanes[lane];
+      return sum + ends[span] - starts[span];
+    }, 0);
     const start = ({ timeline, lane, span }) => timeline.lanes[lane].starts[span];
     matching.sort((one, other) => start(one) - start(other));
     found.textContent = wanted ? `${matching.length.toLocaleString("en")} spans, ${inWords(time, 3)} in all` : "";
