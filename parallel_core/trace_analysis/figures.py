@@ -90,6 +90,12 @@ class CaseFigures:
     dispatch_fraction: float | None
     """The same as a share of the whole."""
     critical_path: PathSummary
+    collective_seconds: float
+    """How long a device ran kernels of communication libraries, all devices added up."""
+    hidden_collective_seconds: float
+    """How much of that lay under the same device's computation, without copies and fills of memory."""
+    hidden_collective_share: float | None
+    """The same as a share, which Holistic Trace Analysis calls overlap; `hidden_share` has copies as well."""
     devices: tuple[DeviceFigures, ...]
     """Devices by name; the figures of Holistic Trace Analysis, among them collectives under computation."""
     idleness: tuple[QueueIdleness, ...]
@@ -130,6 +136,9 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
     returned = _control_returned(case)
     devices = [device for device, _ in case.queues]
     device_indices = np.array([devices.index(device) for device in devices], dtype=np.intp)
+    by_device = device_figures(case)
+    exchanged = sum((one.collective_seconds for one in by_device), 0.0)
+    under = sum((one.hidden_collective_seconds for one in by_device), 0.0)
     return CaseFigures(
         case=case.name,
         seconds=case.seconds,
@@ -147,7 +156,10 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         control_returned_seconds=None if returned is None else in_seconds(returned),
         dispatch_fraction=returned / case.nanoseconds if returned is not None and case.nanoseconds else None,
         critical_path=path_summary(case),
-        devices=device_figures(case),
+        collective_seconds=exchanged,
+        hidden_collective_seconds=under,
+        hidden_collective_share=under / exchanged if exchanged else None,
+        devices=by_device,
         idleness=queue_idleness(case, kernel_delay),
         queue_lengths=queue_lengths(case),
         operations=operations_by_name(case),
