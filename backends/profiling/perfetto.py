@@ -7,13 +7,15 @@ them. An arrow leads from the call that launched an operation to the operation, 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from operator import itemgetter
-from typing import Any, BinaryIO, TypeAlias, get_args
+from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
+import numpy as np
 
-from backends.profiling.chrome_trace.slices import Slice, Trace
-from backends.profiling.threads_of_trace import Queue
-from backends.profiling.timeline import Span, SpanKind, Timeline, Window, queue_order
+from backends.profiling.chrome_trace.columns import coded, recoded
+from backends.profiling.chrome_trace.slices import Slices, Trace
+from backends.profiling.spans import KINDS, UNKNOWN, Queue, Span, Spans
+from backends.profiling.timeline import Timeline, Window, queue_order
 
 __all__ = ["OWN_KEY", "parse_timeline", "write_timeline"]
 
@@ -62,10 +64,12 @@ def parse_timeline(trace: Trace) -> Timeline:
         raise ValueError(f"it is a timeline of schema {own.get('schema')}, but {SCHEMA} is known")
     try:
         first = round(float(own["first_event_us"]) * 1000)
+        slices = trace.columns
+        of_cases = slices.on_threads({row for row in slices.rows if row[0] == CASES_PROCESS})
         return Timeline(
             str(own["source"]),
-            tuple(_parse_span(one, trace, first) for one in trace.slices if one.process != CASES_PROCESS),
-            tuple(Window(one.name, *_times(one, first)) for one in trace.slices if one.process == CASES_PROCESS),
+            _parse_spans(slices.select(~of_cases), trace).moved(first),
+            tuple(Window(one.name, first + one.start, first + one.end) for one in slices.select(of_cases)),
             tuple(map(str, own["notes"])),
             # Files of before have no such number.
             int(own.get("unlinked", 0)),
@@ -118,16 +122,17 @@ def _arrows(spans: Iterable[Span], rows: Mapping[Queue, PerfettoRow]) -> Iterato
             yield {"ph": "f", "bp": "e", **arrow, **row, "ts": span.start / 1000}
 
 
-def _parse_span(one: Slice, trace: Trace, first: int) -> Span:
-    args = one.args
-    kind, waited = args["kind"], args.get("waited_us")
-    if kind not in get_args(SpanKind):
-        raise ValueError(f"unknown kind {kind!r}")
-    device, queue = trace.processes[one.process], trace.threads[one.process, one.thread]
+def _parse_spans(slices: Slices, trace: Trace) -> Spans:
+    arguments = slices.arguments("kind", "operator", "waited_us")
+    if unknown := {kind for kind, _, _ in arguments if kind not in KINDS}:
+        raise ValueError(f"unknown kind {min(map(str, unknown))!r}")
+    kinds = np.array([KINDS.index(kind) for kind, _, _ in arguments], np.int8)
+    names, name_of = recoded(slices.names, slices.name_of, str)
+    operators, operator_of = coded(str(operator or "") for _, operator, _ in arguments)
+    queues, queue_of = recoded(slices.rows, slices.row_of, lambda row: (trace.processes[row[0]], trace.threads[row]))
     # The very number at which the span of the launch starts.
-    launched = None if waited is None else first + one.start - round(waited * 1000)
-    return Span(one.name, kind, device, queue, *_times(one, first), launched, str(args.get("operator", "")))
-
-
-def _times(one: Slice, first: int) -> tuple[int, int]:
-    return first + one.start, first + one.end
+    starts = slices.starts.tolist()
+    waited = zip(starts, arguments, strict=True)
+    launched = np.array([UNKNOWN if wait is None else start - round(wait * 1000) for start, (_, _, wait) in waited])
+    launched = launched.astype(np.int64)
+    return Spans(names, operators, queues, name_of, operator_of, queue_of, kinds, slices.starts, slices.ends, launched)

@@ -17,7 +17,8 @@ from parallel_core.system.formatting import listed
 from parallel_core.terminal.ranks import show_ranks
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.timeline_details import show_details
-from parallel_core.trace_analysis.ranks.reading import RankTrace, files_of, read_ranks, side_by_side
+from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY
+from parallel_core.trace_analysis.ranks.reading import RankTrace, begins_later, files_of, read_ranks, side_by_side
 from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
 
 __all__ = ["trace"]
@@ -58,6 +59,14 @@ def _pattern(text: str) -> re.Pattern[str]:
     metavar="N",
     help="Only step N, where the program marks its steps: ProfilerStep#N, or annotations of its own with numbers.",
 )
+@click.option(
+    "--kernel-delay",
+    type=click.IntRange(min=0),
+    default=KERNEL_DELAY,
+    show_default=True,
+    metavar="NANOSECONDS",
+    help="Shorter gaps between two operations on a queue are a device's own, and no wait for others.",
+)
 @options.json_file
 def trace(
     paths: tuple[Path, ...],
@@ -65,6 +74,7 @@ def trace(
     page: Path | None,
     kernels: re.Pattern[str] | None,
     step: int | None,
+    kernel_delay: int,
     json_path: Path | None,
 ) -> None:
     """Show how busy each queue was in FILE, what overlapped, and the critical path.
@@ -76,16 +86,18 @@ def trace(
         check_drawing(picture)
     for path in (picture, page, json_path):
         files.check_writable(path)
-    ranks = read_ranks(files_of(paths), kernels, step, keep_spans=picture is not None or page is not None)
+    keep_spans = picture is not None or page is not None
+    ranks = read_ranks(files_of(paths), kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
     # With `--json -`, standard output is for the JSON alone.
     console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
     if len(ranks) == 1:
         (one,) = ranks.values()
-        timeline, document = one.timeline, _as_json(one)
+        timeline, document, clocks_agree = one.timeline, _as_json(one), True
         _show(one, console)
     else:
         summary = summary_of(ranks)
-        timeline = side_by_side(ranks, bool(summary.clocks_agree))
+        clocks_agree = bool(summary.clocks_agree)
+        timeline = side_by_side(ranks, clocks_agree)
         all_ranks = [{"rank": rank, "file": str(one.file), **_as_json(one)} for rank, one in ranks.items()]
         document = {"ranks": all_ranks, "summary": summary.as_json()}
         _show_several(ranks, summary, console)
@@ -93,9 +105,11 @@ def trace(
         write_picture_file(timeline, picture)
         console.print(f"Timeline: {picture}", soft_wrap=True)
     if page is not None:
-        named = {f"rank {rank}" if len(ranks) > 1 else "": one for rank, one in ranks.items()}
-        timelines = {name: one.timeline for name, one in named.items()}
-        write_timeline_page(timelines, {name: one.figures for name, one in named.items()}, page)
+        names = {rank: f"rank {rank}" if len(ranks) > 1 else "" for rank in ranks}
+        timelines = {names[rank]: one.timeline for rank, one in ranks.items()}
+        figures = {names[rank]: one.figures for rank, one in ranks.items()}
+        later = {names[rank]: by for rank, by in begins_later(ranks, clocks_agree).items()}
+        write_timeline_page(timelines, figures, page, later)
         console.print(f"Page: {page}", soft_wrap=True)
     if json_path is not None:
         files.write_json(json_path, document)

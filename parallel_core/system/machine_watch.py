@@ -85,7 +85,8 @@ class MachineWatch:
         if self.is_disturbed:
             by_host = self.stolen_share or 0.0
             stolen = f", {percent(by_host)} by the hypervisor" if by_host >= 0.01 else ""
-            again = f" {self.repeated_rounds} rounds were repeated." if self.repeated_rounds else ""
+            rounds = f"{self.repeated_rounds} {'round was' if self.repeated_rounds == 1 else 'rounds were'}"
+            again = f" {rounds} repeated." if self.repeated_rounds else ""
             sentences.append(
                 f"Others took {percent(self.taken_share)} of the time of the {cores}{stolen} while this was timed."
                 f"{again} End other programs and measure again; a larger --budget repeats more."

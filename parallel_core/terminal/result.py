@@ -63,9 +63,8 @@ def _timings(result: Result, caption: str | None) -> Table:
     for heading in ("control returned after", "done after", "spread"):
         table.add_column(heading, justify="right")
     for case in result.cases:
-        table.add_row(
-            escape(case.name), metric(case.dispatch_median, "s"), metric(case.median, "s"), f"± {case.spread:.0%}"
-        )
+        spread = f"± {case.spread:.0%}" if len(case.seconds) > 1 else "once"
+        table.add_row(escape(case.name), metric(case.dispatch_median, "s"), metric(case.median, "s"), spread)
     return table
 
 

@@ -18,7 +18,6 @@ __all__ = ["show_details"]
 
 MAX_ROWS = 6
 """So many operations or steps are listed; the JSON has all."""
-NAME_WIDTH = 34
 IN_WORDS = {
     "seconds": "in all",
     "device_seconds": "on the devices",
@@ -98,19 +97,13 @@ def _operations_table(case: CaseFigures) -> Table:
     table = _table("operations that take the most time", "operation", "number", "in all", "mean", "share")
     for one in case.operations[:MAX_ROWS]:
         table.add_row(
-            escape(_shortened(one.name)),
+            escape(one.name),
             f"{one.operations:,}",
             metric(one.seconds, "s"),
             metric(one.mean_seconds, "s"),
             percent(one.share),
         )
     return table
-
-
-def _shortened(name: str) -> str:
-    # Names of templates differ at their ends.
-    half = NAME_WIDTH // 2
-    return name if len(name) <= NAME_WIDTH else f"{name[:half]}…{name[1 - half :]}"
 
 
 def _steps_table(found: StepsFigures) -> Table:

@@ -14,6 +14,8 @@ class Component(NamedTuple):
     """A part of a qualified name between two `::`: an identifier, its template arguments, its parameters."""
 
     identifier: str
+    written: str
+    """The identifier with its template arguments, as it stands."""
     arguments: "tuple[Text, ...] | None" = None
     parameters: "tuple[Text, ...] | None" = None
     """Of a function in whose scope the rest of the name stands; None if it is no such function."""
@@ -23,6 +25,7 @@ class Name(NamedTuple):
     """A qualified name."""
 
     components: tuple[Component, ...]
+    written: str
 
 
 class Brackets(NamedTuple):
@@ -30,7 +33,8 @@ class Brackets(NamedTuple):
 
     opening: str
     texts: "tuple[Text, ...]"
-    closing: str
+    written: str
+    """All of it, with the brackets."""
 
 
 Text: TypeAlias = tuple[str | Name | Brackets, ...]
@@ -95,7 +99,7 @@ class _Parser:
 
     def brackets(self, opening: str) -> Brackets:
         """Read what stands in brackets, which begin here."""
-        closing = CLOSING[opening]
+        begin, closing = self.place, CLOSING[opening]
         self.place += 1
         texts = [self.text(closing)]
         while self.written.startswith(",", self.place):
@@ -105,23 +109,28 @@ class _Parser:
         if not self.written.startswith(closing, self.place):
             raise _MismatchError
         self.place += 1
-        return Brackets(opening, () if texts == [()] else tuple(map(_stripped, texts)), closing)
+        inside = () if texts == [()] else tuple(map(_stripped, texts))
+        return Brackets(opening, inside, self.written[begin : self.place])
 
     def name(self) -> "tuple[Name] | tuple[Name, Brackets]":
         """Read a qualified name with all that is in the scope of its functions, and its own parameters."""
         if self.written.startswith("::", self.place):
             self.place += 2
         components = []
+        begin = self.place
         while True:
+            here = self.place
             identifier, arguments, brackets = self.identifier(), self.arguments(), None
+            end = self.place
             if self.written.startswith("(", self.place):
                 brackets = self.brackets("(")
             scope = SCOPE_QUALIFIERS.match(self.written, self.place)
             if scope is None:
-                components.append(Component(identifier, arguments))
-                return (Name(tuple(components)),) if brackets is None else (Name(tuple(components)), brackets)
+                components.append(Component(identifier, self.written[here:end], arguments))
+                name = Name(tuple(components), self.written[begin:end])
+                return (name,) if brackets is None else (name, brackets)
             self.place = scope.end()
-            components.append(Component(identifier, arguments, brackets and brackets.texts))
+            components.append(Component(identifier, self.written[here:end], arguments, brackets and brackets.texts))
 
     def identifier(self) -> str:
         """Read an identifier; a lambda in braces is one, too."""

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pycxxfilt
 
-from backends.profiling.kernel_names.cpp_names import Brackets, Component, Name, Text, parse_text
+from backends.profiling.kernel_names.cpp_names import Brackets, Name, Text, parse_text
 
 __all__ = ["ELLIPSIS", "NameTree", "Path", "parts_of", "tree_of", "write_name"]
 
@@ -174,8 +174,8 @@ def _name_node(name: Name, after: str) -> NameTree:
     label = telling.identifier.removesuffix(".kd")
     arguments = telling.arguments or ()
     inner = arguments[WRAPPERS[label]] if WRAPPERS.get(label, len(arguments)) < len(arguments) else None
-    tail_nodes = tuple(NameTree(_component(one)) for one in tail if one.identifier != "operator()")
-    scope = tuple(NameTree(_component(one)) for one in before)
+    tail_nodes = tuple(NameTree(_unscoped(one.written)) for one in tail if one.identifier != "operator()")
+    scope = tuple(NameTree(_unscoped(one.written)) for one in before)
     parameters = tuple(map(_text_node, telling.parameters or ()))
     if inner is not None:
         node, place = _text_node(inner), WRAPPERS[label]
@@ -198,25 +198,10 @@ def _name_node(name: Name, after: str) -> NameTree:
     return NameTree(label, after, tuple(map(_text_node, arguments)), scope, tail_nodes, parameters)
 
 
-def _component(one: Component) -> str:
-    """Write a component; lambdas differ in the parameters within their braces, functions in those of their own."""
-    arguments = "" if one.arguments is None else f"<{', '.join(map(_flat, one.arguments))}>"
-    return SCOPES.sub("", one.identifier) + arguments
-
-
 def _flat(text: Text) -> str:
     """Write a text as it was, without namespaces."""
-    written = []
-    for piece in text:
-        if isinstance(piece, str):
-            written.append(piece)
-        elif isinstance(piece, Brackets):
-            written.append(piece.opening + ", ".join(map(_flat, piece.texts)) + piece.closing)
-        else:
-            written.append(_flat_name(piece))
-    return "".join(written)
+    return _unscoped("".join(piece if isinstance(piece, str) else piece.written for piece in text))
 
 
-def _flat_name(name: Name) -> str:
-    node = _name_node(name, "")
-    return write_name(node, {path for path, _ in parts_of(node) if all(branch == "arguments" for branch, _ in path)})
+def _unscoped(written: str) -> str:
+    return SCOPES.sub("", written).replace("> >", ">>")

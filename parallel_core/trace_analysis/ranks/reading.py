@@ -15,11 +15,12 @@ from backends.profiling.perfetto import OWN_KEY
 from backends.profiling.spans import KINDS, Spans
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
+from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 from parallel_core.trace_analysis.ranks.one_step import only_step
 from parallel_core.trace_analysis.trace_files import timeline_in, trace_in
 
-__all__ = ["RankTrace", "files_of", "read_ranks", "side_by_side"]
+__all__ = ["RankTrace", "begins_later", "files_of", "read_ranks", "side_by_side"]
 
 ENDINGS = (".json", ".json.gz")
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)
@@ -66,19 +67,21 @@ def read_ranks(
     step: int | None = None,
     *,
     keep_spans: bool = False,
+    kernel_delay: int = KERNEL_DELAY,
 ) -> dict[int, RankTrace]:
     """Read the traces of all ranks in files, of which one may hold several; in the order of the ranks.
 
     A trace's rank is what it says itself, else what its file's name says, else its place. Kernels whose full names
-    hold `kernels` communicate, too. Of a trace with steps only what belongs to `step` is kept, if one is named. Without
+    hold `kernels` communicate, too; shorter gaps than `kernel_delay`, in nanoseconds, are kernel waits. Of a trace with
+    steps only what belongs to `step` is kept, if one is named. Without
     `keep_spans` only one trace is in memory at a time. Raises RequestError, which names the file, for one that cannot
     be used, and if two are of the same rank.
     """
     read: list[RankTrace] = []
     with without_garbage_collection():
         for file in files:
-            for one in _ranks_in(file, kernels, step):
-                kept = one if keep_spans else replace(one, timeline=replace(one.timeline, spans=()))
+            for one in _ranks_in(file, kernels, step, kernel_delay):
+                kept = one if keep_spans else replace(one, timeline=replace(one.timeline, spans=(), host_calls=None))
                 read.append(kept)
     return dict(sorted(_numbered(read).items()))
 
@@ -88,17 +91,24 @@ def side_by_side(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> Timeline
 
     If their clocks agree, each rank begins when it did; otherwise all begin at zero.
     """
-    begins = [one.begin for one in ranks.values() if one.begin is not None]
-    use_clocks = clocks_agree and len(begins) == len(ranks)
+    later = begins_later(ranks, clocks_agree)
     spans = []
     for rank, one in ranks.items():
-        own = one.timeline.columns.moved((one.begin or 0) - min(begins) if use_clocks else 0)
+        own = one.timeline.columns.moved(later[rank])
         spans.append(replace(own, queues=tuple((f"rank {rank} {device}", queue) for device, queue in own.queues)))
     sources = dict.fromkeys(one.timeline.source for one in ranks.values())
     return Timeline(", ".join(sources), Spans.joined(spans))
 
 
-def _ranks_in(file: Path, kernels: re.Pattern[str] | None, step: int | None) -> Iterator[RankTrace]:
+def begins_later(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> dict[int, int]:
+    """Return how many nanoseconds after the first one each rank's timeline begins; 0 for all if clocks disagree."""
+    begins = {rank: one.begin for rank, one in ranks.items() if one.begin is not None}
+    if not clocks_agree or len(begins) < len(ranks):
+        return dict.fromkeys(ranks, 0)
+    return {rank: begin - min(begins.values()) for rank, begin in begins.items()}
+
+
+def _ranks_in(file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int) -> Iterator[RankTrace]:
     trace = trace_in(file)
     try:
         parts = divided(trace)
@@ -120,7 +130,7 @@ def _ranks_in(file: Path, kernels: re.Pattern[str] | None, step: int | None) -> 
             job.world_size,
             timeline,
             len(timeline.spans),
-            timeline_figures(timeline),
+            timeline_figures(timeline, kernel_delay),
             tuple(_own_collectives(timeline) if is_own else _collectives(part, timeline, begin, step is not None)),
             # Cases begin at zero, wherever they are in the trace.
             None if is_own or timeline.cases else begin,

@@ -1,7 +1,7 @@
 """The figures of several ranks side by side: their spread, what each waited in collectives, and the straggler."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -108,7 +108,7 @@ def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
         unmatched_collectives=together.unmatched,
         clocks_agree=together.clocks_agree,
         spread={figure: spread for figure in FIGURES if (spread := _spread(figure, ranks))},
-        notes=tuple(_notes(len(ranks), sizes, together)),
+        notes=(*_notes_on_numbers(traces), *_notes(len(ranks), sizes, together)),
     )
 
 
@@ -173,6 +173,12 @@ def _spread(figure: str, ranks: Sequence[RankFigures]) -> Spread | None:
     least, most = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
     bottom, top = values[least], values[most]
     return Spread(bottom, least, median(values.values()), top, most, top - bottom)
+
+
+def _notes_on_numbers(traces: Mapping[int, RankTrace]) -> Iterator[str]:
+    unsaid = sum(one.rank is None for one in traces.values())
+    if unsaid:
+        yield f"{unsaid} of the traces do not say their rank: their files' names or order stand for it."
 
 
 def _notes(ranks: int, of: Iterable[int], together: Meetings) -> list[str]:

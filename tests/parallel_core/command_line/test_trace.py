@@ -17,6 +17,7 @@ from parallel_core.errors import RequestError
 from parallel_core.trace_analysis.trace_files import write_trace_file
 from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS, PROCESSES
 from tests.parallel_core.trace_analysis.test_trace_files import MXNET, TORCH
+from tests.parallel_core.trace_analysis.traces import counting
 
 OURS = Timeline(
     "torch 2.13.0, async engine",
@@ -171,3 +172,19 @@ def test_one_step_of_all_ranks_is_shown_or_the_file_without_it_named(tmp_path: P
     refused = shown(GPUS, "--step", "3")
     assert isinstance(refused.exception, RequestError)
     assert "rank-0.json.gz cannot be cut: it has no step 3, but 551 to 552" in str(refused.exception)
+
+
+def test_what_counts_as_the_device_s_own_delay_can_be_told(tmp_path: Path) -> None:
+    file, target = counting.FOLDER / "two_streams.json.gz", tmp_path / "figures.json"
+
+    def waits(*more: str) -> tuple[float, float]:
+        done = shown(file, "--json", target, *more)
+        assert done.exit_code == 0
+        first = json.loads(target.read_text())["cases"][0]["idleness"][0]
+        return first["kernel_wait_seconds"], first["other_wait_seconds"]
+
+    # As Holistic Trace Analysis has it, of whole microseconds; and with 30 nanoseconds.
+    assert waits() == (104e-6, 0)
+    assert waits("--kernel-delay", "30") == (0, 104e-6)
+    refused = shown(file, "--kernel-delay", "-1")
+    assert refused.exit_code == 2

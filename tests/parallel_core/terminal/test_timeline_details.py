@@ -53,6 +53,14 @@ def test_queues_operations_and_steps_have_tables() -> None:
     assert "it is bound by 100% the host" in text
 
 
+def test_names_of_operations_are_whole_for_their_ends_tell_them_apart() -> None:
+    found = figures_of(case_of_trace("ddp"))
+    arguments = [f"argument_{number}" for number in range(9)]
+    longest = replace(found.operations[0], name=f"kernel<{', '.join(arguments)}>")
+    text = shown(replace(found, operations=(longest,)))
+    assert [one for one in arguments if one not in text] == []
+
+
 def test_steps_that_are_many_are_left_to_the_json_but_for_those_unlike_the_others() -> None:
     found = figures_of(case_of_trace("ddp"))
     assert found.steps is not None

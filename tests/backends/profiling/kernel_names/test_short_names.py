@@ -147,3 +147,11 @@ def test_any_text_has_a_name(text: str) -> None:
     names = short_names([text, "Kernel"])
     assert len(set(names.values())) == len(names)
     assert open_brackets(text) or not open_brackets(names[text])
+
+
+def test_a_name_within_names_is_read_once() -> None:
+    nested = "float"
+    for _ in range(12):
+        nested = f"F<{nested}, {nested}>::type"
+    # Reading each part again for each that it lies in would take minutes.
+    assert short(f"void kernel<{nested}>(int)").startswith("kernel<F<F<F")

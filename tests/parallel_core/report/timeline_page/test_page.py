@@ -9,8 +9,10 @@ from backends.profiling import Span, Timeline, Window
 from parallel_core.report.timeline_page import write_timeline_page
 from parallel_core.report.timeline_page.page import render
 from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain, unpack
 from tests.parallel_core.trace_analysis.frameworks import mxnet_async, torch_async
+from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS
 
 MAX_BYTES = 2_000_000
 
@@ -54,7 +56,7 @@ def test_names_are_text_wherever_they_stand() -> None:
     assert NASTY not in text
     assert "b" not in parsed.tags
     assert parsed.texts.count(NASTY) >= 3
-    assert NASTY[:-12] in parsed.texts
+    assert NASTY[:-14] in parsed.texts
     assert f"gpu:0 {NASTY} stream {NASTY}" in parsed.texts
     assert plain(nasty()) == unpack(b64decode(parsed.packed[0])).own
 
@@ -89,7 +91,7 @@ def test_the_operations_that_took_the_most_time_come_first() -> None:
     spans = [Span(f"kernel {n}", "compute", "gpu:0", "stream 7", 100 * n, 100 * n + n) for n in range(1, 21)]
     text = page({"": Timeline("made up", tuple(spans))})
     _, _, table = text.partition("<h4>Operations that took the most time</h4>")
-    rows = re.findall(r'class="find"[^>]*><span>(.*?)</span><span>(.*?)</span>', table.partition("</table>")[0])
+    rows = re.findall(r'class="cut"[^>]*><span>(.*?)</span><span>(.*?)</span>', table.partition("</table>")[0])
     assert list(map("".join, rows)) == [f"kernel {n}" for n in range(20, 5, -1)]
     assert "5 more names took less." in text
 
@@ -101,7 +103,7 @@ def test_steps_and_those_unlike_the_others_are_told() -> None:
     )
     text = page({"": Timeline("made up", spans, annotations=steps)})
     texts = _Parsed(text).texts
-    assert texts.count("ofilerStep#9") == 1
+    assert texts.count("ProfilerStep#9"[-14:]) == 1
     assert "Unlike the others: ProfilerStep#9, time 21 × the median." in texts
     assert "annotations" in texts
 
@@ -120,3 +122,15 @@ def test_several_timelines_count_from_the_same_time() -> None:
 
 def test_a_timeline_without_spans_is_said_to_have_none() -> None:
     assert "0 spans" in page({"": Timeline("made up", ())})
+
+
+def test_what_bounds_the_path_of_a_real_trace_is_told() -> None:
+    timeline = read_timeline(GPUS / "rank-0.json.gz")
+    text = page({"": timeline})
+    texts = _Parsed(text).texts
+    causes = texts[texts.index("What bounds the critical path") :]
+    assert "the host works" in causes
+    for heading in ("Steps", "What idle queues waited for", "Launched and not begun"):
+        assert heading in texts
+    for name in ("ProfilerStep#551", "annotations", "critical path"):
+        assert any(name[-14:] in one for one in texts)

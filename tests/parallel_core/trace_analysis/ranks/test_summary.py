@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parallel_core.errors import RequestError
-from parallel_core.trace_analysis.ranks.reading import files_of, read_ranks, side_by_side
+from parallel_core.trace_analysis.ranks.reading import begins_later, files_of, read_ranks, side_by_side
 from parallel_core.trace_analysis.ranks.summary import FIGURES, Ranks, summary_of
 
 TRACES = Path(__file__).parent.parent / "traces"
@@ -96,6 +96,11 @@ def test_ranks_stand_side_by_side_as_their_clocks_say() -> None:
     first, second = (events(PROCESSES, rank, "")[0]["ts"] for rank in (0, 1))
     assert min(begins) < 50_000_000
     assert begins[1] - begins[0] == pytest.approx((second - first) * 1000, abs=50_000_000)
+    later = begins_later(ranks, clocks_agree=True)
+    assert {rank: min(span.start for span in one.timeline.spans) + later[rank] for rank, one in ranks.items()} == dict(
+        enumerate(begins)
+    )
+    assert begins_later(ranks, clocks_agree=False) == {0: 0, 1: 0}
     apart = side_by_side(ranks, clocks_agree=False)
     assert sorted(span.end - span.start for span in apart.spans) == sorted(s.end - s.start for s in together.spans)
 
@@ -123,6 +128,7 @@ def test_ranks_are_numbered(tmp_path: Path, said: dict[str, int | None], expecte
     assert list(read) == sorted(read)
     found = summary_of(read)
     assert (found.straggler, found.clocks_agree, found.matched_collectives) == (None, None, 0)
+    assert any("do not say their rank" in note for note in found.notes) == (None in said.values())
 
 
 @pytest.mark.parametrize(

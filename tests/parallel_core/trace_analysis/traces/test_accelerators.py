@@ -12,7 +12,7 @@ from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-TRACES = Path(__file__).parent / "traces"
+TRACES = Path(__file__).parent
 
 
 def on_devices(timeline: Timeline) -> Counter[tuple[str, str]]:
