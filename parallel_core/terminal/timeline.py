@@ -82,12 +82,11 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
             f"({metric(case.hidden_seconds, 's')} of {metric(case.communication_seconds, 's')}) "
             "lay under computation, copies counted as communication"
         )
-    exchanged = sum(one.collective_seconds for one in case.devices)
-    if exchanged:
-        hidden = sum(one.hidden_collective_seconds for one in case.devices)
+    if case.hidden_collective_share is not None:
         yield (
-            f"of collectives alone, device by device: {percent(hidden / exchanged)} "
-            f"({metric(hidden, 's')} of {metric(exchanged, 's')}), as Holistic Trace Analysis counts"
+            f"of collectives alone, device by device: {percent(case.hidden_collective_share)} "
+            f"({metric(case.hidden_collective_seconds, 's')} of {metric(case.collective_seconds, 's')}), "
+            "as Holistic Trace Analysis counts"
         )
     if case.critical_path.parts:
         yield f"critical path: {_path(case)}"
