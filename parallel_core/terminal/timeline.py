@@ -130,7 +130,7 @@ def show_agreements(
     if others := [one for one in agreements if one not in listed_ones]:
         console.print(
             f"Of the other times, and shares of them after which control returned, "
-            f"{sum(one.agree for one in others)} of {len(others)} agree within the noise.",
+            f"{sum(one.agree and not one.too_noisy for one in others)} of {len(others)} agree within the noise.",
             style="dim",
         )
     if overhead is not None:
@@ -146,7 +146,8 @@ def _agreements_table(agreements: Sequence[Agreement]) -> Table:
             metric(value, "s") if one.quantity == SECONDS else figure(round(value, 3))
             for value in (one.by_trace, one.by_clock, one.noise)
         )
-        verdict = "agree" if one.agree else "[yellow]differ[/]"
+        same = "too noisy" if one.too_noisy else "agree"
+        verdict = same if one.agree else "[yellow]differ[/]"
         table.add_row(escape(one.case), one.quantity, by_trace, by_clock, f"± {noise}", verdict)
     return table
 
