@@ -24,6 +24,7 @@ from parallel_core.experiments.automatic_parallelism.small_ops import verdicts a
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts as allreduce
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts as batch_norm
 from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts as batch_scaling
+from parallel_core.experiments.training_on_multiple_gpus.evaluate import verdicts as evaluate
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts as partitioning
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
 from parallel_core.measurement.checks import why_impossible
@@ -180,6 +181,12 @@ def _partitioning(cases: Timed) -> str:
     return f"{partitioning.about_width(1, cases, 'one')} {whole}"
 
 
+def _evaluate(cases: Timed) -> str:
+    one, two = cases.values()
+    speeds = {count: times_as_long(case, case) for count, case in ((1, one), (2, two))}
+    return evaluate.about_speed(speeds, times_as_long(one, two), None)
+
+
 def _possible(cases: Timed) -> str:
     *parts, together = cases.values()
     return why_impossible(together, parts) or ""
@@ -289,6 +296,8 @@ TRUTHS = (
         ("faster than every", "batch paid", "than it gave"),
         ("data parallelism was the fastest",),
     ),
+    Truth("evaluate", "equal", _of((1, 1)), _evaluate, ("devices were",)),
+    Truth("evaluate", "twice", _of((2, 1)), _evaluate, ("were slower",), ("2 devices were",)),
     Truth("any", "as fast as can be", _of((1, 1, 1)), _possible, ("disturbed",)),
     Truth("any", "impossible", _of((2, 2, 1)), _possible, (), ("disturbed",)),
 )
