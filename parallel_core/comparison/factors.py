@@ -44,6 +44,7 @@ A unit that is slower than its whole case contradicts the idea: the cell carries
 from typing import NamedTuple
 
 from parallel_core.comparison.cells import CellResults
+from parallel_core.comparison.plan import TRACED
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.errors import RequestError
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, factor_intervals, verdict_on
@@ -76,12 +77,20 @@ def factors_of(results: CellResults, other: CellResults, case: str) -> Factors:
 
 
 def divide_by_trace(results: CellResults, case: str, timeline_of: TimelineOf) -> Division | str:
-    """Divide a case's time beyond its bare time by the trace of the cell's last process, or say why not."""
+    """Divide a case's time beyond its bare time by the cell's trace and its process's times, or say why not."""
+    failure = next((one for one in results.failures if one.round == TRACED), None)
+    if failure:
+        return f"the profiled process failed: {failure.reason}"
+    # Those of a cell's results are in the order of the rounds, and the first round is the profiled one.
+    traced = results.results[0]
+    if traced.problems:
+        return "the result of the process that was profiled is invalid"
     try:
         timeline = timeline_of(results.cell)
     except RequestError as error:
         return str(error)
+    timed = next(one for one in traced.cases if one.name == case)
     for spans in cases_of(timeline):
         if spans.name == case:
-            return divide(spans, results.cases(case)[-1], results.valid[-1].backend["devices"])
+            return divide(spans, timed, traced.backend["devices"])
     return "this case was not repeated under the profiler"

@@ -83,9 +83,9 @@ def _row(name: str, division: Division, scale: Scale) -> DivisionRow:
 
 
 def _seconds(division: Division) -> dict[Kind, float]:
-    """Return the parts, which sum to the whole: operations that took less than as one unit are all that is bare."""
+    """Return the parts, which sum to the whole."""
     return {
-        "bare": min(division.bare_seconds, division.longest_seconds),
+        "bare": division.bare_part_seconds,
         "interference": max(0.0, division.interference_seconds),
         "turns": division.turns_seconds,
         "exposed": division.exposed_seconds,

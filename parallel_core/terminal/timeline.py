@@ -91,7 +91,7 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
     if case.critical_path.parts:
         yield f"critical path: {_path(case)}"
         if causes := case.critical_path.causes:
-            yield f"it is bound by {_causes(causes, case.critical_path.seconds)}"
+            yield f"what bounds it: {_causes(causes, case.critical_path.seconds)}"
     if waits := case.waits:
         yield (
             f"from launch to start: {metric(waits.median_seconds, 's')} in the median of {waits.operations:,} "

@@ -50,6 +50,11 @@ class Division:
         return self.longest_seconds - self.bare_seconds
 
     @property
+    def bare_part_seconds(self) -> float:
+        """How much of the time was bare: no more than the longest piece, if that took less than as one unit."""
+        return min(self.bare_seconds, self.longest_seconds)
+
+    @property
     def beyond_bare(self) -> float:
         """The time that is not bare."""
         return self.seconds - self.bare_seconds
@@ -65,8 +70,8 @@ class Division:
         }
         named = [f"{metric(part, 's')} {words}" for words, part in parts.items() if part > MIN_NOISE * self.seconds]
         rest = f"beyond them are {listed(named)}" if named else f"nothing else takes {percent(MIN_NOISE)} of it"
-        whole = f"Of {metric(self.seconds, 's')} under the profiler {metric(self.bare_seconds, 's')} are bare; {rest}."
-        return whole, self._agreement()
+        bare = f"{metric(self.bare_part_seconds, 's')} are bare"
+        return f"Of {metric(self.seconds, 's')} under the profiler {bare}; {rest}.", self._agreement()
 
     def _agreement(self) -> str:
         both = f"The longest piece of work took {metric(self.longest_seconds, 's')} by the trace and "

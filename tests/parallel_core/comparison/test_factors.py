@@ -8,11 +8,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from parallel_core.comparison.cells import Cell, CellResults, Comparison
+from backends.profiling import Timeline
+from parallel_core.comparison.cells import Cell, CellResults, Comparison, FailedRun
 from parallel_core.comparison.difference import compare_with_old
-from parallel_core.comparison.factors import Factors, factors_of
+from parallel_core.comparison.factors import Factors, divide_by_trace, factors_of
 from parallel_core.comparison.verdicts import TimeRatio, time_ratio
+from parallel_core.trace_analysis.division import Division
 from tests.parallel_core.comparison.made_up import TOGETHER, comparison, measured, parallel
+from tests.parallel_core.trace_analysis.synthetic import parallel_timeline
 
 ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
 MXNET, TORCH = parallel("mxnet"), parallel("torch")
@@ -119,3 +122,25 @@ def test_a_change_is_divided_as_well() -> None:
     assert divided["kernels"]["ratio"] * divided["scheduling"]["ratio"] == pytest.approx(divided["ratio"])
     assert divided["scheduling"]["verdict"] == SAME
     assert (whole["kernels"], whole["scheduling"]) == (None, None)
+
+
+def by_trace(results: CellResults) -> Division | str:
+    def timeline_of(cell: Cell) -> Timeline:
+        assert cell == results.cell
+        return parallel_timeline()
+
+    return divide_by_trace(results, TOGETHER, timeline_of)
+
+
+def test_a_trace_is_divided_by_the_times_of_the_process_that_wrote_it() -> None:
+    found = by_trace(with_bare(TORCH, [(0.21, 0.2), (0.41, 0.4), (0.61, 0.6)]))
+    assert isinstance(found, Division)
+    assert (found.bare_seconds, found.clock_seconds) == (0.2, 0.21)
+
+
+def test_without_the_times_of_the_process_that_wrote_it_a_trace_is_not_divided() -> None:
+    three = with_bare(TORCH, [(0.21, 0.2), (0.41, 0.4), (0.61, 0.6)])
+    invalid = replace(three, results=(replace(three.results[0], problems=("wrong",)), *three.results[1:]))
+    assert by_trace(invalid) == "the result of the process that was profiled is invalid"
+    assert by_trace(replace(three, failures=(FailedRun(1, "crash", False),))) == "the profiled process failed: crash"
+    assert isinstance(by_trace(replace(three, failures=(FailedRun(2, "crash", False),))), Division)

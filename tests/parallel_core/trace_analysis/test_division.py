@@ -93,6 +93,8 @@ def test_slower_operations_are_interference_or_the_profiler_s() -> None:
     profiled = divided(timeline, 50 * 4e-3, JOINT, seconds=0.2)
     assert profiled.sentences[1].endswith("under the profiler all took 1.28 × as long, so that may be the profiler's.")
     slow_unit = divided(timeline, 0.3, JOINT)
+    # No more can be bare than the operations took.
+    assert slow_unit.sentences[0].startswith("Of 255 ms under the profiler 250 ms are bare; ")
     assert slow_unit.sentences[1].endswith("and what is said of kernels is doubtful.")
 
 
