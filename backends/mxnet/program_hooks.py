@@ -20,14 +20,7 @@ def hook(mxnet: Any, recorder: Any) -> None:
     """Let the recorder know of the program's steps, and of its own use of MXNet's profiler."""
     profiler = MXNetProfiler(mxnet)
     _mark_updates(mxnet, recorder, profiler)
-    set_config = mxnet.profiler.set_config
-
-    @wraps(set_config)
-    def set_config_and_note(**settings: Any) -> None:
-        profiler.is_programs_own |= not profiler.is_starting
-        set_config(**settings)
-
-    mxnet.profiler.set_config = set_config_and_note
+    _leave_own_profiles(mxnet, profiler)
     recorder.add(profiler)
 
 
@@ -42,6 +35,8 @@ class MXNetProfiler:
         self.contexts: list[Any] = []
         """Where the program's parameters lie."""
         self.file: Path | None = None
+        self.heading = b""
+        """What MXNet writes before the events of its first dump alone."""
 
     def unavailable(self) -> str:
         """Return why it cannot record now."""
@@ -76,8 +71,10 @@ class MXNetProfiler:
         assert self.file is not None
         self.mxnet.profiler.set_state("stop")
         self.mxnet.profiler.dump(True)
+        dumped = self.file.read_bytes()
+        self.heading = dumped[: dumped.find(b'"ph": "B"')].rpartition(b"{")[0].rstrip().removesuffix(b",")
         if path is not None:
-            path.write_bytes(self.file.read_bytes())
+            path.write_bytes(dumped)
         self.file.unlink(missing_ok=True)
 
     @contextmanager
@@ -127,3 +124,34 @@ def _mark_updates(mxnet: Any, recorder: Any, profiler: MXNetProfiler) -> None:
     trainer.step, trainer.update = marking(trainer.step), marking(trainer.update)
     for module in (mxnet.mod.Module, mxnet.mod.BucketingModule):
         module.update = marking(module.update)
+
+
+def _leave_own_profiles(mxnet: Any, profiler: MXNetProfiler) -> None:
+    """Let the program configure MXNet's profiler, and have whole files from it, also after this has recorded."""
+    set_config, dump = mxnet.profiler.set_config, mxnet.profiler.dump
+    own_file = Path("profile.json")
+
+    @wraps(set_config)
+    def set_config_and_note(**settings: Any) -> None:
+        nonlocal own_file
+        if profiler.is_starting:
+            return set_config(**settings)
+        profiler.is_programs_own = True
+        own_file = Path(settings.get("filename", own_file))
+        try:
+            set_config(**settings)
+        except mxnet.MXNetError:
+            # MXNet takes a second configuration, and complains.
+            if profiler.file is None:
+                raise
+        return None
+
+    @wraps(dump)
+    def dump_whole(*args: Any, **named: Any) -> None:
+        dump(*args, **named)
+        if profiler.is_programs_own and profiler.heading and own_file.exists():
+            dumped = own_file.read_bytes()
+            if dumped.startswith(b","):
+                own_file.write_bytes(profiler.heading + dumped)
+
+    mxnet.profiler.set_config, mxnet.profiler.dump = set_config_and_note, dump_whole

@@ -22,14 +22,17 @@ from parallel_core.experiments.automatic_parallelism import overlap, parallel, s
 from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts as independent_ops
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts as small_ops
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts as allreduce
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import ONE_ROOT, SPREAD_ROOTS
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts as batch_norm
 from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts as batch_scaling
+from parallel_core.experiments.training_on_multiple_gpus.evaluate import verdicts as evaluate
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts as partitioning
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
 from parallel_core.measurement.checks import why_impossible
+from parallel_core.measurement.confidence_intervals import exponential
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, dispatch_fraction, times_as_long
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, dispatch_fraction, over_rounds, times_as_long
 
 __all__ = ["MOST_FALSE", "NOISES", "TRUTHS", "Counted", "count"]
 
@@ -180,6 +183,27 @@ def _partitioning(cases: Timed) -> str:
     return f"{partitioning.about_width(1, cases, 'one')} {whole}"
 
 
+def _evaluate(cases: Timed) -> str:
+    one, two = cases.values()
+    by_count = {1: one, 2: two}
+    speeds = {
+        devices: exponential(over_rounds(lambda seconds: np.log(1 / seconds), case.seconds))
+        for devices, case in by_count.items()
+    }
+    return evaluate.about_speed(speeds, times_as_long(one, two), None)
+
+
+def _roots(cases: Timed) -> str:
+    return allreduce.about_roots(2**20, cases)
+
+
+def _predictions(cases: Timed) -> str:
+    issued, computed, measured = cases.values()
+    parts = (issued.seconds, computed.seconds)
+    model = CostModel(issued.median, computed.median, 0.0, times_as_long(computed, issued), *parts)
+    return " ".join(cost_model.about_predictions([cost_model.Point(2, 10**6, model, measured)], ["a core"]))
+
+
 def _possible(cases: Timed) -> str:
     *parts, together = cases.values()
     return why_impossible(together, parts) or ""
@@ -226,6 +250,12 @@ TRUTHS = (
     Truth("barriers", "all", _of((1, 1)), _barriers, ("was selective",), ("was waiting",)),
     Truth("cost-model", "equal", _of((1, 1, 1)), _cost_model, ("slower side at the largest", "holds at every size")),
     Truth("cost-model", "device", _of((1, 2, 2)), _cost_model, ("Python is the slower side",), ("holds at every",)),
+    Truth("cost-model", "as predicted", _of((1, 2, 2)), _predictions, ("The model fails",), ("At no size",)),
+    Truth("cost-model", "disturbed", _of((1, 2, 3.5)), _predictions, (), ("The model fails",)),
+    Truth("evaluate", "equal", _of((1, 1)), _evaluate, ("2 devices were",)),
+    Truth("evaluate", "twice", _of((2, 1)), _evaluate, ("were slower",), ("2 devices were",)),
+    Truth("allreduce", "equal roots", {ONE_ROOT: 1, SPREAD_ROOTS: 1}, _roots, ("all do at", "costs more")),
+    Truth("allreduce", "spread roots", {ONE_ROOT: 2, SPREAD_ROOTS: 1}, _roots, ("costs more",), ("all do at",)),
     Truth("small-ops", "equal", _of([1] * 16), _small_ops, ("were faster than one from", "They were slower")),
     Truth(
         "small-ops",

@@ -77,7 +77,7 @@ def factors_of(results: CellResults, other: CellResults, case: str) -> Factors:
 
 
 def divide_by_trace(results: CellResults, case: str, timeline_of: TimelineOf) -> Division | str:
-    """Divide a case's time beyond its bare time by the trace and the times of one process, or say why not."""
+    """Divide a case's time beyond its bare time by the cell's trace and its process's times, or say why not."""
     failure = next((one for one in results.failures if one.round == TRACED), None)
     if failure:
         return f"the profiled process failed: {failure.reason}"

@@ -82,17 +82,16 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
             f"({metric(case.hidden_seconds, 's')} of {metric(case.communication_seconds, 's')}) "
             "lay under computation, copies counted as communication"
         )
-    exchanged = sum(one.collective_seconds for one in case.devices)
-    if exchanged:
-        hidden = sum(one.hidden_collective_seconds for one in case.devices)
+    if case.hidden_collective_share is not None:
         yield (
-            f"of collectives alone, device by device: {percent(hidden / exchanged)} "
-            f"({metric(hidden, 's')} of {metric(exchanged, 's')}), as Holistic Trace Analysis counts"
+            f"of collectives alone, device by device: {percent(case.hidden_collective_share)} "
+            f"({metric(case.hidden_collective_seconds, 's')} of {metric(case.collective_seconds, 's')}), "
+            "as Holistic Trace Analysis counts"
         )
     if case.critical_path.parts:
         yield f"critical path: {_path(case)}"
         if causes := case.critical_path.causes:
-            yield f"it is bound by {_causes(causes, case.critical_path.seconds)}"
+            yield f"what bounds it: {_causes(causes, case.critical_path.seconds)}"
     if waits := case.waits:
         yield (
             f"from launch to start: {metric(waits.median_seconds, 's')} in the median of {waits.operations:,} "
@@ -131,7 +130,7 @@ def show_agreements(
     if others := [one for one in agreements if one not in listed_ones]:
         console.print(
             f"Of the other times, and shares of them after which control returned, "
-            f"{sum(one.agree for one in others)} of {len(others)} agree within the noise.",
+            f"{sum(one.agree and not one.too_noisy for one in others)} of {len(others)} agree within the noise.",
             style="dim",
         )
     if overhead is not None:
@@ -147,7 +146,8 @@ def _agreements_table(agreements: Sequence[Agreement]) -> Table:
             metric(value, "s") if one.quantity == SECONDS else figure(round(value, 3))
             for value in (one.by_trace, one.by_clock, one.noise)
         )
-        verdict = "agree" if one.agree else "[yellow]differ[/]"
+        same = "too noisy" if one.too_noisy else "agree"
+        verdict = same if one.agree else "[yellow]differ[/]"
         table.add_row(escape(one.case), one.quantity, by_trace, by_clock, f"± {noise}", verdict)
     return table
 

@@ -73,6 +73,11 @@ class Agreement:
         """Whether the two differ by no more than the noise."""
         return abs(self.by_trace - self.by_clock) <= self.noise
 
+    @property
+    def too_noisy(self) -> bool:
+        """Whether the noise is as large as the quantity itself: then it agrees with anything, and nothing is said."""
+        return self.noise >= max(abs(self.by_trace), abs(self.by_clock))
+
 
 @dataclass(frozen=True)
 class Overhead:
@@ -185,6 +190,8 @@ def _of_metric(
 
 
 def _with_verdict(one: Agreement, noise: str, reason: str) -> Agreement:
+    if one.too_noisy and one.agree:
+        return replace(one, sentence=f"{one.sentence}: too noisy to tell whether they agree (± {noise}).")
     agree, differ = f"agree within the noise (± {noise}).", f"differ by more than the noise (± {noise}). {reason}"
     return replace(one, sentence=f"{one.sentence}: they {agree if one.agree else differ}")
 

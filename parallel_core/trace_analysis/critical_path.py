@@ -42,7 +42,7 @@ import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds
 from parallel_core.trace_analysis.case_spans import KINDS, UNKNOWN, CaseSpans
-from parallel_core.trace_analysis.linked_path.walk import LinkedPath, host_stretches, walk
+from parallel_core.trace_analysis.linked_path.walk import LinkedPath, fits, host_stretches, walk
 
 __all__ = ["PathCauses", "PathPart", "PathSummary", "Segment", "critical_path", "path_summary", "summarize"]
 
@@ -111,7 +111,7 @@ class PathSummary:
 
 def path_summary(case: CaseSpans) -> PathSummary:
     """Find a case's critical path and add it up by name. O(n log n)."""
-    if case.host_calls is None:
+    if case.host_calls is None or not fits(case, case.host_calls):
         return _unlinked_summary(case)
     path = walk(case, case.host_calls)
     lengths = defaultdict[str, int](int)
@@ -143,7 +143,7 @@ def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
 
     It is empty if no operation of the case took any time. O(n log n).
     """
-    if case.host_calls is not None:
+    if case.host_calls is not None and fits(case, case.host_calls):
         return _linked_segments(case, walk(case, case.host_calls))
     stretches = zip(*_unlinked_path(case), strict=True)
     return tuple(Segment(start, end, None if place == IDLE else case.spans[place]) for start, end, place in stretches)

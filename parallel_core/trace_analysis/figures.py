@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
+from backends.profiling.host_calls import ROLES
 from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import PathSummary, path_summary
 from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY, QueueIdleness, queue_idleness
@@ -19,7 +20,7 @@ from parallel_core.trace_analysis.device_figures.operations_by_name import Opera
 from parallel_core.trace_analysis.device_figures.queue_length import QueueLength, queue_lengths
 from parallel_core.trace_analysis.device_figures.steps import AnnotationFigures, StepsFigures, annotations, steps
 from parallel_core.trace_analysis.device_figures.temporal_breakdown import DeviceFigures, device_figures
-from parallel_core.trace_analysis.interval_sets import gaps, intersection, total_length, union
+from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total_length, union
 
 __all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures_of", "timeline_figures"]
 
@@ -89,6 +90,12 @@ class CaseFigures:
     dispatch_fraction: float | None
     """The same as a share of the whole."""
     critical_path: PathSummary
+    collective_seconds: float
+    """How long a device ran kernels of communication libraries, all devices added up."""
+    hidden_collective_seconds: float
+    """How much of that lay under the same device's computation, without copies and fills of memory."""
+    hidden_collective_share: float | None
+    """The same as a share, which Holistic Trace Analysis calls overlap; `hidden_share` has copies as well."""
     devices: tuple[DeviceFigures, ...]
     """Devices by name; the figures of Holistic Trace Analysis, among them collectives under computation."""
     idleness: tuple[QueueIdleness, ...]
@@ -129,6 +136,9 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
     returned = _control_returned(case)
     devices = [device for device, _ in case.queues]
     device_indices = np.array([devices.index(device) for device in devices], dtype=np.intp)
+    by_device = device_figures(case)
+    exchanged = sum((one.collective_seconds for one in by_device), 0.0)
+    under = sum((one.hidden_collective_seconds for one in by_device), 0.0)
     return CaseFigures(
         case=case.name,
         seconds=case.seconds,
@@ -146,7 +156,10 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         control_returned_seconds=None if returned is None else in_seconds(returned),
         dispatch_fraction=returned / case.nanoseconds if returned is not None and case.nanoseconds else None,
         critical_path=path_summary(case),
-        devices=device_figures(case),
+        collective_seconds=exchanged,
+        hidden_collective_seconds=under,
+        hidden_collective_share=under / exchanged if exchanged else None,
+        devices=by_device,
         idleness=queue_idleness(case, kernel_delay),
         queue_lengths=queue_lengths(case),
         operations=operations_by_name(case),
@@ -159,10 +172,11 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
     rows = []
     for place, (device, queue) in enumerate(case.queues):
         own = case.queue_of == place
-        covered, working = union(case.intervals(own)), union(case.intervals(own & ~case.waits))
+        working, waiting = union(case.intervals(own & ~case.waits)), _waits_in_calls(case, device, queue)
+        covered = union(case.intervals(own), waiting)
         free = gaps(covered, covered[0, 0], covered[-1, 1]) if len(covered) else covered
         idle = free[:, 1] - free[:, 0]
-        busy = total_length(working)
+        busy = total_length(working) - total_length(intersection(working, waiting))
         rows.append(
             QueueFigures(
                 device=device,
@@ -177,6 +191,15 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
             )
         )
     return tuple(sorted(rows, key=lambda row: (row.device == HOST_DEVICE, queue_order(row.device, row.queue))))
+
+
+def _waits_in_calls(case: CaseSpans, device: str, queue: str) -> np.ndarray:
+    """Return when one of the host's threads waited in calls of the runtime, in operators as well as between them."""
+    calls = case.host_calls
+    if calls is None or device != HOST_DEVICE or queue not in calls.queues:
+        return np.zeros((0, 2), np.int64)
+    waits = (calls.roles >= ROLES.index("wait for a device")) & (calls.queue_of == calls.queues.index(queue))
+    return clip(union(np.stack((calls.starts[waits], calls.ends[waits]), axis=1)), case.start, case.end)
 
 
 def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:

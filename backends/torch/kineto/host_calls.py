@@ -21,8 +21,12 @@ __all__ = ["host_calls"]
 OPERATORS, ANNOTATIONS, SYNCHRONISATIONS = "cpu_op", "user_annotation", "cuda_sync"
 STEP = "ProfilerStep#"
 
-WAIT = re.compile(r"(?:cuda|hip|cu|musa|mu)(Device|Ctx|Stream|Event)Synchronize\w*")
-WAITS_FOR: dict[str, HostRole] = {"Stream": "wait for a queue", "Event": "wait for an event"}
+WAIT = re.compile(r"\w*?(Stream|Queue|Event|)(?:Host)?Synchronize\w*|ur(Queue)Finish|ur(Event)Wait")
+WAITS_FOR: dict[str, HostRole] = {
+    "Stream": "wait for a queue",
+    "Queue": "wait for a queue",
+    "Event": "wait for an event",
+}
 FREE = re.compile(r"(?:cuda|hip|musa)Free|cuMemFree(?:_v2)?")
 """Documented to wait for the whole device."""
 COPY = re.compile(r"(?:cuda|hip|cu|musa|mu)Mem(?:cpy|set)\w*")
@@ -78,7 +82,7 @@ def _roles(calls: Slices, runtime: Collection[str]) -> np.ndarray:
 
 def _role(name: str) -> HostRole:
     if found := WAIT.fullmatch(name):
-        return WAITS_FOR.get(found[1], "wait for a device")
+        return WAITS_FOR.get(found[1] or found[2] or found[3] or "", "wait for a device")
     if FREE.fullmatch(name):
         return "wait for a device"
     if LET_WAIT.fullmatch(name):

@@ -128,7 +128,7 @@ def why_incomplete(processes: Sequence[Recorded], warm_up: int, steps: int) -> t
         )
     furthest = max(processes, key=lambda one: (one.steps_recorded, one.steps_seen))
     seen, recorded = furthest.steps_seen, furthest.steps_recorded
-    if recorded == steps:
+    if recorded == steps and furthest.trace is not None:
         return ()
     if seen == 0:
         line = (

@@ -1,14 +1,8 @@
-// The timelines on canvases, all with one scale of time: only what is in view is drawn, and a mark for each pixel at most.
+// The timelines on canvases, all with one scale of time: moved, zoomed, searched and read, by pointer and by keyboard.
 (async () => {
   const WIDE = { row: 24, bar: 3, narrow: false };
   const NARROW = { row: 38, bar: 17, narrow: true };
-  const [BAR, AXIS, MAX_NAMES_SHARE, NARROWER, REACH] = [18, 22, 0.35, 640, 3];
-  // Spans below two pixels share marks, which are paler the less of a pixel was busy.
-  const [MIN_PIXELS, MIN_OPACITY, DIMMED, MIN_VIEW, MIN_LETTERS] = [2, 0.2, 0.18, 20, 5];
-  const FONT = "system-ui, sans-serif";
-  const PATH = "critical path";
-  const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "μs"], [1, "ns"]];
-  const LOOKS = ["compute", "copy", "exchange", "host", "wait", "mark"];
+  const [MAX_NAMES_SHARE, NARROWER, REACH, MIN_VIEW] = [0.35, 640, 3, 20];
 
   const byId = (id) => document.getElementById(id);
   const [root, axis, tip, search, found, caseChoice, pathBox] =
@@ -28,217 +22,14 @@
   }
 
   const whole = Math.max(MIN_VIEW, ...timelines.map(({ end }) => end));
-  let [from, to] = [0, whole];
-  let [layout, width, colours, hovered, scheduled] = [WIDE, 1, {}, null, false];
-  const pixels = (time) => ((time - from) * width) / (to - from);
-  const timeAt = (pixel) => from + (pixel * (to - from)) / width;
-  const barTop = (lane) => lane * layout.row + layout.bar;
-
-  const unitOf = (time) => UNITS.find(([size]) => size <= Math.abs(time)) ?? UNITS.at(-1);
-  const inWords = (time, digits = 5) => {
-    const [size, unit] = unitOf(time);
-    return `${Number((time / size).toPrecision(digits))} ${unit}`.replace("-", "−");
-  };
-  const firstAfter = (times, time) => {
-    let [low, high] = [0, times.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (times[middle] > time) high = middle;
-      else low = middle + 1;
-    }
-    return low;
-  };
-
-  const measuring = document.createElement("canvas").getContext("2d");
-  const widths = new Map();
-  const textWidth = (text, size) => {
-    const key = `${size} ${text}`;
-    if (!widths.has(key)) {
-      measuring.font = `${size}px ${FONT}`;
-      widths.set(key, measuring.measureText(text).width);
-    }
-    return widths.get(key);
-  };
-  // What is too long loses its middle: kernels' and threads' names differ at their ends.
-  const fitted = (text, size, room) => {
-    const full = textWidth(text, size);
-    if (full <= room) return text;
-    let kept = Math.floor((text.length * room) / full) - 1;
-    const cut = () => `${text.slice(0, Math.ceil(kept / 2))}…${text.slice(text.length - Math.floor(kept / 2))}`;
-    while (kept >= MIN_LETTERS && textWidth(cut(), size) > room) kept -= 1;
-    return kept >= MIN_LETTERS ? cut() : "";
-  };
-
-  const readColours = () => {
-    const style = getComputedStyle(document.documentElement);
-    const read = (name) => style.getPropertyValue(`--${name}`).trim();
-    const brightness = (colour) => {
-      const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255)
-        .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-      return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-    };
-    colours = Object.fromEntries(["paper", "ink", "soft", "line", "shade", "path", "found", ...LOOKS].map((name) => [name, read(name)]));
-    colours.on = Object.fromEntries(["found", ...LOOKS].map((name) => [name, brightness(colours[name]) > 0.18 ? "#000000" : "#ffffff"]));
-  };
-
-  const sized = (canvas, height) => {
-    const ratio = devicePixelRatio || 1;
-    const [columns, rows] = [Math.round(canvas.clientWidth * ratio), Math.round(height * ratio)];
-    canvas.style.height = `${height}px`;
-    if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
-    const context = canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, canvas.clientWidth, height);
-    return context;
-  };
-
-  const ticks = () => {
-    const least = (to - from) / Math.max(2, width / 110);
-    const power = 10 ** Math.floor(Math.log10(least));
-    const step = [1, 2, 5, 10].map((digit) => digit * power).find((one) => one >= least * 0.999999);
-    const first = Math.ceil(from / step - 1e-9);
-    return Array.from({ length: Math.floor(to / step + 1e-9) - first + 1 }, (_, number) => (first + number) * step);
-  };
-  const drawAxis = () => {
-    const context = sized(axis, AXIS);
-    const marks = ticks();
-    const [size, unit] = unitOf(to);
-    context.font = `11px ${FONT}`;
-    context.fillStyle = colours.soft;
-    for (const at of marks) {
-      const label = `${Number((at / size).toPrecision(12))} ${unit}`;
-      const [x, half] = [pixels(at), textWidth(label, 11) / 2];
-      context.fillText(label, Math.min(width - 2 * half, Math.max(0, x - half)), 15);
-    }
-  };
-
-  const drawBars = (context, timeline, lane, top) => {
-    const { starts, ends, labels } = lane;
-    const busy = new Float64Array(LOOKS.length);
-    let [column, isFound, dim] = [-1, false, true];
-    const flush = () => {
-      if (column < 0) return;
-      const share = Math.min(1, busy.reduce((sum, one) => sum + one, 0));
-      context.globalAlpha = isFound ? 1 : dim ? DIMMED : MIN_OPACITY + (1 - MIN_OPACITY) * share;
-      context.fillStyle = isFound ? colours.found : colours[LOOKS[busy.indexOf(Math.max(...busy))]];
-      context.fillRect(column, top, isFound ? 2 : 1, BAR);
-      busy.fill(0);
-      [column, isFound, dim] = [-1, false, true];
-    };
-    for (let at = firstAfter(ends, from); at < starts.length && starts[at] < to; at += 1) {
-      const [left, right, label] = [pixels(starts[at]), pixels(ends[at]), labels[at]];
-      const { look, name } = timeline.labels[label];
-      const matches = timeline.matches?.[label];
-      if (right - left < MIN_PIXELS) {
-        const pixel = Math.max(0, Math.floor(left));
-        if (pixel !== column) flush();
-        column = pixel;
-        busy[LOOKS.indexOf(look)] += right - left;
-        isFound ||= Boolean(matches);
-        dim &&= matches === 0;
-        continue;
-      }
-      flush();
-      const begin = Math.max(left, -2);
-      const length = Math.min(right, width + 2) - begin;
-      context.globalAlpha = matches === 0 ? DIMMED : 1;
-      context.fillStyle = matches ? colours.found : colours[look];
-      // A little less than its length, so that neighbours can be told apart.
-      context.fillRect(begin, top, length > 5 ? length - 0.7 : length, BAR);
-      if (length > 28 && matches !== 0) {
-        const visible = Math.min(right, width) - Math.max(left, 0);
-        const text = fitted(name, 11, visible - 8);
-        context.font = `11px ${FONT}`;
-        context.fillStyle = colours.on[matches ? "found" : look];
-        if (text) context.fillText(text, Math.max(left, 0) + (visible - textWidth(text, 11)) / 2, top + 13);
-      }
-    }
-    flush();
-    context.globalAlpha = 1;
-  };
-
-  const drawPath = (context, timeline) => {
-    const { starts, ends, lanes } = timeline.path;
-    const [along, across] = [new Path2D(), new Path2D()];
-    const mark = (left, right, y) => {
-      along.moveTo(left, y);
-      along.lineTo(right, y);
-    };
-    // Within a pixel the path is one line over the lanes that it touches; a pale one, for it may leap in every pixel.
-    let [column, high, low, pen, reached] = [NaN, 0, 0, null, NaN];
-    const flush = () => {
-      if (Number.isNaN(column)) return;
-      across.moveTo(column + 0.5, high);
-      across.lineTo(column + 0.5, low);
-      column = NaN;
-    };
-    for (let at = firstAfter(ends, from); at < starts.length && starts[at] < to; at += 1) {
-      const y = barTop(lanes[at]) + BAR;
-      const [left, right] = [Math.max(-4, pixels(starts[at])), Math.min(width + 4, pixels(ends[at]))];
-      const pixel = Math.floor(left);
-      // While it is idle there is no line.
-      if (starts[at] !== reached) pen = null;
-      reached = ends[at];
-      if (pixel !== column) {
-        flush();
-        [column, high, low] = [pixel, pen ?? y, pen ?? y];
-      }
-      if (y !== pen || right - left >= 1) mark(left, Math.max(right, left + 1), y);
-      [high, low, pen] = [Math.min(high, y), Math.max(low, y), y];
-      if (right - left >= 1) flush();
-    }
-    flush();
-    context.strokeStyle = colours.path;
-    context.lineWidth = 2;
-    context.stroke(along);
-    context.lineWidth = 1;
-    context.globalAlpha = 0.3;
-    context.stroke(across);
-    context.globalAlpha = 1;
-  };
-
-  const drawHovered = (context, { timeline, lane, span }) => {
-    const { starts, ends, waited } = timeline.lanes[lane];
-    const top = barTop(lane);
-    const [left, right] = [pixels(starts[span]), pixels(ends[span])];
-    context.strokeStyle = colours.ink;
-    context.lineWidth = 2;
-    context.strokeRect(left, top, Math.max(1, right - left), BAR);
-    if (Number.isNaN(waited[span])) return;
-    const launched = starts[span] - waited[span];
-    const caller = timeline.lanes.findIndex(({ device, starts: begins, ends: over }) =>
-      device === "host" && begins[firstAfter(over, launched)] <= launched);
-    context.lineWidth = 1.2;
-    context.setLineDash([4, 3]);
-    context.beginPath();
-    context.moveTo(pixels(launched), caller < 0 ? top + BAR / 2 : barTop(caller) + BAR);
-    context.lineTo(left, top + BAR / 2);
-    context.stroke();
-    context.setLineDash([]);
-  };
-
-  const drawTimeline = (timeline) => {
-    const height = timeline.lanes.length * layout.row + 4;
-    const { top, bottom } = timeline.box.getBoundingClientRect();
-    timeline.canvas.style.height = `${height}px`;
-    if (bottom < -200 || top > innerHeight + 200) return;
-    const context = sized(timeline.canvas, height);
-    timeline.lanes.forEach((_, lane) => {
-      context.fillStyle = colours.shade;
-      context.fillRect(0, barTop(lane), width, BAR);
-    });
-    context.fillStyle = colours.line;
-    for (const at of ticks()) context.fillRect(Math.round(pixels(at)), 0, 1, height);
-    timeline.lanes.forEach((lane, number) => drawBars(context, timeline, lane, barTop(number)));
-    if (pathBox.checked) drawPath(context, timeline);
-    if (hovered?.timeline === timeline) drawHovered(context, hovered);
-  };
-
+  const view = { from: 0, to: whole, width: 1, layout: WIDE };
+  const { pixels, timeAt, barTop, readColours, drawAxis, drawTimeline } = drawing(view);
+  let [hovered, scheduled] = [null, false];
   const draw = () => {
     scheduled = false;
-    drawAxis();
-    timelines.forEach(drawTimeline);
-    Object.assign(root.dataset, { from, to });
+    drawAxis(axis);
+    for (const timeline of timelines) drawTimeline(timeline, pathBox.checked, hovered);
+    Object.assign(root.dataset, { from: view.from, to: view.to });
   };
   const schedule = () => {
     if (!scheduled) requestAnimationFrame(draw);
@@ -246,28 +37,28 @@
   };
 
   const arrange = () => {
-    layout = root.clientWidth < NARROWER ? NARROW : WIDE;
-    const size = layout.narrow ? 11 : 12;
+    view.layout = root.clientWidth < NARROWER ? NARROW : WIDE;
+    const size = view.layout.narrow ? 11 : 12;
     const longest = Math.max(...timelines.flatMap(({ names }) => names.map(({ text }) => textWidth(text, size))));
-    const names = layout.narrow ? 0 : Math.min(Math.ceil(longest) + 14, Math.floor(root.clientWidth * MAX_NAMES_SHARE));
-    root.classList.toggle("narrow", layout.narrow);
-    root.style.setProperty("--row", `${layout.row}px`);
+    const names = view.layout.narrow ? 0 : Math.min(Math.ceil(longest) + 14, Math.floor(root.clientWidth * MAX_NAMES_SHARE));
+    root.classList.toggle("narrow", view.layout.narrow);
+    root.style.setProperty("--row", `${view.layout.row}px`);
     root.style.setProperty("--names", `${names}px`);
-    width = Math.max(1, root.clientWidth - names);
+    view.width = Math.max(1, root.clientWidth - names);
     for (const timeline of timelines) {
-      for (const { item, text } of timeline.names) item.textContent = fitted(text, size, (names || width) - 10);
+      for (const { item, text } of timeline.names) item.textContent = fitted(text, size, (names || view.width) - 10);
     }
     schedule();
   };
 
   const show = (start, end) => {
     const length = Math.min(whole, Math.max(end - start, MIN_VIEW));
-    from = Math.min(Math.max(start, 0), whole - length);
-    to = from + length;
+    view.from = Math.min(Math.max(start, 0), whole - length);
+    view.to = view.from + length;
     schedule();
   };
-  const scale = (factor, about = (from + to) / 2) => show(about - (about - from) * factor, about + (to - about) * factor);
-  const shift = (part) => show(from + part * (to - from), to + part * (to - from));
+  const scale = (factor, about = (view.from + view.to) / 2) => show(about - (about - view.from) * factor, about + (view.to - about) * factor);
+  const shift = (part) => show(view.from + part * (view.to - view.from), view.to + part * (view.to - view.from));
   const showAll = () => {
     caseChoice.value = "";
     show(0, whole);
@@ -294,7 +85,7 @@
     tip.style.top = `${y + 18 + box.height < innerHeight ? y + 18 : y - box.height - 12}px`;
   };
   const spanAt = (timeline, x, y) => {
-    const lane = Math.floor(y / layout.row);
+    const lane = Math.floor(y / view.layout.row);
     if (!timeline.lanes[lane]) return null;
     const { starts, ends } = timeline.lanes[lane];
     const time = timeAt(x);
@@ -316,9 +107,9 @@
   const bring = (place) => {
     const { starts, ends } = place.timeline.lanes[place.lane];
     const [start, end] = [starts[place.span], ends[place.span]];
-    if (start < from || end > to || pixels(end) - pixels(start) < 4) {
+    if (start < view.from || end > view.to || pixels(end) - pixels(start) < 4) {
       const enough = Math.max((end - start) * 200, whole / 5000);
-      const half = Math.max((end - start) * 10, Math.min((to - from) / 2, enough));
+      const half = Math.max((end - start) * 10, Math.min((view.to - view.from) / 2, enough));
       show((start + end) / 2 - half, (start + end) / 2 + half);
     }
     const y = place.timeline.canvas.getBoundingClientRect().top + barTop(place.lane);
@@ -352,7 +143,7 @@
       moved = true;
       say(null);
       const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
-      if (other === undefined) shift((before - now) / width);
+      if (other === undefined) shift((before - now) / view.width);
       // Two fingers: what is under the resting one stays there.
       else if (Math.abs(now - other) > 8) scale(Math.abs(before - other) / Math.abs(now - other), timeAt(other));
       pointers.set(event.pointerId, now);
@@ -370,9 +161,9 @@
       const lines = event.deltaMode ? 16 : 1;
       const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
       // Who is all the way out scrolls the page on.
-      if (!sideways && event.deltaY > 0 && to - from >= whole) return;
+      if (!sideways && event.deltaY > 0 && view.to - view.from >= whole) return;
       event.preventDefault();
-      if (sideways) shift(((event.deltaX || event.deltaY) * lines) / width);
+      if (sideways) shift(((event.deltaX || event.deltaY) * lines) / view.width);
       else scale(Math.exp(Math.max(-1, Math.min(1, event.deltaY * lines * 0.002))), timeAt(at(event)));
       hover(event);
     }, { passive: false });
@@ -384,7 +175,7 @@
       const { starts, ends } = timeline.lanes[lane];
       // At first the first one in view; in another lane the one that had begun last by then.
       const began = here && timeline.lanes[here.lane].starts[here.span];
-      const wanted = !here ? firstAfter(ends, from) : lanes ? firstAfter(starts, began) - 1 : here.span + spans;
+      const wanted = !here ? firstAfter(ends, view.from) : lanes ? firstAfter(starts, began) - 1 : here.span + spans;
       const span = Math.min(starts.length - 1, Math.max(0, wanted));
       if (starts.length) bring({ timeline, lane, span });
     };
@@ -414,21 +205,23 @@
   let current = -1;
   const find = () => {
     const wanted = search.value.trim().toLowerCase();
-    [matching, current] = [[], -1];
-    let time = 0;
+    const [own, added] = [[], []];
     for (const timeline of timelines) {
       timeline.matches = wanted
         ? Uint8Array.from(timeline.labels, ({ name, operator }) => `${name}\n${operator}`.toLowerCase().includes(wanted))
         : null;
       if (wanted) {
-        timeline.lanes.forEach(({ queue, starts, ends, labels }, lane) => labels.forEach((label, span) => {
-          // What is on the critical path stands on its own lane, too.
-          if (!timeline.matches[label] || queue === PATH) return;
-          matching.push({ timeline, lane, span });
-          time += ends[span] - starts[span];
+        timeline.lanes.forEach(({ device, labels }, lane) => labels.forEach((label, span) => {
+          if (timeline.matches[label]) (device ? own : added).push({ timeline, lane, span });
         }));
       }
     }
+    // Cases, annotations and the critical path count only where nothing else has the name.
+    [matching, current] = [own.length ? own : added, -1];
+    const time = matching.reduce((sum, { timeline, lane, span }) => {
+      const { starts, ends } = timeline.lanes[lane];
+      return sum + ends[span] - starts[span];
+    }, 0);
     const start = ({ timeline, lane, span }) => timeline.lanes[lane].starts[span];
     matching.sort((one, other) => start(one) - start(other));
     found.textContent = wanted ? `${matching.length.toLocaleString("en")} spans, ${inWords(time, 3)} in all` : "";

@@ -18,8 +18,9 @@ from parallel_core.trace_analysis.linked_path.host_threads import NO_CALL, HostT
 from parallel_core.trace_analysis.linked_path.host_waits import host_waits
 from parallel_core.trace_analysis.linked_path.operations import NONE, Operations, linked_operations
 
-__all__ = ["LinkedPath", "Piece", "PieceKind", "Stretches", "host_stretches", "walk"]
+__all__ = ["LinkedPath", "Piece", "PieceKind", "Stretches", "fits", "host_stretches", "walk"]
 
+LONGEST_AXIS = 2**62
 PieceKind: TypeAlias = Literal["operation", "host", "wait", "launch delay", "queue delay", "start"]
 """Running; the host's own work; returning from a wait; from the end of the call that launched to the start, or from the
 end of what was waited for; and before all that is known."""
@@ -50,6 +51,12 @@ class Stretches(NamedTuple):
     calls: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
+
+
+def fits(case: CaseSpans, calls: HostCalls) -> bool:
+    """Return whether all threads' times lie on one axis of 64 bits: not with an event of another century."""
+    first, last = _bounds(case, calls)
+    return (last - first + 2) * len(calls.queues) < LONGEST_AXIS
 
 
 def walk(case: CaseSpans, calls: HostCalls) -> LinkedPath:

@@ -50,7 +50,7 @@ def test_queues_operations_and_steps_have_tables() -> None:
     assert "a step takes 222 ms in the median of 3" in text
     assert "ProfilerStep#6 is unlike the others:" in text
     assert re.search(r"nccl\S+ 15 46.8 ms 3.12 ms 69%", text)
-    assert "it is bound by 100% the host" in text
+    assert "what bounds it: 100% the host" in text
 
 
 def test_names_of_operations_are_whole_for_their_ends_tell_them_apart() -> None:

@@ -205,3 +205,10 @@ def test_every_noise_has_a_floor(seconds: float, share: float) -> None:
             assert one.noise == pytest.approx(max(share, MIN_NOISE) * result.cases[0].median)
         else:
             assert one.noise >= MIN_NOISE
+
+
+def test_noise_as_large_as_the_quantity_agrees_with_nothing() -> None:
+    one = Agreement("run", "overlap_efficiency", by_trace=0.1, by_clock=4.5, noise=173, sentence="")
+    assert one.agree
+    assert one.too_noisy
+    assert not replace(one, noise=4.4).too_noisy

@@ -186,3 +186,11 @@ def test_busy_time_and_gaps_make_up_a_queue(steps: list[tuple[int, int]]) -> Non
         lengths = np.diff(np.array(times).ravel())[1::2]
         assert queue.busy_seconds + queue.gap_seconds == times[-1][1] - times[0][0]
         assert (queue.gaps, queue.longest_gap_seconds) == (np.count_nonzero(lengths), lengths.max(initial=0))
+
+
+def test_collectives_count_alone_and_device_by_device() -> None:
+    # A copy is no collective, and computation elsewhere hides nothing.
+    spans = (*queue_of([(0, 4)], "exchange"), *queue_of([(4, 6)], "copy"), *queue_of([(0, 9)], device=SECOND))
+    found = made_of(*spans, *queue_of([(1, 2)], queue="compute 2"))
+    assert (found.collective_seconds, found.hidden_collective_seconds, found.hidden_collective_share) == (4, 1, 0.25)
+    assert (found.communication_seconds, found.hidden_share) == (6, 1)

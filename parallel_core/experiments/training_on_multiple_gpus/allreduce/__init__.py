@@ -9,18 +9,21 @@ own part, every link and every core works at the same time. For short vectors th
 
 Method: The book's way (star), three textbook algorithms and the backend's own one sum the same vectors, from a few KiB
 to hundreds of MiB. Beside them every device copies its vector once: all vectors must be read and all sums written, so
-no allreduce moves fewer bytes than those copies do. Between processes the framework's own sum alone is timed, and
-beside it one TCP stream that carries a vector once, one way.
+no allreduce moves fewer bytes than those copies do. At one size, 16 MiB at most, the steps of the sharded sum are timed
+alone, and the same sum with all parts added up on one device. Between processes the framework's own sum alone is timed,
+and beside it one TCP stream that carries a vector once, one way.
 
-Look at: The GB/s of each algorithm over the size, and its share of the plain copies' or the stream's speed.
+Look at: The GB/s of each algorithm over the size, and its share of the plain copies' or the stream's speed;
+`spread_roots_speedup`, what different parts on different devices gain over the same parts on one.
 
 Read: Left of the knee latency decides: the algorithm with the fewest steps wins. Right of it bandwidth does. Devices on
-a CPU share one memory, so a sum in place can exceed the plain copies. Arrays of tens of MiB are given back to the
+a CPU share one memory, so a sum in place can exceed the plain copies, which touch twice as much of it: a share above 1
+exceeds these copies and not the memory. Arrays of tens of MiB are given back to the
 system when they are freed: an algorithm that makes new ones waits for fresh pages then, which one in place does not.
 """
 
 from collections.abc import Mapping, Sequence
-from time import perf_counter
+from functools import partial
 from typing import Annotated
 
 from backends import Backend
@@ -39,10 +42,12 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import
     whole_elements,
 )
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import result_with
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import ONE_ROOT, size_of_parts, time_parts
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.sweep import about_budget, sweep
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import time_size
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.timing import countdown
 from parallel_core.system.formatting import parse_sizes
 
 __all__ = ["EXPERIMENT", "run"]
@@ -58,8 +63,8 @@ VECTOR_SIZES = Parameter(
     metavar="SIZES",
     parse=parse_sizes,
 )
-TIMED_SHARE = 0.9
-"""Of the budget: for the sweep, before the last checks."""
+TIMED_SHARE, PARTS_SHARE = 0.7, 0.9
+"""Of the budget: until when the sweep may last, and the timing of parts, before the last checks."""
 
 
 def run(
@@ -79,22 +84,31 @@ def run(
     names = _known(tuple(ALGORITHMS) if algorithms is None else algorithms)
     whole = whole_elements(default_sizes(len(backend.devices)) if sizes is None else sizes)
     refuse_more_than_memory(whole[-1], len(backend.devices))
-    end = perf_counter() + TIMED_SHARE * budget
+    left = countdown(budget)
 
     def time_and_check(size: int, seconds: float) -> tuple[float, Mapping[str, Case]]:
         error = error_of_sums(backend, names, size // ITEM)
         return error, time_size(backend, names, size, rounds, seconds)
 
-    errors, timed = sweep(whole, sizes is not None, time_and_check, lambda: end - perf_counter())
+    errors, timed = sweep(whole, sizes is not None, time_and_check, partial(left, TIMED_SHARE))
     count = len(backend.devices)
+    size, parts = size_of_parts(timed), {}
+    if {"sharded", "native"} <= set(names):
+        errors.append(error_of_sums(backend, (ONE_ROOT,), size // ITEM))
+        parts = time_parts(backend, size, rounds, left(PARTS_SHARE))
     errors += [error_of_sums(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
 
     judged = "native" if "native" in names else names[-1]
     sentences = {
         "explanation": verdicts.verdict(timed, judged),
-        "notes": (*verdicts.about_sharding(timed), *about_budget(whole, timed, budget)),
+        "notes": (
+            *verdicts.about_sharding(timed),
+            *([verdicts.about_roots(size, parts), verdicts.about_parts(size, parts)] if parts else []),
+            *verdicts.about_exceeded(timed),
+            *about_budget(whole, timed, budget),
+        ),
     }
-    return result_with(backend, timed, errors, count, judged, rounds, budget, **sentences)
+    return result_with(backend, timed, errors, count, judged, rounds, budget, parts, **sentences)
 
 
 def _known(algorithms: Sequence[str]) -> tuple[str, ...]:

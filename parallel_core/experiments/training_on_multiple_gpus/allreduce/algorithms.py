@@ -23,10 +23,22 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
 
-from backends import Array, Backend, Device, Ops
+from backends import Array, Backend, Ops
 from backends.arrays import row_ranges
 
-__all__ = ["ALGORITHMS", "Allreduce", "native", "ring", "sharded", "star", "tree"]
+__all__ = [
+    "ALGORITHMS",
+    "Allreduce",
+    "added",
+    "joined",
+    "native",
+    "on_one_root",
+    "parts_of",
+    "ring",
+    "sharded",
+    "star",
+    "tree",
+]
 
 Allreduce: TypeAlias = Callable[[Backend, Sequence[Array]], tuple[Array, ...]]
 
@@ -36,7 +48,7 @@ def star(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     total, *others = vectors
     home, *devices = backend.devices[: len(vectors)]
     for vector in others:
-        total = _added(backend, total, backend.copy_to(vector, home))
+        total = added(backend, total, backend.copy_to(vector, home))
     returned = (backend.copy_to(total, device, out=x) for x, device in zip(others, devices, strict=True))
     return (total, *returned)
 
@@ -44,7 +56,7 @@ def star(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 def ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     """Pass parts on to the next device: adding to them (reduce-scatter), then as they are (all-gather)."""
     count = len(vectors)
-    parts = [_parts_of(backend, vector, count) for vector in vectors]
+    parts = [parts_of(backend, vector, count) for vector in vectors]
 
     def pass_on(step: int) -> list[tuple[int, int, Array]]:
         # Each device passes on the part that reached it in the step before. The one before device 0 is number -1.
@@ -56,11 +68,11 @@ def ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 
     for step in range(count - 1):
         for device, part, arrived in pass_on(step):
-            parts[device][part] = _added(backend, parts[device][part], arrived)
+            parts[device][part] = added(backend, parts[device][part], arrived)
     for step in range(count - 1, 2 * (count - 1)):
         for device, part, arrived in pass_on(step):
             parts[device][part] = arrived
-    return tuple(_joined(backend, mine) for mine in parts)
+    return tuple(joined(backend, mine) for mine in parts)
 
 
 def tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
@@ -71,7 +83,7 @@ def tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     while distance < count:
         for device in range(0, count - distance, 2 * distance):
             arrived = backend.copy_to(sums[device + distance], backend.devices[device])
-            sums[device] = _added(backend, sums[device], arrived)
+            sums[device] = added(backend, sums[device], arrived)
         distance *= 2
     while distance > 1:
         distance //= 2
@@ -83,22 +95,32 @@ def tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 
 def sharded(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     """Let device k gather part k of all vectors, add it up, and send it back to all."""
+    return _by_parts(backend, vectors, range(len(vectors)))
+
+
+def on_one_root(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
+    """Do the same with the parts, but let the first device add up all of them."""
+    return _by_parts(backend, vectors, [0] * len(vectors))
+
+
+def _by_parts(backend: Backend, vectors: Sequence[Array], roots: Sequence[int]) -> tuple[Array, ...]:
+    """Add up each part on the device whose place its root is, and send it back to all."""
     devices = backend.devices[: len(vectors)]
-    parts = [_parts_of(backend, vector, len(vectors)) for vector in vectors]
+    parts = [parts_of(backend, vector, len(vectors)) for vector in vectors]
     totals = []
-    for k, home in enumerate(devices):
-        total, *others = [mine[k] for mine in (parts[k], *parts[:k], *parts[k + 1 :])]
+    for k, root in enumerate(roots):
+        total, *others = [mine[k] for mine in (parts[root], *parts[:root], *parts[root + 1 :])]
         for part in others:
-            total = _added(backend, total, backend.copy_to(part, home))
+            total = added(backend, total, backend.copy_to(part, devices[root]))
         totals.append(total)
 
-    def gather(device: Device) -> list[Array]:
+    def gather(place: int) -> list[Array]:
         return [
-            total if home == device else backend.copy_to(total, device)
-            for total, home in zip(totals, devices, strict=True)
+            total if root == place else backend.copy_to(total, devices[place])
+            for total, root in zip(totals, roots, strict=True)
         ]
 
-    return tuple(_joined(backend, gather(device)) for device in devices)
+    return tuple(joined(backend, gather(place)) for place in range(len(devices)))
 
 
 def native(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
@@ -112,18 +134,19 @@ ALGORITHMS: Mapping[str, Allreduce] = MappingProxyType(
 """By name, from the book's own to the backend's."""
 
 
-def _parts_of(backend: Backend, vector: Array, count: int) -> list[Array]:
+def parts_of(backend: Backend, vector: Array, count: int) -> list[Array]:
     """Launch the division of a vector into parts, of which the last ones may be empty."""
     parts = backend.launch(partial(_divide, backend.ops, count), vector)
     return [parts[k] for k in range(count)]
 
 
-def _joined(backend: Backend, parts: Sequence[Array]) -> Array:
+def joined(backend: Backend, parts: Sequence[Array]) -> Array:
     """Launch the joining of parts, which may lie in the vectors' memory, to a vector on memory of its own."""
     return backend.launch(backend.ops.concatenate, tuple(parts))
 
 
-def _added(backend: Backend, x: Array, y: Array) -> Array:
+def added(backend: Backend, x: Array, y: Array) -> Array:
+    """Launch the sum of two vectors of one length and dtype."""
     return backend.launch(partial(_add_equal, backend.ops), x, y)
 
 

@@ -92,7 +92,7 @@ def run_between_processes(
         "explanation": verdict_between(timed, group.hosts, stream.other, group.transport),
         "notes": about_budget(whole, timed, budget),
     }
-    return result_with(backend, timed, (*small, *errors), count, NATIVE, rounds, budget, **sentences)
+    return result_with(backend, timed, (*small, *errors), count, NATIVE, rounds, budget, {}, **sentences)
 
 
 def _of_first(group: Group, seconds: float) -> float:

@@ -8,7 +8,8 @@ import numpy as np
 from backends import Backend
 from backends.arrays import row_ranges
 from parallel_core.errors import RequestError
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS, on_one_root
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import ONE_ROOT
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.progress import tell
 from parallel_core.system.formatting import parse_sizes, write_size
@@ -34,6 +35,7 @@ BLOCK = 2**18
 HELD_AT_ONCE = 6
 """Vectors per device that exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
 LARGEST_ERROR = 1e-5
+CHECKED = {**ALGORITHMS, ONE_ROOT: on_one_root}
 
 
 def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> float:
@@ -45,7 +47,7 @@ def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> f
     for name in algorithms:
         tell(f"check of {name}, {write_size(ITEM * length)}", 0.0)
         loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
-        errors += [error_of_sum(backend.to_numpy(total), expected) for total in ALGORITHMS[name](backend, loaded)]
+        errors += [error_of_sum(backend.to_numpy(total), expected) for total in CHECKED[name](backend, loaded)]
     return largest_of(errors)
 
 

@@ -7,9 +7,11 @@ from backends import Backend
 from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import LARGEST_ERROR
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import ONE_ROOT, SPREAD_ROOTS
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import ONE_STREAM, PLAIN_COPY
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.verdicts import times_as_long
 from parallel_core.system.formatting import write_size
 
 __all__ = ["Timed", "result_with"]
@@ -27,9 +29,18 @@ def result_with(
     judged: str,
     rounds: int,
     budget: float,
+    parts: Mapping[str, Case],
     **described: Any,
 ) -> Result:
-    """Return the result of sums over so many devices; the metrics are those of `judged` at the largest size."""
+    """Return the result of sums over so many devices; the metrics are those of `judged` at the largest size.
+
+    `parts` are the cases of what `parts.time_parts` timed, which are metrics too; empty if it timed nothing.
+    """
+    largest = timed[max(timed)]
+    (bound,) = SHARES.keys() & largest.keys()
+    intervals = {SHARES[bound]: times_as_long(largest[bound], largest[judged])}
+    if parts:
+        intervals["spread_roots_speedup"] = times_as_long(parts[ONE_ROOT], parts[SPREAD_ROOTS])
     series = _series_of(timed, devices)
     names = [name for name in next(iter(timed.values())) if name not in SHARES]
     return result_of(
@@ -41,8 +52,11 @@ def result_with(
             "rounds": rounds,
             "budget": budget,
         },
-        cases=[case for cases in timed.values() for case in cases.values()],
-        metrics={name.split()[0]: values[-1] for name, values in series.items() if name.endswith(f" {judged}")},
+        cases=[case for cases in (*timed.values(), parts) for case in cases.values()],
+        metrics={name.split()[0]: values[-1] for name, values in series.items() if name.endswith(f" {judged}")}
+        | {name: interval.estimate for name, interval in intervals.items()}
+        | {f"{name.replace(' ', '_')}_seconds": case.median for name, case in parts.items()},
+        intervals=intervals,
         error=largest_of(errors),
         compared="sums",
         limit=LARGEST_ERROR,

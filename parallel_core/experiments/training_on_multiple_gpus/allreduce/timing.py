@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from math import ceil
 from time import perf_counter
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing
 from parallel_core.system.formatting import write_size
 
-__all__ = ["NATIVE", "ONE_STREAM", "PLAIN_COPY", "measure_each", "time_repeated", "time_size"]
+__all__ = ["NATIVE", "ONE_STREAM", "PLAIN_COPY", "Operation", "measure_each", "time_repeated", "time_size"]
 
 NATIVE = "native"
 PLAIN_COPY = "plain copy"
@@ -38,7 +39,8 @@ MAX_REPEATS = 1000
 UNIT_BYTES, MAX_ADDITIONS = 2**24, 100
 """A unit adds as often as its vectors fit into so many bytes, and so often at most."""
 
-Operation = Callable[[], tuple[Array, ...]]
+Operation: TypeAlias = Callable[[], tuple[Array, ...]]
+"""Launches something, and returns what is to be waited for."""
 
 
 def time_size(backend: Backend, algorithms: Sequence[str], size: int, rounds: int, budget: float) -> dict[str, Case]:

@@ -2,15 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from humanize import metric
+
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import Timed
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import (
+    ADDING,
+    COPYING,
+    DIVIDING,
+    JOINING,
+    NATIVE_SUM,
+    ONE_ROOT,
+    SPREAD_ROOTS,
+)
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import NATIVE, ONE_STREAM, PLAIN_COPY
 from parallel_core.measurement.confidence_intervals import decide, with_bounds
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.verdicts import differ_beyond_noise, times_as_long
+from parallel_core.measurement.verdicts import differ_beyond_noise, over_rounds, times_as_long
 from parallel_core.system.formatting import figure, listed, write_size
 
-__all__ = ["about_sharding", "verdict", "verdict_between"]
+__all__ = ["about_exceeded", "about_parts", "about_roots", "about_sharding", "verdict", "verdict_between"]
 
 
 def verdict(timed: Timed, judged: str) -> str:
@@ -64,6 +76,72 @@ def about_sharding(timed: Timed) -> tuple[str, ...]:
     place = decide(ratio, 1.0)
     meaning = "no difference is shown" if place is None else meanings[place]
     return (f"Adding up different parts on different devices (sharded) was {compared}: {meaning}.",)
+
+
+def about_exceeded(timed: Timed) -> tuple[str, ...]:
+    """Say which shares of the copies' speed are shown to exceed 1, and what it is that they exceed; else nothing."""
+    found: dict[str, list[int]] = {}
+    most = 1.0
+    for size, cases in timed.items():
+        for name, case in cases.items():
+            if name != PLAIN_COPY and decide(times_as_long(cases[PLAIN_COPY], case), 1.0) == 1:
+                found.setdefault(name, []).append(size)
+                most = max(most, cases[PLAIN_COPY].median / case.median)
+    if not found:
+        return ()
+    told = listed([f"{name} at {listed([write_size(size) for size in sizes])}" for name, sizes in found.items()])
+    sentence = (
+        f"Shares above 1 ({told}; {most:.2f} at most) exceed the speed of plain copies, and not that of the memory: "
+        "copies read all vectors and write as many others, so they touch twice as much memory as a sum in place, "
+        "and fall out of a cache sooner."
+    )
+    return (sentence,)
+
+
+def about_roots(size: int, parts: Mapping[str, Case]) -> str:
+    """Say what adding up different parts on different devices gains over adding up the same parts on one."""
+    gain = times_as_long(parts[ONE_ROOT], parts[SPREAD_ROOTS])
+    compared = (
+        f"With part k added up on device k a sum of {write_size(size)} was {with_bounds(gain)} × as fast as with "
+        "the same parts all added up on the first device"
+    )
+    match decide(gain, 1.0):
+        case 1:
+            return f"{compared}: what one device would do alone, all do at the same time."
+        case 0:
+            return f"{compared}: spreading the additions costs more waiting here than it saves."
+    return f"{compared}: no difference is shown, so the additions are not what takes long, or the devices take turns."
+
+
+def about_parts(size: int, parts: Mapping[str, Case]) -> str:
+    """Say why sums by parts of their own cost more than the native one, which also adds up parts on all devices."""
+    spread, own = parts[SPREAD_ROOTS], parts[NATIVE_SUM]
+    ratio = times_as_long(spread, own)
+    alone = {name: parts[name].median for name in (DIVIDING, COPYING, ADDING, JOINING)}
+    measured = listed([f"{name.removesuffix(' alone')} {metric(seconds, 's')}" for name, seconds in alone.items()])
+    told = (
+        f"Native adds up different parts on different devices too; sharded took {with_bounds(ratio)} × as long "
+        f"({metric(spread.median, 's')} at {write_size(size)}). Its parts, each timed alone, take: {measured}"
+    )
+    if decide(ratio, 1.0) != 1:
+        return f"{told}. That sharded is slower is not shown."
+    moving = sum(alone.values()) - alone[ADDING]
+    over_sum = over_rounds(
+        lambda whole, *each: np.log(whole / sum(each)), spread.seconds, *(parts[name].seconds for name in alone)
+    )
+    rest = (
+        ""
+        if decide(over_sum, 0.0) != 1
+        else (
+            f" The sum takes longer than all of them one after the other ({metric(sum(alone.values()), 's')}): the "
+            "rest is waiting, of parts for each other and of devices for parts."
+        )
+    )
+    return (
+        f"{told}. All but the adding, {moving / sum(alone.values()):.0%} of their sum, moves what is added: into new "
+        "arrays for parts that arrive and for sums that are joined, which a sum in the vectors' own memory need not "
+        f"make.{rest}"
+    )
 
 
 def verdict_between(timed: Timed, hosts: Sequence[str], other: int, transport: str) -> str:

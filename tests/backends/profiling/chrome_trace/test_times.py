@@ -42,7 +42,7 @@ def exact(text: str) -> Fraction | None:
     return number if -MAX_NANOSECONDS < number < MAX_NANOSECONDS else None
 
 
-@given(st.lists(plain, max_size=8) | st.lists(numbers | no_numbers, max_size=8))
+@given(st.lists(plain, max_size=8) | st.lists(plain | numbers | no_numbers, max_size=8))
 def test_every_time_is_its_number_rounded_once(texts: list[str]) -> None:
     found = times_of(raw(texts))
     for text, nanoseconds, possible, whole in zip(texts, *(column.tolist() for column in found), strict=True):

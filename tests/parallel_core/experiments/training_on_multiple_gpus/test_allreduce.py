@@ -13,7 +13,9 @@ from backends import Array, Backend
 from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS, Mode
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as collectives
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import checks
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts as about_allreduce
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import size_of_parts
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.sweep import about_budget, sweep
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import time_repeated
 from parallel_core.measurement.result import Case
@@ -181,7 +183,7 @@ def test_sums_that_are_wrong_make_the_result_invalid(backend: Backend, monkeypat
         return (*collectives.star(backend, vectors[:-1]), vectors[-1])
 
     monkeypatch.setattr(
-        "parallel_core.experiments.training_on_multiple_gpus.allreduce.checks.ALGORITHMS", {"star": without_the_last}
+        "parallel_core.experiments.training_on_multiple_gpus.allreduce.checks.CHECKED", {"star": without_the_last}
     )
     (problem,) = parallel_core.run_allreduce(backend, ("star",), (64,), rounds=1).problems
     assert problem.startswith("sums differ from NumPy's by ")
@@ -201,3 +203,67 @@ def test_allreduce_refuses_what_it_cannot_do(
 ) -> None:
     with pytest.raises(RequestError, match=message):
         parallel_core.run_allreduce(backend, algorithms, sizes)
+
+
+def parts(spread: float, one: float, own: float) -> dict[str, Case]:
+    taken = {"parts on spread roots": spread, "parts on one root": one, "the native sum of the same": own}
+    alone = {"dividing alone": 1e-4, "copying alone": 3e-4, "adding alone": 2e-4, "joining alone": 4e-4}
+    return {name: case(seconds) for name, seconds in (taken | alone).items()}
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence"),
+    [
+        (2e-3, "a sum of 1 MiB was 2.00 × as fast as with the same parts all added up on the first device: what one"),
+        (
+            5e-4,
+            "was 0.50 × as fast as with the same parts all added up on the first device: spreading the additions costs",
+        ),
+        (1.01e-3, "no difference is shown, so the additions are not what takes long, or the devices take turns."),
+    ],
+)
+def test_why_different_parts_on_different_devices_is_answered_by_their_times(one: float, sentence: str) -> None:
+    assert sentence in without_bounds(about_allreduce.about_roots(2**20, parts(1e-3, one, 1e-3)))
+
+
+def test_why_sharded_is_slower_than_native_is_answered_by_its_parts() -> None:
+    told = without_bounds(about_allreduce.about_parts(2**20, parts(1e-3, 1e-3, 5e-4)))
+    assert "sharded took 2.00 × as long (1.00 ms at 1 MiB)." in told
+    assert "dividing 100 μs, copying 300 μs, adding 200 μs and joining 400 μs" in told
+    assert "All but the adding, 80% of their sum, moves what is added" in told
+    assert "waiting" not in told
+    waiting = about_allreduce.about_parts(2**20, parts(3e-3, 1e-3, 5e-4))
+    assert "longer than all of them one after the other (1.00 ms): the rest is waiting" in waiting
+    alike = about_allreduce.about_parts(2**20, parts(1e-3, 1e-3, 1.01e-3))
+    assert alike.endswith("That sharded is slower is not shown.")
+
+
+def test_a_share_above_one_is_named_with_what_it_exceeds() -> None:
+    small = allreduce(4096, plain_copy=1e-5, star=2e-5, native=9.9e-6)
+    large = allreduce(plain_copy=1e-3, star=3e-3, native=5e-4)
+    (told,) = about_allreduce.about_exceeded(small | large)
+    assert told.startswith("Shares above 1 (native at 1 MiB; 2.00 at most) exceed the speed of plain copies")
+    assert about_allreduce.about_exceeded(small) == ()
+
+
+def test_the_parts_of_sharded_sums_are_timed_beside_them(backend: Backend) -> None:
+    result = parallel_core.run_allreduce(backend, ("sharded", "native"), (40, 4096), rounds=2)
+    timed = {one.name: one.median for one in result.cases}
+    assert result.metrics["spread_roots_speedup"] == pytest.approx(
+        timed["parts on one root, 4 KiB"] / timed["parts on spread roots, 4 KiB"]
+    )
+    for part in ("dividing", "copying", "adding", "joining"):
+        assert result.metrics[f"{part}_alone_seconds"] == timed[f"{part} alone, 4 KiB"]
+    assert result.metrics["share_of_copy_bound"] == pytest.approx(result.series["share_of_copy_bound native"][-1])
+    assert len([note for note in result.notes if "part k added up on device k" in note]) == 1
+
+
+def test_a_sum_on_one_root_is_checked_too(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(checks.CHECKED, "parts on one root", lambda _, vectors: vectors)
+    problems = parallel_core.run_allreduce(backend, ("sharded", "native"), (40,), rounds=1).problems
+    assert problems[0].startswith("sums differ from NumPy's by ")
+
+
+def test_parts_are_of_a_size_that_does_not_take_the_whole_budget() -> None:
+    assert size_of_parts({4: 0, 2**20: 0, 2**28: 0}) == 2**20
+    assert size_of_parts({2**26: 0, 2**28: 0}) == 2**26

@@ -115,6 +115,12 @@ def test_an_interrupt_ends_the_program_and_then_the_command_in_the_same_way(tmp_
         (9, 0, "the program runs the profiler itself", "nothing was recorded in the 9 steps seen: the program runs"),
         (5, 2, "the program ended", "2 steps of 5 recorded, then the program ended"),
         (5, 2, "", "2 steps of 5 recorded, then the program was killed"),
+        (
+            8,
+            5,
+            "the profiler failed (OSError: full)",
+            "5 steps of 5 recorded, then the profiler failed (OSError: full)",
+        ),
     ],
 )
 def test_fewer_steps_than_asked_for_are_one_line(seen: int, recorded: int, hindrance: str, line: str) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backends.profiling import Span, Timeline
+from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.parallel_core.report.chromium import Visit
 from tests.parallel_core.report.test_page_in_chromium import PALE_TEXTS, TOO_WIDE
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain
 from tests.parallel_core.trace_analysis.frameworks import mxnet_async
+from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -204,6 +206,17 @@ def test_a_name_that_is_searched_is_highlighted_and_reached(open_page: Open) -> 
     assert share(visit, FOUND, 3) == 0
     visit.page.locator("details[open] .cut", has_text="matmul").first.click()
     assert visit.page.locator("#search").input_value() == "matmul"
+    assert visit.troubles == []
+
+
+def test_what_is_on_the_critical_path_alone_is_found_there(browser: "Browser", tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page({"": read_timeline(GPUS / "rank-0.json.gz")}))
+    visit = Visit(browser, path, 1280)
+    visit.page.wait_for_selector("#timelines[data-ready]")
+    visit.page.locator("details[open] .cut", has_text="between calls").first.click()
+    assert not visit.page.locator("#found").inner_text().startswith("0 spans")
+    assert visit.page.locator("#tip").inner_text().splitlines()[::2] == ["between calls", "critical path"]
     assert visit.troubles == []
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from backends.profiling import Span
 from backends.profiling.host_calls import KnownWait, QueueWait
 from parallel_core.trace_analysis.critical_path import critical_path, path_summary, summarize
+from parallel_core.trace_analysis.figures import figures_of
 from tests.parallel_core.trace_analysis.linked_path.made_up import GPU, Program
 from tests.parallel_core.trace_analysis.traces import counting
 from tests.parallel_core.trace_analysis.traces.counting import Event, case_of_trace
@@ -289,3 +290,24 @@ def test_the_path_of_a_real_trace_has_no_holes(name: str) -> None:
     assert all(one[1] == other[0] for one, other in itertools.pairwise(segments))
     summary = path_summary(case)
     assert sum(part.share for part in summary.parts) + summary.idle_share == pytest.approx(1)
+
+
+def test_the_host_is_not_busy_while_it_waits_for_a_device() -> None:
+    case = case_of_trace("h100_qwen")
+    rows = {row.queue: row for row in figures_of(case).queues if row.device == "host"}
+    waits = [one for one in counting.events("h100_qwen") if one.name.endswith("Synchronize")]
+    first = min(one.start for one in counting.operations("h100_qwen") + list(counting.events("h100_qwen")))
+    in_case = [
+        min(one.end - first, case.end) - max(one.start - first, case.start)
+        for one in waits
+        if one.end - first > case.start and one.start - first < case.end
+    ]
+    (row,) = rows.values()
+    assert row.waiting_seconds == sum(in_case) / 1e9 > 0.014
+
+
+def test_times_too_far_apart_for_one_axis_still_give_a_path() -> None:
+    program = Program().call(-(2**61), -(2**61) + 1, "long ago").call(0, 1, "launch a").run(1, 3, "a", 0)
+    program.call(1, 2, "elsewhere", thread="Python 2")
+    assert path_of(program) == [("idle", 0, 1), ("a", 1, 3)]
+    assert path_summary(program.case).causes is None
