@@ -191,8 +191,8 @@ def about_predictions(points: Sequence[Point], shared: Sequence[str]) -> tuple[s
     if not wrong:
         return (f"At no size the longer of t1 and t2 is shown to be wrong; at the worst it predicts {sentence}.",)
     fails = (
-        f"The model fails at {_sizes(wrong)} elements ({len(wrong)} of {len(points)} sizes): beyond the noise, the longer "
-        f"of t1 and t2 is furthest off at {worst.elements:,} elements, where it predicts {sentence} "
+        f"The model fails at {_sizes(wrong)} elements ({len(wrong)} of {len(points)} sizes): beyond the noise, the "
+        f"longer of t1 and t2 is furthest off at {worst.elements:,} elements, where it predicts {sentence} "
         f"({percent(worst.prediction_error, '+')}). {_why(worst, shared, _is_inside(points))}"
     )
     return (fails, _about_disturbances(points, wrong))
