@@ -75,8 +75,9 @@ class Agreement:
 
     @property
     def too_noisy(self) -> bool:
-        """Whether the noise is as large as the quantity itself: then it agrees with anything, and nothing is said."""
-        return self.noise >= max(abs(self.by_trace), abs(self.by_clock))
+        """Whether the noise is as large as the time itself, or as any share: then nothing can disagree."""
+        whole = 0.0 if self.quantity == SECONDS else 1.0
+        return self.noise >= max(abs(self.by_trace), abs(self.by_clock), whole)
 
 
 @dataclass(frozen=True)

@@ -191,8 +191,8 @@ def about_predictions(points: Sequence[Point], shared: Sequence[str]) -> tuple[s
     if not wrong:
         return (f"At no size the longer of t1 and t2 is shown to be wrong; at the worst it predicts {sentence}.",)
     fails = (
-        f"The model fails at {_sizes(wrong)} of {len(points)} sizes: beyond the noise, the longer of t1 and t2 is "
-        f"furthest off at {worst.elements:,} elements, where it predicts {sentence} "
+        f"The model fails at {_sizes(wrong)} elements ({len(wrong)} of {len(points)} sizes): beyond the noise, the "
+        f"longer of t1 and t2 is furthest off at {worst.elements:,} elements, where it predicts {sentence} "
         f"({percent(worst.prediction_error, '+')}). {_why(worst, shared, _is_inside(points))}"
     )
     return (fails, _about_disturbances(points, wrong))
@@ -235,8 +235,8 @@ def _about_disturbances(points: Sequence[Point], wrong: Sequence[Point]) -> str:
     if not left:
         return f"{better} is not shown to be wrong at any size."
     if len(left) >= len(wrong):
-        return f"{better} is no better: it fails at {_sizes(left)}, so the disturbance depends on the size."
-    return f"{better} holds but at {_sizes(left)}."
+        return f"{better} is no better: it fails at {_sizes(left)} elements, so the disturbance depends on the size."
+    return f"{better} holds but at {_sizes(left)} elements."
 
 
 def _sizes(points: Sequence[Point]) -> str:

@@ -79,6 +79,7 @@ def run(
     checkpoint: Annotated[
         Checkpoint | None, Parameter("Evaluate the training that is kept there.", metavar="DIR", parse=_checkpoint)
     ] = None,
+    images: Annotated[int | None, Parameter("Test images in a timing. Default: as many as fit.")] = None,
     seed: Seed = 0,
     rounds: Rounds = 5,
     budget: Budget = BUDGET,
@@ -98,8 +99,12 @@ def run(
     params = {count: placed(backend, network, count) for count in device_counts(len(backend.devices))}
     found = {count: scores_on(backend, own, data, batch_size) for count, own in params.items()}
     expected = numpy_scores(network, data, batch_size, partial(left, NUMPY_SHARE))
-    images, last = len(data.test_labels), max(params)
-    timed = _as_many_as_fit(backend, params, data, batch_size, rounds, left(TIMED_SHARE))
+    last = max(params)
+    timed = (
+        first_images(data, images)
+        if images
+        else _as_many_as_fit(backend, params, data, batch_size, rounds, left(TIMED_SHARE))
+    )
     cases = _time(backend, network, params, timed, batch_size, rounds, left(TIMED_SHARE))
     by_count = dict(zip(params, cases, strict=True))
     scores = {counted_devices(count): each for count, (each, _) in found.items()}
@@ -116,7 +121,7 @@ def run(
         parameters={
             "batch_size": batch_size,
             "train_steps": taken,
-            "timed_images": len(timed.test_labels),
+            "images": len(timed.test_labels),
             "checkpoint": None if checkpoint is None else verdicts.origin(checkpoint),
             "seed": seed,
             "rounds": rounds,
@@ -127,7 +132,7 @@ def run(
             "images_per_second": speeds[last].estimate,
             "images_per_second_one_device": speeds[1].estimate,
             "evaluation_speedup": speedup.estimate,
-            "test_accuracy": counted[counted_devices(last)] / images,
+            "test_accuracy": counted[counted_devices(last)] / len(data.test_labels),
             "correct_images": counted[counted_devices(last)],
             "unequal_images": len(compared.unequal),
         },
@@ -219,5 +224,6 @@ EXPERIMENT = Experiment(
         in_place_of_times=False,
         caption="Images of the test set a second; the accuracy is the same on every number of devices.",
     ),
+    calibrated=("images",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3}},
 )

@@ -174,7 +174,7 @@ def test_the_floor_is_held_against_the_crossing() -> None:
 def test_a_model_that_misses_says_that_it_fails_and_why(t1: float, t2: float, measured: float, sentence: str) -> None:
     told = " ".join(about_predictions([point(2, t1, t2, measured)], ["a lock", "a core"]))
     assert sentence in told
-    assert told.startswith("The model fails at 2 of 1 sizes: ") == ("At no size" not in told)
+    assert told.startswith("The model fails at 2 elements (1 of 1 sizes): ") == ("At no size" not in told)
     assert ("they share a lock and a core" in told) == ("At no size" not in told)
 
 
@@ -198,9 +198,9 @@ def test_what_the_sides_disturb_each_other_is_found_at_other_sizes_of_the_same_r
 
 def test_a_disturbance_that_depends_on_the_size_makes_no_better_model() -> None:
     _, better = about_predictions([point(2, 4.0, 1.0, 6.0), point(8, 4.0, 2.0, 20.0)], [])
-    assert better.endswith("is no better: it fails at 2 and 8, so the disturbance depends on the size.")
+    assert better.endswith("is no better: it fails at 2 and 8 elements, so the disturbance depends on the size.")
     points = [point(2, 4.0, 1.0, 6.0), point(8, 4.0, 1.0, 6.0), point(32, 4.0, 1.0, 20.0), point(128, 4.0, 1.0, 6.0)]
-    assert about_predictions(points, [])[1].endswith("holds but at 32.")
+    assert about_predictions(points, [])[1].endswith("holds but at 32 elements.")
 
 
 def test_a_prediction_is_as_uncertain_as_the_parts_that_it_is_made_of() -> None:

@@ -50,7 +50,10 @@ def test_the_least_of_budgets_trains_and_checks_a_little_and_says_so(backend: Ba
     assert result.parameters["train_steps"] == 10
     assert "NumPy agrees on the first 4 of them" in result.explanation
     assert result.notes[0].startswith("The network was trained for 10 steps first: the budget ended it before 30 ")
-    assert result.parameters["timed_images"] == 12
+    assert result.parameters["images"] == 12
+    # What one framework chose is asked of the next one.
+    asked = parallel_core.run_evaluate(backend, **SMALL, images=7)
+    assert asked.parameters["images"] == 7
 
 
 def kept() -> Checkpoint:
