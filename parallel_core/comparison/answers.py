@@ -9,7 +9,13 @@ from humanize import apnumber
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.verdicts import COMPUTES, SCHEDULES, TimeRatio
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import Interval, Verdict, decide, with_bounds
+from parallel_core.measurement.confidence_intervals import (
+    FEWEST_FOR_A_VERDICT,
+    Interval,
+    Verdict,
+    decide,
+    with_bounds,
+)
 from parallel_core.system.formatting import figure, kernels_in_words, listed, percent
 
 __all__ = ["READINGS", "Answered", "Reading", "answer_to", "overall_answer", "ratio_sentence"]
@@ -102,7 +108,11 @@ def answer_to(experiment: str, cells: Sequence[Answered]) -> str:
     for one in cells:
         if one.metric:
             shown.setdefault(reading.of(one.metric, len(one.backend["devices"])), []).append(one.cell)
-    unclear = [f"{with_bounds(metrics[cell])} on {cell.side}" for cell in shown.pop("", [])]
+    few = {one.cell for one in cells if len(one.results.valid) < FEWEST_FOR_A_VERDICT}
+    unclear = [
+        f"{figure(metrics[cell].estimate) if cell in few else with_bounds(metrics[cell])} on {cell.side}"
+        for cell in shown.pop("", [])
+    ]
     clauses = [
         f"{_engines(group, list(metrics))} {words} ({reading.in_brackets([metrics[cell] for cell in group])})"
         for words, group in shown.items()

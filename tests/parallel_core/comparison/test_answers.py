@@ -150,6 +150,9 @@ def test_an_interval_that_allows_several_answers_is_shown_in_place_of_one() -> N
     assert analyse(comparison(*few)).experiments[0].answer == (
         "parallel_speedup was 1.96 on mxnet async and 1.96 on torch async."
     )
+    # The bounds of two processes would reach farther than is possible.
+    two = with_metric(measured(parallel("torch"), ONE[:2]), 1.6, noise=0.2)
+    assert analyse(comparison(two)).experiments[0].answer == "parallel_speedup was 1.75 on torch async."
 
 
 def test_a_metric_that_is_not_of_scheduling_alone_is_only_named() -> None:
