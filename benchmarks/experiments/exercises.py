@@ -19,6 +19,7 @@ from backends.host import core_numbers
 from benchmarks.harness.findings import results_folder
 from benchmarks.harness.provenance import libraries_in_words
 from benchmarks.harness.side_by_side import parallel_core
+from parallel_core.errors import DISTURBED
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
 from parallel_core.system.files import write_json
@@ -64,8 +65,8 @@ def trace_once(experiment: str, backend: str) -> dict[str, Any]:
 def read_result(outcome: Outcome, text: str, with_times: bool) -> dict[str, Any]:
     """Read the JSON of a run's result; `{"failed": reason}` if there is none."""
     try:
-        # A result with problems comes with status 1.
-        if outcome.timed_out or outcome.status not in (0, 1):
+        # A result with problems comes with one of the other two.
+        if outcome.timed_out or outcome.status not in (0, 1, DISTURBED):
             raise ValueError
         return short(Result.from_json(json.loads(text)), with_times)
     except ValueError:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 __all__ = ["refill"]
 
-BLOCK = re.compile(r"^<!-- table: (\S+) from (\S+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^<!-- table: (\S+) from (\S+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 OPENING = "<!-- table:"
 
 
@@ -17,8 +17,6 @@ def refill(text: str, write: Callable[[str, Path], str], folder: Path | None = N
     """
 
     def block(match: re.Match[str]) -> str:
-        if OPENING in match[3]:
-            raise ValueError(f"the table {match[1]!r} has no end: <!-- end -->")
         source = folder or Path(match[2])
         return f"<!-- table: {match[1]} from {source} -->\n\n{write(match[1], source).strip()}\n\n<!-- end -->"
 

@@ -1,5 +1,6 @@
 """The README's tables, each a function of a machine's folder of results that returns Markdown."""
 
+import errno
 import io
 import json
 import re
@@ -8,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from humanize import metric
 from rich.console import Console
 
 from backends.variants import VARIANTS
@@ -35,7 +37,8 @@ def first_run(folder: Path) -> str:
     """Show what a person sees of a run, and what the other engine says."""
     written = _read(folder / EXERCISES)
     results = written["runs"][SHOWN]["results"]
-    first, other = (Result.from_json({**RAW, **results[side]}) for side in ("mxnet", "torch sync"))
+    left_out = {"series": {}, "environment": describe_machine()}
+    first, other = (Result.from_json({**left_out, **results[side]}) for side in ("mxnet", "torch sync"))
     stream = io.StringIO()
     show(first, Console(file=stream, width=WIDTH, highlight=False, color_system=None))
     lines = [
@@ -58,10 +61,6 @@ def trace(folder: Path) -> str:
     return "\n".join(["```text", *lines[first:last], "```", "", _source(folder, (EXERCISES, run))])
 
 
-RAW = {"series": {}, "tasks": [], "environment": describe_machine()}
-"""In place of what the files of runs leave out."""
-
-
 def exercises(folder: Path) -> str:
     """Give a row to each exercise: its figure on both frameworks, and the first sentence of what it says."""
     runs = {name: run for name, run in _read(folder / EXERCISES)["runs"].items() if EXPERIMENTS[name].occasion}
@@ -78,8 +77,8 @@ def _said(experiment: str, result: Mapping[str, Any]) -> str:
     if "failed" in result:
         return f"not measured: {result['failed']}"
     value = result["metrics"].get(EXPERIMENTS[experiment].metric)
-    first_sentence, *_ = re.split(r"(?<=\.) ", result["explanation"])
-    said = "INVALID: " + result["problems"][0] if result["problems"] else first_sentence
+    first_sentence = re.split(r"(?<=\.) ", result["explanation"])[0]
+    said = f"INVALID: {result['problems'][0]}" if result["problems"] else first_sentence
     return said if value is None else f"{figure(value)}. {said}"
 
 
@@ -119,8 +118,6 @@ def _rows_of(experiment: ExperimentAnalysis) -> Iterator[list[str]]:
 
 
 def _row_of(cell: CellAnalysis) -> list[str]:
-    from humanize import metric
-
     side = f"{NAMES[cell.cell.backend]} {cell.cell.engine}"
     if cell.time is None:
         return [side, "", "", "", "", "", f"{cell.state}: {cell.reason}"]
@@ -135,28 +132,23 @@ def _row_of(cell: CellAnalysis) -> list[str]:
 def wrong_verdicts(folder: Path) -> str:
     """Give a row to each kind of cells that were compared with themselves, the real ones together."""
     written = _read(folder / "self-test.json")
-    rates = [Rates(**rate) for rate in written["rates"]]
-    synthetic = [one for one in rates if not one.name.startswith("real")]
-    real = [one for one in rates if one.name.startswith("real") and one.compared]
-    if real:
+    compared = [one for one in (Rates(**rate) for rate in written["rates"]) if one.compared]
+    shown = [one for one in compared if not one.name.startswith("real")]
+    if real := [one for one in compared if one.name.startswith("real")]:
         sums = [sum(counted) if None not in counted else None for counted in zip(*map(_counts, real), strict=True)]
-        synthetic.append(Rates("real, both frameworks and engines", real[0].rounds, *sums))
-    rows = [
-        [
-            one.name,
-            str(one.rounds),
-            str(one.compared),
-            *("" if n is None else f"{n / one.compared:.1%}" for n in _counts(one)[1:]),
-        ]
-        for one in synthetic
-    ]
+        shown.append(Rates("real, both frameworks and engines", real[0].rounds, *sums))
+    rows = [[one.name, str(one.rounds), str(one.compared), *_shares(one)] for one in shown]
     # Files from before there were factors have no such columns.
-    columns = COLUMNS if any(one.neither is not None for one in rates) else COLUMNS[:5]
+    columns = COLUMNS if any(one.neither is not None for one in compared) else COLUMNS[:5]
     return _table(columns, [row[: len(columns)] for row in rows], _source(folder, ("self-test.json", written)))
 
 
 def _counts(rates: Rates) -> tuple[Any, ...]:
     return (rates.compared, rates.false, rates.found, rates.neither, rates.kernels_only, rates.queue_only)
+
+
+def _shares(rates: Rates) -> Iterator[str]:
+    return ("" if n is None else f"{n / rates.compared:.1%}" for n in _counts(rates)[1:])
 
 
 SIZES_OF_SUMS = ("4 KiB", "1 MB", "10 MB", "100 MB")
@@ -204,15 +196,13 @@ GPU_ROWS = re.compile("overlap_efficiency|one of many|no longer by launching|two
 
 def gpu(folder: Path) -> str:
     """Give a row to what bounds a GPU's work: copies beside products, launching, streams, replay, and the bus."""
-    path = next(folder.glob("gpu-*.json"))
+    path = min(folder.glob("gpu-*.json"), default=None)
+    if path is None:
+        raise FileNotFoundError(errno.ENOENT, "no file is called so", str(folder / "gpu-*.json"))
     written = _read(path)
     measured = [Finding.from_json(one) for part in written["parts"].values() for one in part["findings"]]
     rows = [
-        [
-            one.name.removeprefix("torch: "),
-            _with_unit(one),
-            "" if one.target is None else f"{one.target}: {one.verdict}",
-        ]
+        [one.name.removeprefix("torch: "), _with_unit(one), f"{one.target}: {one.verdict}" if one.target else ""]
         for one in measured
         if GPU_ROWS.search(one.name) and "batch 1024" not in one.name
     ]
@@ -224,7 +214,6 @@ def gpu(folder: Path) -> str:
 
 BENCHMARKS = ("abstraction", "experiments/overlap", "allreduce", "training/speed", "training/growth")
 FRAMEWORK = re.compile(r"\b(mxnet|torch)\b( async| sync)?(: |, | )?")
-EPOCHS_AND_PRODUCTS = "our time / that of plain framework code"
 
 
 def how_fast(folder: Path) -> str:
@@ -253,7 +242,7 @@ def _targets_of(path: Path, written: Mapping[str, Any]) -> Iterator[list[str]]:
 def _label(benchmark: str, finding: Finding) -> str:
     if benchmark == "abstraction":
         work = "10 000 increments" if "increments" in finding.name else "the other works"
-        return f"{work}, {EPOCHS_AND_PRODUCTS}" if finding.target else finding.name
+        return f"{work}, our time / that of plain framework code" if finding.target else finding.name
     return FRAMEWORK.sub("", finding.name)
 
 

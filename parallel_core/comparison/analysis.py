@@ -1,5 +1,6 @@
 """All that is concluded from a comparison, computed once: terminal, report and exit status only read it."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -38,13 +39,20 @@ class CellAnalysis:
     """What the main case's time beyond its bare time went to, by the trace."""
     undivided: str = ""
     """Why there is no division, if there are traces and bare times."""
-    warnings: tuple[str, ...] = ()
-    """The cases whose bare times are doubtful and those that are unstable, each with its reasons."""
+    doubts: tuple[str, ...] = ()
+    """The cases whose bare times are doubtful, each with the reason."""
+    unstable: tuple[str, ...] = ()
+    """The cases whose times are unstable, each with its reasons."""
 
     @property
     def cell(self) -> Cell:
         """The experiment, backend and engine."""
         return self.results.cell
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The cases that are doubtful or unstable."""
+        return (*self.doubts, *self.unstable)
 
     @property
     def believed(self) -> bool:
@@ -116,7 +124,10 @@ def analyse(comparison: Comparison, timeline_of: TimelineOf | None = None) -> An
     experiments = tuple(
         _analyse_experiment(EXPERIMENTS[name], comparison.of(name), timeline_of) for name in comparison.experiments
     )
+    engines = [results.cell.engine for results in comparison.cells]
     ratios = [ratio for one in experiments for ratio in one.between_frameworks]
+    # The first engine may be missing where the first experiment was measured.
+    ratios.sort(key=lambda ratio: engines.index(ratio.cell.engine))
     believed = [Answered(cell.results, cell.metric) for one in experiments for cell in one.believed]
     about_scheduling = [one.answer for one in experiments if one.answer and one.experiment.name in READINGS]
     return Analysis(comparison, experiments, overall_answer(about_scheduling, ratios, believed))
@@ -178,7 +189,8 @@ def _analyse_cell(
         bare=median_interval(bare) if bare else None,
         division=divided if isinstance(divided, Division) else None,
         undivided=divided if isinstance(divided, str) else "",
-        warnings=(*doubtful_units(results), *unstable_cases(results)),
+        doubts=doubtful_units(results),
+        unstable=unstable_cases(results),
     )
 
 
@@ -189,8 +201,13 @@ def _curves(experiment: Experiment, results: CellResults) -> dict[str, tuple[Int
     by_process = [labelled(result.series, curves.quantity) for result in results.valid]
     return {
         label: tuple(
-            median_interval(values)
+            _interval_of_known(values)
             for values in zip(*(series[label] for series in by_process if label in series), strict=False)
         )
         for label in labelled(first.series, curves.quantity)
     }
+
+
+def _interval_of_known(values: Sequence[float]) -> Interval:
+    known = [value for value in values if math.isfinite(value)]
+    return median_interval(known) if known else Interval(math.nan, math.nan, math.nan)

@@ -131,7 +131,7 @@ def learning_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> Curves
         )
         epochs = range(1, len(accuracy) + 1)
         accuracies.append(line._replace(xs=list(epochs), values=list(map(_point, accuracy)), shape=number % SHAPES))
-    x_scale = Scale(0, max(chain.from_iterable(line.xs for line in losses)))
+    x_scale = Scale(0, max(chain.from_iterable(line.xs for line in accuracies)))
     highest = max(point.estimate for line in losses for point in line.values)
     scales = (Scale(0, highest * (1 + MARGIN)), Scale(0, 1))
     drawn = tuple(
@@ -176,7 +176,7 @@ def _curve(line: _Line, x_scale: Scale, y_scale: Scale, curves: Curves | None) -
 
 
 def _bounds(value: Interval, scale: Scale) -> tuple[float, float] | None:
-    if not math.isfinite(value.high) or value.low == value.high:
+    if not math.isfinite(value.high):
         return None
     return 100 - scale.place(value.low), 100 - scale.place(value.high)
 
@@ -198,7 +198,8 @@ def _table(cells: Sequence[CellAnalysis], curves: Curves) -> tuple[tuple[str, ..
 
 def _value_scale(values: Sequence[float], curves: Curves) -> Scale:
     finite = [value for value in values if math.isfinite(value)]
-    return around([value for value in finite if value > 0]) if curves.log_y else _linear([0, *finite])
+    positive = [value for value in finite if value > 0]
+    return around(positive) if curves.log_y and positive else _linear([0, *finite])
 
 
 def _linear(values: Sequence[float]) -> Scale:
@@ -207,4 +208,4 @@ def _linear(values: Sequence[float]) -> Scale:
 
 
 def _point(value: float) -> Interval:
-    return Interval(value, value, value)
+    return Interval(value, -math.inf, math.inf)

@@ -15,8 +15,8 @@ from pygments.formatters import HtmlFormatter
 
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.schedule import CALIBRATION
 from parallel_core.comparison.storage import TimelineOf
-from parallel_core.comparison.validity import doubtful_units
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, with_bounds
 from parallel_core.measurement.result import Result
@@ -81,7 +81,9 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
 
 def _rounds(comparison: Comparison) -> str:
     """Say how many rounds there were: fewer than were asked for if time was up, or if it was interrupted."""
-    done = max(len(one.results) + len(one.failures) for one in comparison.cells)
+    done = max(
+        len(one.results) + sum(failure.round != CALIBRATION for failure in one.failures) for one in comparison.cells
+    )
     asked = f"{comparison.rounds} round{'s' if comparison.rounds > 1 else ''}"
     return asked if done >= comparison.rounds else f"{done} of {asked}"
 
@@ -158,7 +160,7 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
 def _doubts(cell: CellAnalysis) -> list[str]:
     """Return what speaks against the bare times of the main case, which is the one that factors are of."""
     case = EXPERIMENTS[cell.cell.experiment].case
-    return [doubt for doubt in doubtful_units(cell.results) if doubt.startswith(f"{case}: ")]
+    return [doubt for doubt in cell.doubts if doubt.startswith(f"{case}: ")]
 
 
 def _kernels(experiment: ExperimentAnalysis) -> dict[str, str]:
@@ -171,14 +173,15 @@ def _kernels(experiment: ExperimentAnalysis) -> dict[str, str]:
 
 
 def _max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
-    """Return the largest difference between losses of one batch, as a share of the loss; None for one result or none.
+    """Return the largest difference between losses of one batch, as a share of the larger; None for a single result.
 
     `batches` limits it to the first ones.
     """
     losses = [result.series["loss"] for result in results]
     if len(losses) < 2:
         return None
-    return max(max(step) / min(step) - 1 for step in list(zip(*losses, strict=False))[:batches])
+    steps = list(zip(*losses, strict=False))[:batches]
+    return max(1 - min(step) / max(step) if max(step) else 0.0 for step in steps)
 
 
 def _environments(comparison: Comparison) -> list[dict[str, str]]:

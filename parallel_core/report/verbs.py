@@ -68,7 +68,9 @@ def source_of_verb(path: str, verb: str) -> str:
     These are the private ones of its file, and those that it imports from the folder of its framework.
     """
     module, _, name = path.partition(":")
-    functions = list(_methods(module, name, verb))[:1]
+    classes = _classes_in(module)
+    # An entry point may name a function that makes the object: then the file's first class is meant.
+    functions = list(_methods(module, name if name in classes else next(iter(classes), ""), verb))[:1]
     for module, function in functions:
         functions += dict.fromkeys(called for called in _called_by(module, function) if called not in functions)
     return "\n\n".join(
@@ -79,10 +81,7 @@ def source_of_verb(path: str, verb: str) -> str:
 
 def _methods(module: str, name: str, verb: str) -> Iterator[tuple[str, ast.FunctionDef]]:
     """Iterate over a method in a class and in those that it inherits from, with their modules."""
-    tree = _tree_of(module)
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
-    # An entry point may name a function that makes the object: then the file's only class is meant.
-    chosen = classes.get(name, next(iter(classes.values()), None))
+    tree, chosen = _tree_of(module), _classes_in(module).get(name)
     if tree and chosen:
         yield from ((module, node) for node in chosen.body if isinstance(node, ast.FunctionDef) and node.name == verb)
         for base in chosen.bases:
@@ -124,6 +123,11 @@ def _tree_of(module: str) -> ast.Module | None:
         return ast.parse(_source_of(module)) if _source_of(module) else None
     except SyntaxError:
         return None
+
+
+def _classes_in(module: str) -> dict[str, ast.ClassDef]:
+    tree = _tree_of(module)
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
 
 
 def _functions_in(tree: ast.Module) -> dict[str, ast.FunctionDef]:

@@ -3,12 +3,14 @@
 import json
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.experiments.exercises import with_source
+from benchmarks.self_test import Rates
 from benchmarks.tables.__main__ import main, written
 from benchmarks.tables.blocks import BLOCK
 from benchmarks.tables.readme import TABLES
@@ -87,6 +89,7 @@ def test_where_numbers_come_from_is_said(copied: Path) -> None:
         ("<!-- table: what from somewhere -->", "no table is called 'what' (known: first-run, "),
         ("<!-- table: processes from nowhere -->", "needs nowhere/processes.json, which is not there: measure it"),
         ("<!-- table: processes -->", "a block is not of the form"),
+        ("<!-- table: gpu from nowhere -->", "needs nowhere/gpu-*.json, which is not there: measure it"),
     ],
 )
 def test_what_cannot_be_written_is_one_line(line: str, message: str) -> None:
@@ -107,3 +110,10 @@ def test_an_exercise_that_failed_or_is_invalid_says_so(tmp_path: Path) -> None:
     row = TABLES["exercises"](tmp_path).splitlines()[2]
     cells = ["`barriers`: `added_wait_fraction`", "0.25. INVALID: It cannot be.", "not measured: it was \\| killed"]
     assert row == f"| {' | '.join(cells)} |"
+
+
+def test_kinds_of_cells_that_were_not_compared_have_no_row(tmp_path: Path) -> None:
+    kinds = [Rates("quiet", 5, 1000, 10, 990), Rates("noisy", 5, 0, 0, 0)]
+    document = {"rates": [asdict(one) for one in kinds], "machine": made_up.MACHINE, "versions": {}}
+    (tmp_path / "self-test.json").write_text(json.dumps(document))
+    assert TABLES["wrong-verdicts"](tmp_path).splitlines()[2:4] == ["| quiet | 5 | 1000 | 1.0% | 99.0% |", ""]

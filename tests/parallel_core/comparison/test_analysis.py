@@ -1,5 +1,6 @@
 """What is concluded of each cell, drawn once for all that show it."""
 
+import math
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -8,11 +9,12 @@ import pytest
 from rich.console import Console
 
 from parallel_core.comparison.analysis import CellAnalysis, analyse
-from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.cells import Cell, Comparison
 from parallel_core.measurement import confidence_intervals
 from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
 from tests.parallel_core.comparison.made_up import comparison, every_chart, failed, measured, parallel
+from tests.parallel_core.report.pages import with_bare_times
 
 ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
 
@@ -72,7 +74,9 @@ def test_a_cell_of_which_half_is_invalid_is_not_judged_by_the_rest() -> None:
 
 
 def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    analysed = analyse(every_chart())
+    compared = every_chart()
+    doubtful = with_bare_times(compared.cells[0], share=1.3)
+    analysed = analyse(replace(compared, cells=(doubtful, *compared.cells[1:])))
 
     def drawn_again(*_: object) -> None:
         pytest.fail("an interval was drawn after the analysis")
@@ -102,3 +106,18 @@ def test_no_interval_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     # Three cells against the first one; of the pairs of frameworks and of engines two are among them.
     assert len(experiment.between_frameworks) == len(experiment.between_engines) == 2
     assert len(drawn) == len(set(drawn)) == 5
+
+
+def test_a_point_of_a_curve_is_of_the_processes_that_have_it_as_a_number() -> None:
+    def with_curve(*points: float) -> Comparison:
+        one = measured(Cell("allreduce", "torch", "async"), (1.0,) * len(points))
+        series = ({"bytes": (4096.0, 8192.0), "algbw_gb_per_s star": (value, math.nan)} for value in points)
+        results = zip(one.results, series, strict=True)
+        return comparison(replace(one, results=tuple(replace(result, series=own) for result, own in results)))
+
+    for points in ((math.nan, 2.0, 3.0, 4.0), (2.0, math.nan, 3.0, 4.0)):
+        (cell,) = cells_of(with_curve(*points))
+        known, unknown = cell.curves["star"]
+        assert known.estimate == pytest.approx(3)
+        # No infinity, which a reader would take for a value.
+        assert math.isnan(unknown.estimate)

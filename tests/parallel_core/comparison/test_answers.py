@@ -70,6 +70,18 @@ def test_frameworks_are_held_against_the_one_that_was_measured() -> None:
     )
 
 
+def test_the_first_engine_counts_also_where_the_first_experiment_could_not_be_compared_on_it() -> None:
+    sides = [(name, engine) for name in ("mxnet", "torch") for engine in ("async", "sync")]
+    first = [measured(parallel(*side), ONE) for side in sides]
+    first[2] = failed(first[2].cell)
+    second = [
+        measured(replace(parallel(*side), experiment="overlap"), times(1 + (side[0] == "torch"))) for side in sides
+    ]
+    assert answer_to(comparison(*first, *second)).endswith(
+        " Against mxnet on the async engine, torch was slower in overlap (2.00 × the time)."
+    )
+
+
 def test_the_answer_when_nothing_can_be_compared() -> None:
     assert answer_to(comparison(failed(parallel("mxnet")))) == "Nothing could be measured; every cell says why."
     alone = comparison(failed(parallel("mxnet")), measured(parallel("torch"), ONE))

@@ -59,9 +59,20 @@ def test_learning_curves_are_thinned_and_thinner_one_by_one(analysis: Analysis) 
     assert [curve.label for curve in losses.curves] == list(TIMES)
     widths = [curve.width for curve in losses.curves]
     assert widths == sorted(widths, reverse=True)
-    assert accuracies.curves[0].marks[-1].text == "mxnet async: 0.50 (0.50–0.50) at epoch 2"
+    # One process has no interval.
+    assert accuracies.curves[0].marks[-1].text == "mxnet async: 0.5 at epoch 2"
     cell = experiment.cells[0]
     long = replace(cell.results.valid[0], series={"loss": (2.0,) * 10_000, "test_accuracy": (0.1,)})
     results = replace(cell.results, results=(long,))
     chart = drawn(learning_chart(analysis, replace(experiment, cells=(replace(cell, results=results),))))
     assert len(chart.panels[0].curves[0].points.split()) <= MAX_POINTS
+    # The last batch is not among the points, and the last epoch has its mark.
+    assert [chart.x_ticks[-1].label, chart.x_ticks[-1].place] == ["1", 100]
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan])
+def test_a_logarithmic_scale_needs_no_value_that_fits_it(analysis: Analysis, value: float) -> None:
+    experiment = of(analysis, "allreduce")
+    cell = experiment.cells[0]
+    curves = {label: (Interval(value, value, value),) * 2 for label in cell.curves}
+    assert drawn(curves_chart(replace(experiment, cells=(replace(cell, curves=curves),)))).panels

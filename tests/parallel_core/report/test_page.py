@@ -11,7 +11,8 @@ from itertools import pairwise
 import pytest
 
 from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.comparison.cells import Cell, CellResults, FailedRun
+from parallel_core.comparison.schedule import CALIBRATION
 from parallel_core.measurement.task_graph import Task
 from tests.parallel_core.comparison.made_up import NASTY, comparison, every_chart, failed, measured
 from tests.parallel_core.report.pages import full_page, page_of, with_bare_times
@@ -181,6 +182,26 @@ def with_nasty_names(cell: CellResults) -> CellResults:
         for one in cell.results
     )
     return replace(cell, results=tuple(results))
+
+
+def test_rounds_are_those_that_were_run() -> None:
+    cell = Cell("parallel", "torch", "async")
+    # The first process, which chose the size for all, is no round.
+    calibrated = replace(measured(cell, (1.0, 1.2)), failures=(FailedRun(CALIBRATION, "crash", refused=False),))
+    assert "2 of 5 rounds, each cell" in page_of(comparison(calibrated))
+    crashed = replace(measured(cell, (1.0, 1.2)), failures=(FailedRun(2, "crash", refused=False),))
+    assert "3 of 5 rounds, each cell" in page_of(comparison(crashed))
+
+
+def test_losses_may_be_zero() -> None:
+    series = {"loss": (1.0, 0.0), "test_accuracy": (1.0,)}
+    cells = []
+    for name, last in (("mxnet", 0.0), ("torch", 0.5)):
+        one = measured(Cell("data-parallel", name, "async"), (1.0, 1.01, 0.99))
+        losses = {**series, "loss": (1.0, last)}
+        cells.append(replace(one, results=tuple(replace(result, series=losses) for result in one.results)))
+    assert "those of all batches by 1:" in page_of(comparison(*cells))
+    assert "those of all batches by 0:" in page_of(comparison(cells[0], replace(cells[0], cell=cells[1].cell)))
 
 
 def test_nothing_measured_is_a_page_too() -> None:

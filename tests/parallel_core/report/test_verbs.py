@@ -1,12 +1,13 @@
 """The report's verbs: the protocol's, in its order, with the code of the classes that ran."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backends.protocol import VERBS
 from backends.registry import class_of
-from parallel_core.report.verbs import source_of_verb, verbs
+from parallel_core.report.verbs import _source_of, _tree_of, source_of_verb, verbs
 
 
 def ran(name: str, engine: str, *devices: str) -> dict[str, Any]:
@@ -58,6 +59,22 @@ def test_functions_of_the_framework_s_folder_stand_below_the_verb_that_calls_the
 
 def test_a_verb_that_all_share_is_shown_as_well() -> None:
     assert source_of_verb(class_of("numpy", "sync", ["cpu"]), "split_and_load").startswith("def split_and_load(")
+
+
+@pytest.mark.parametrize("base", ["dict", "Elsewhere"])
+def test_a_class_of_another_package_may_inherit_from_what_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
+    own = "class Mine({}):\n    def launch(self):\n        return 1\n"
+    (tmp_path / "one_more_backend.py").write_text(f"from one_more_package import Elsewhere\n\n{own.format(base)}")
+    (tmp_path / "one_more_package.py").write_text("class Another:\n    def wait(self):\n        return 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    _source_of.cache_clear()
+    _tree_of.cache_clear()
+    assert source_of_verb("one_more_backend:Mine", "launch") == "def launch(self):\n    return 1"
+    assert source_of_verb("one_more_backend:make", "launch") == "def launch(self):\n    return 1"
+    # The other package has no such class.
+    assert source_of_verb("one_more_backend:Mine", "wait") == ""
 
 
 def test_code_that_cannot_be_read_is_no_code() -> None:
