@@ -33,6 +33,8 @@ MARGIN = 0.9
 """The share of the seconds left that is planned for, since later rounds may take longer than the first idea of them."""
 SPARE = 1.25
 """How much longer than expected a process may measure before it takes fewer repetitions."""
+SHORTEST_BUDGET = 1.0
+"""Seconds: a run refuses a budget of none."""
 STEPS_OF_BISECTION = 40
 SOUNDING_SHARE = 0.25
 """The share of the time in which every cell is timed once."""
@@ -116,7 +118,11 @@ class Fit:
         return {
             experiment.name: {
                 **self.sizes[experiment.name],
-                **({"budget": round(SPARE * self.measuring[experiment.name], 1)} if _has_budget(experiment) else {}),
+                **(
+                    {"budget": max(SHORTEST_BUDGET, round(SPARE * self.measuring[experiment.name], 1))}
+                    if _has_budget(experiment)
+                    else {}
+                ),
             }
             for experiment in plan.experiments
         }
@@ -144,7 +150,7 @@ def work_of(experiment: Experiment, mode: Mode) -> Work:
 def smallest(experiment: Experiment, mode: Mode) -> dict[str, Any]:
     """Return the options with which a process of an experiment is as short as it can be, for a sounding."""
     once = {name: 1 for name in ("rounds", "epochs") if name in experiment.options.get(mode, {})}
-    budget = {"budget": 1.0} if _has_budget(experiment) else {}
+    budget = {"budget": SHORTEST_BUDGET} if _has_budget(experiment) else {}
     return {**work_of(experiment, mode).sizes(1.0), **once, **budget}
 
 

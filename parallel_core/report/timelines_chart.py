@@ -103,9 +103,9 @@ def panels(
         except RequestError as error:
             without[cell.side] = str(error)
             continue
-        filled = {case.name: case for case in cases_of(timeline) if case.spans}
+        filled = {case.name: case for case in cases_of(timeline) if case.nanoseconds}
         if not filled:
-            without[cell.side] = "; ".join(timeline.notes) or "its trace is empty"
+            without[cell.side] = "; ".join(timeline.notes) or "nothing in its trace took any time"
             continue
         case = filled[shown_case(list(filled), experiment.experiment.case)]
         timed = [same.again_seconds for same in analysed.results.cases(case.name)]

@@ -114,12 +114,13 @@ def test_it_keeps_to_its_minutes_on_quick_and_slow_machines(slowness: float, slo
     assert taken <= 1.2 * SECONDS
     assert comparison.rounds >= 3
     assert all(len(cell.results) == comparison.rounds for cell in comparison.cells)
-    # From the first minute on, in which every cell is timed once, the estimates are right.
+    # From the first minute on, in which every cell is timed once, estimates are right for the rounds that are foreseen.
     first = next(at for at, run in seen if run.round == 1)
     assert first <= 60
     for at, run in seen:
         left = taken - at
-        if at >= first and left > 30:
+        # Whether another round fits may be known late, and a round may be half of what is left.
+        if at >= first and left > 30 and run.rounds == comparison.rounds:
             assert run.seconds_left == pytest.approx(left, rel=0.3)
 
 

@@ -82,6 +82,11 @@ def test_where_time_is_ample_sizes_are_as_usual_and_there_are_more_rounds() -> N
     assert fitted(every(Sounding(1.0, 0.1, 0.001)), 4 * MINUTE, wanted=3).rounds == 3
 
 
+def test_a_budget_is_one_that_a_run_accepts_however_little_there_is_to_measure() -> None:
+    options = fitted(every(Sounding(start=1.0, fixed=0.0, repetition=1e-4)), 10.0).options(QUICK)
+    assert all(own["budget"] > 0 for own in options.values())
+
+
 def test_the_slowest_cell_decides_on_the_sizes() -> None:
     quick, slow = Sounding(1.0, 0.1, 0.1), Sounding(1.0, 0.1, 1.0)
     alike, one_slow = (fitted(soundings, MINUTE, 3) for soundings in (every(quick), {**every(quick), CELLS[0]: slow}))

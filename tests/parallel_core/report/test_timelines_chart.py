@@ -111,12 +111,19 @@ def test_many_experiments_share_the_page() -> None:
     assert 0 < one_of_many <= 300 < alone
 
 
+def test_what_took_no_time_by_the_profiler_s_clock_is_not_drawn() -> None:
+    # MXNet writes whole microseconds.
+    shortest = Timeline("made up", [Span("add", "compute", "cpu:1", "compute", 1000, 1000)])
+    found, without = panels(analysed(), lambda _: shortest)
+    assert (found, set(without.values())) == ([], {"nothing in its trace took any time"})
+
+
 def test_an_empty_trace_says_why_it_is_empty() -> None:
     found, without = panels(analysed(), lambda _: Timeline("mxnet", (), (), ("too many devices",)))
     assert found == []
     assert set(without.values()) == {"too many devices"}
     page = render(analyse(compared()), lambda _: Timeline("mxnet", ()))
-    assert "Without a timeline: mxnet async (its trace is empty), " in page
+    assert "Without a timeline: mxnet async (nothing in its trace took any time), " in page
     assert "chart-timelines" not in page
 
 
