@@ -42,9 +42,11 @@ test-cu112: $(CU112)/ready $(CU112)/driver/libcuda.so.1
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks.run_all
 
-# The notebooks, run from top to bottom and stored with what they showed.
+# The notebooks, run from top to bottom and stored with what they showed: on PyTorch where they are, and on MXNet.
 docs: $(TOOLS)
 	$(BIN)/jupyter execute --inplace docs/*.ipynb
+	mkdir -p docs/on-mxnet
+	PARALLEL_CORE_BACKEND=mxnet $(BIN)/jupyter execute --output 'on-mxnet/{notebook_name}' docs/*.ipynb
 
 lint: $(TOOLS)
 	$(BIN)/ruff check .

@@ -46,7 +46,8 @@ SMALLER = {
     "run_independent_ops(backend": "run_independent_ops(backend, workers_compared=()",
     "run_eager_cpu(backend": "run_eager_cpu(backend, against='none'",
 }
-STORED = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+ON_MXNET = sorted((FOLDER / "on-mxnet").glob("*.ipynb"))
+STORED = pytest.mark.parametrize("path", [*NOTEBOOKS, *ON_MXNET], ids=lambda path: f"{path.parent.name} {path.stem}")
 
 
 def read(path: Path) -> NotebookNode:
@@ -94,6 +95,14 @@ def test_the_stored_outputs_are_of_one_run_from_top_to_bottom(path: Path) -> Non
     assert [cell.execution_count for cell in code(notebook)] == list(range(1, len(code(notebook)) + 1))
     check_outputs(notebook)
     assert "INVALID" not in path.read_text()
+
+
+def test_those_run_on_mxnet_are_the_same_notebooks() -> None:
+    assert [path.name for path in ON_MXNET] == [path.name for path in NOTEBOOKS]
+    for path, stored in zip(NOTEBOOKS, ON_MXNET, strict=True):
+        assert [cell.source for cell in read(stored).cells] == [cell.source for cell in read(path).cells]
+        (loaded,) = code(read(stored))[0].outputs
+        assert loaded.text.startswith("mxnet ")
 
 
 def test_every_setting_that_is_made_smaller_stands_in_one() -> None:
