@@ -162,7 +162,7 @@ def resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.
 
 def exponential(interval: Interval) -> Interval:
     """Return the interval of a quantity, given that of its logarithm."""
-    return Interval(*(math.exp(bound) if bound < LARGEST_EXPONENT else math.inf for bound in astuple(interval)))
+    return Interval(*(math.inf if bound >= LARGEST_EXPONENT else math.exp(bound) for bound in astuple(interval)))
 
 
 def stretched(estimate: float, draws: np.ndarray, count: int) -> Interval:

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval, verdict_on
+from parallel_core.measurement.confidence_intervals import (
+    Interval,
+    exponential,
+    median_interval,
+    ratio_interval,
+    verdict_on,
+)
 
 SECONDS = st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=8)
 
@@ -97,3 +103,9 @@ def test_a_tenth_is_seldom_missed(processes: int) -> None:
     pairs = [([1.1 * one for one in noisy(generator, processes)], noisy(generator, processes)) for _ in range(400)]
     found = [verdict_on(ratio_interval(mine, theirs), processes) == "slower" for mine, theirs in pairs]
     assert sum(found) >= 0.95 * len(pairs)
+
+
+def test_what_is_no_number_does_not_become_infinite() -> None:
+    found = exponential(Interval(math.nan, -1.0, 1e9))
+    assert math.isnan(found.estimate)
+    assert (found.low, found.high) == (math.exp(-1), math.inf)
