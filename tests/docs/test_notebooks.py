@@ -34,9 +34,9 @@ SMALLER = {
     "batch_size=32, limit=60": "batch_size=8, limit=4",
     "run_partitioning(backend": "run_partitioning(backend, 1, 2, batch=8",
     "(2**14, 2**18, 2**22)": "(2**10, 2**12, 2**14)",
-    "parallel_core.run_async(backend": (
+    "asynchrony = parallel_core.run_async(backend": (
         "from parallel_core.experiments.asynchronous_computation.asynchronous import queue_depth\n"
-        "queue_depth.SIDE = 64\nparallel_core.run_async(backend"
+        "queue_depth.SIDE = 64\nasynchrony = parallel_core.run_async(backend"
     ),
     "load_fashion_mnist()": (
         "load_fashion_mnist()\nfrom dataclasses import replace\n"
