@@ -111,7 +111,7 @@ def _command_of(experiment: Experiment) -> click.Command:
             check_profiler(loaded)
         profiled = trace_path or trace_if_possible or timeline_path
         kept = work_wanted(experiment, loaded, own, work)
-        given = own if kept is None else with_kept(experiment, own, kept)
+        given = own if kept is None else with_kept(ctx, experiment, own, kept)
         progress = measurement_progress(Console(stderr=True, highlight=False), experiment.name)
         # A training shows a bar of its own.
         shown = progress if experiment.extent is None else nullcontext()

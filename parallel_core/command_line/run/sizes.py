@@ -53,10 +53,17 @@ def about_kept(kept: KeptSizes) -> str:
     return f"{sizes}: kept for this machine, as chosen on {kept.chosen_on}, {kept.day}; --{WORK} new chooses others"
 
 
-def with_kept(experiment: Experiment, own: Mapping[str, Any], kept: KeptSizes) -> dict[str, Any]:
-    """Return the options' values with the sizes that are kept."""
+def with_kept(ctx: click.Context, experiment: Experiment, own: Mapping[str, Any], kept: KeptSizes) -> dict[str, Any]:
+    """Return the options' values with the sizes that are kept, read as if they had been given.
+
+    Raises click.BadParameter for a size that the option does not take.
+    """
     options = _options_of(experiment)
-    return {**own, **{options[name]: value for name, value in kept.values.items()}}
+    known = {option.name: option for option in ctx.command.params}
+    read = {
+        options[name]: known[options[name]].type_cast_value(ctx, _written(value)) for name, value in kept.values.items()
+    }
+    return {**own, **read}
 
 
 def _options_of(experiment: Experiment) -> dict[str, str]:

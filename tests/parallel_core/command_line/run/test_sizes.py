@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -12,6 +13,7 @@ from backends import Backend
 from parallel_core import run_parallel
 from parallel_core.command_line.run import run
 from parallel_core.command_line.run.sizes import keep_chosen, with_kept, work_wanted
+from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.kept_sizes import KeptSizes, keep_sizes, kept_sizes, place_of
 from parallel_core.measurement.result import Result
@@ -43,7 +45,10 @@ def test_what_one_framework_chose_another_takes(file: Path, numpy: Backend, resu
     assert kept is not None
     assert kept.values == {"size": 24}
     assert kept.chosen_on == "numpy sync"
-    assert with_kept(PARALLEL, {"size": None, "rounds": 5}, kept) == {"size": 24, "rounds": 5}
+    command = run.get_command(click.Context(run), "parallel")
+    assert command is not None
+    given = with_kept(click.Context(command), PARALLEL, {"size": None, "rounds": 5}, kept)
+    assert given == {"size": 24, "rounds": 5}
     assert work_wanted(PARALLEL, numpy, NONE_GIVEN, "new") is None
     assert work_wanted(PARALLEL, numpy, {"size": 8}, "kept") is None
     # Other devices are other work.
@@ -84,6 +89,30 @@ def test_nothing_is_kept_if_the_variable_is_empty(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PARALLEL_CORE_SIZES", "")
     keep_sizes("parallel", place_of(numpy), {"size": 8}, "numpy sync")
     assert kept_sizes("parallel", place_of(numpy), ["size"]) is None
+
+
+CALIBRATED = [name for name, one in EXPERIMENTS.items() if one.calibrated]
+
+
+# The sizes of one are a list, and it takes a second; all take a minute.
+@pytest.mark.parametrize(
+    "name", [name if name == "small-ops" else pytest.param(name, marks=pytest.mark.long) for name in CALIBRATED]
+)
+def test_what_a_run_chose_the_next_one_takes_of_every_experiment(file: Path, name: str) -> None:
+    path = file.parent / "run.json"
+    path.parent.mkdir()
+
+    def sizes(*more: str) -> dict[str, object]:
+        arguments = [name, "--backend", "numpy", "--budget", "0.5", "--rounds", "1", "--json", str(path), *more]
+        done = CliRunner().invoke(run, arguments)
+        assert done.exception is None or isinstance(done.exception, MeasurementError), done.output
+        parameters = json.loads(path.read_text())["parameters"]
+        return {one: parameters[one] for one in EXPERIMENTS[name].calibrated}
+
+    chosen = sizes("--work", "own")
+    keep_sizes(name, place_of(backends.load("numpy", EXPERIMENTS[name].devices)), chosen, "numpy sync")
+    assert sizes() == chosen
+    assert json.loads(file.read_text())["sizes"].keys() == {name}
 
 
 def test_a_run_says_that_its_sizes_were_kept(file: Path, numpy: Backend) -> None:
