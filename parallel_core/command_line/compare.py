@@ -241,8 +241,11 @@ def _sizes_of(experiment: Experiment) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*experiment.calibrated, *(name for name in GROWTH if name in options_of(experiment)))))
 
 
-def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
-    """Run a plan, and save the results in a folder after every process; exit at once on SIGINT, SIGTERM and SIGHUP."""
+def run_plan(plan: Plan, folder: Path, console: Console, stays: bool = True) -> Comparison:
+    """Run a plan, and save the results in a folder after every process; exit at once on SIGINT, SIGTERM and SIGHUP.
+
+    If the folder `stays`, the user is told where to see what was measured until then.
+    """
     path = folder / RESULT
     command = shlex.join(["parallel-core", *sys.argv[1:]])
     with comparison_progress(console) as on_run:
@@ -251,6 +254,6 @@ def run_plan(plan: Plan, folder: Path, console: Console) -> Comparison:
         )
     if not isinstance(comparison, signal.Signals):
         return comparison
-    kept = f"; see what was measured until then: parallel-core report {folder}" if path.exists() else ""
+    kept = f"; see what was measured until then: parallel-core report {folder}" if stays and path.exists() else ""
     click.echo(f"parallel-core: interrupted{kept}", err=True)
     sys.exit(128 + comparison)

@@ -59,7 +59,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
     files.check_writable(values["json_path"])
     console = Console(stderr=values["json_path"] == files.STANDARD_OUTPUT, highlight=False)
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
-        comparison = run_plan(plan, Path(folder), Console(stderr=True, highlight=False))
+        comparison = run_plan(plan, Path(folder), Console(stderr=True, highlight=False), stays=False)
     analysis = analyse(comparison)
     if values["json_path"] is not None:
         write_comparison(comparison, values["json_path"])
