@@ -28,7 +28,7 @@ from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
 from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.measurement_progress import measurement_progress
-from parallel_core.terminal.result import show
+from parallel_core.terminal.result import show, show_answer
 
 __all__ = ["run"]
 
@@ -105,6 +105,7 @@ def _command_of(experiment: Experiment) -> click.Command:
                 result = run_with_resources(experiment, together, own)
                 if together.group.rank == 0:
                     _write(described(result, together), console, json_path, plot_path)
+                    _answer(result, console)
             _refuse_invalid(result)
             return
         if trace_path is not None or timeline_path is not None:
@@ -121,10 +122,14 @@ def _command_of(experiment: Experiment) -> click.Command:
         _write(result, console, json_path, plot_path)
         if kept is not None:
             console.print(f"sizes: {about_kept(kept)}", style="dim", markup=False)
-        if trace_path is not None or timeline_path is not None:
-            profile_and_show(loaded, result, console, trace_path, timeline_path)
-        elif trace_if_possible is not None:
-            profile_if_possible(loaded, result, console, trace_if_possible)
+        by_trace = ""
+        try:
+            if trace_path is not None or timeline_path is not None:
+                by_trace = profile_and_show(loaded, result, console, trace_path, timeline_path)
+            elif trace_if_possible is not None:
+                profile_if_possible(loaded, result, console, trace_if_possible)
+        finally:
+            _answer(result, console, by_trace)
         _refuse_invalid(result)
 
     decorated: Any = command
@@ -178,11 +183,18 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
 
 
 def _write(result: Result, console: Console, json_path: Path | None, plot_path: Path | None) -> None:
-    show(result, console)
+    show(result, console, answered=False)
     if json_path is not None:
         files.write_json(json_path, result.as_json())
     if plot_path is not None:
         write_picture_file(result, plot_path)
+
+
+def _answer(result: Result, console: Console, by_trace: str = "") -> None:
+    """Print the answer, the last that is read; nothing of a trace if the result has no verdict."""
+    if result.answer is not None:
+        believed = not result.problems and (result.machine_watch is None or result.machine_watch.allows_verdict)
+        show_answer(result.answer, console, by_trace if believed else "")
 
 
 def _refuse_invalid(result: Result) -> None:
