@@ -20,8 +20,11 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
+exclude_patterns = ["_build"]
 nitpicky = True
 highlight_language = "text"
+# Two dashes begin an option.
+smartquotes_action = "qe"
 # Names of other projects have no page here.
 nitpick_ignore_regex = [("py:.*", r"(?!(backends|parallel_core)\.).*")]
 
@@ -34,6 +37,8 @@ copybutton_prompt_text = "$ "
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+autodoc_class_signature = "separated"
+add_module_names = False
 # Docstrings write code as Markdown does.
 default_role = "literal"
 

@@ -1,6 +1,7 @@
 """Directives for the command line: `command` and `experiments` say what click's own help and `--explain` say."""
 
 import inspect
+import re
 from collections.abc import Sequence
 
 import click
@@ -14,6 +15,8 @@ from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.explanation import explanation
 
 __all__ = ["setup"]
+
+NO_HELP = "No more than its name says."
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
@@ -105,7 +108,8 @@ def _help(command: click.Command) -> str:
     """Return the help as Markdown: a paragraph that click is told not to wrap is code."""
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     return "\n\n".join(
-        _code(paragraph[1:].strip()) if paragraph.startswith("\b") else paragraph for paragraph in paragraphs
+        _code(paragraph[1:].strip()) if paragraph.startswith("\b") else _with_code_spans(paragraph)
+        for paragraph in paragraphs
     )
 
 
@@ -114,5 +118,11 @@ def _code(text: str) -> str:
 
 
 def _options(options: Sequence[click.Parameter], context: click.Context) -> str:
+    """Return the options as a Markdown list of definitions."""
     records = [record for option in options if (record := option.get_help_record(context)) is not None]
-    return "\n\n".join(f"`{spelling}`\n: {help_ or 'No more than its name says.'}" for spelling, help_ in records)
+    return "\n\n".join(f"`{spelling}`\n: {_with_code_spans(told) or NO_HELP}" for spelling, told in records)
+
+
+def _with_code_spans(text: str) -> str:
+    """Make code of the options in a help text, and of a dash that stands for standard output."""
+    return re.sub(r"(?<![\w`-])(--[a-z-]+|-(?= ))", r"`\1`", text)

@@ -54,23 +54,20 @@ class _ModuleText(SphinxDirective):
 
 
 def _keys(described: type, left_out: set[str], depth: int = 0) -> Iterator[str]:
-    """Yield the Markdown of a definition list, with one of its own under each key that holds objects."""
+    """Yield the lines of a Markdown list, with a list of its own under each key that holds objects."""
     margin = "  " * depth
     comments = _comments(described)
-    for paragraph in cleandoc(described.__doc__ or "").split("\n\n"):
-        yield from (f"{margin}{line}" for line in (*paragraph.splitlines(), ""))
+    yield from (f"{margin}{line}" for line in (*cleandoc(described.__doc__ or "").splitlines(), ""))
     hints = get_type_hints(described)
     for field in fields(described):
         # What is not shown of a value is not written either.
         if field.name in left_out or not field.repr:
             continue
-        yield f"{margin}`{field.name}` ({_in_words(hints[field.name])})"
-        inner = _objects_in(hints[field.name])
-        own = [line for line in comments.get(field.name, ()) if line] or ["" if inner else "As its name says."]
-        yield f"{margin}: {own[0]}"
+        own = comments.get(field.name, [""])
+        yield f"{margin}- `{field.name}` ({_in_words(hints[field.name])}){': ' if own[0] else ''}{own[0]}"
         yield from (f"{margin}  {line}" for line in own[1:])
         yield ""
-        for one in inner:
+        for one in _objects_in(hints[field.name]):
             yield from _keys(one, left_out, depth + 1)
 
 
