@@ -3,12 +3,12 @@
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent / "_extensions"), str(Path(__file__).parents[1])]
-
 from backends.registry import package_version
 
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
 project = html_title = "parallel-core"
-author = "the authors of parallel-core"
+html_show_copyright = False
 release = version = package_version()
 extensions = [
     "commands",
@@ -47,4 +47,6 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+# A browser refuses to read the pages that were found, if they are opened from a folder.
+html_show_search_summary = False
 html_math_renderer = "mathml"
