@@ -1,6 +1,8 @@
 """How Sphinx builds the site: from docs/, offline, and with nothing that a page loads from elsewhere."""
 
+import sys
 from importlib.metadata import version as version_of
+from pathlib import Path
 from typing import NoReturn
 
 from docutils.nodes import Element, SkipNode
@@ -8,15 +10,23 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
+sys.path.append(str(Path(__file__).parent / "_extensions"))
+
 project = "parallel-core"
 author = "the authors of parallel-core"
 release = version = version_of("parallel-core")
-extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design"]
+extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design", "search_languages", "translations"]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 # A code span stands in docstrings as it does in Markdown.
 default_role = "literal"
 nitpicky = True
 toc_object_entries = False
+
+language = "en"
+locale_dirs = ["locales"]
+# One catalogue, so that what two pages say alike is translated once; where it stands would change with each page.
+gettext_compact = "guides"
+gettext_location = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -29,8 +39,19 @@ copybutton_prompt_text = "$ "
 
 html_theme = "furo"
 html_title = "parallel-core"
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/languages.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_static_path = ["_static"]
-html_css_files = ["site.css"]
+html_css_files = ["site.css", "languages.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_math_renderer = "mathml"
