@@ -1,7 +1,7 @@
 """Search in languages that Sphinx has no rules for: Korean and Vietnamese, and Chinese without a dictionary.
 
-Chinese is written without spaces, and Korean joins particles to its words. So a text in them is looked up by the pairs of
-characters that stand side by side in it, as search engines do; every pair of what is asked must occur on the page.
+Chinese is written without spaces, and Korean joins particles to its words. So a text in them is looked up by the pairs
+of characters that stand side by side in it, as search engines do; every pair of what is asked must occur on the page.
 """
 
 import re

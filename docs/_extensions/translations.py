@@ -80,12 +80,13 @@ def add_switch(app: Sphinx, page: str, _template: str, context: dict[str, Any], 
     context["languages"] = choices(app, page)
     if ALSO_TRANSLATED(page):
         context["metatags"] = context.get("metatags", "") + "".join(
-            f'\n<link rel="alternate" hreflang="{choice.tag}" href="{choice.address}">' for choice in context["languages"]
+            f'\n<link rel="alternate" hreflang="{choice.tag}" href="{choice.address}">'
+            for choice in context["languages"]
         )
 
 
 class KeepOutputs(SphinxTransform):
-    """Let what a notebook's program said be nothing to translate: it stays as it was said, and changes with each run."""
+    """Let what a notebook's program said be nothing to translate: it changes with each run."""
 
     default_priority = 5  # Sphinx takes the messages at 10, and puts translations in their places at 20.
 
