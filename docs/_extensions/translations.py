@@ -85,8 +85,8 @@ def add_switch(app: Sphinx, page: str, _template: str, context: dict[str, Any], 
         )
 
 
-class KeepOutputs(SphinxTransform):
-    """Let what a notebook's program said be nothing to translate: it changes with each run."""
+class KeepWhatIsNoProse(SphinxTransform):
+    """Keep from translators what a notebook's program said, which changes with each run, and where images are."""
 
     default_priority = 5  # Sphinx takes the messages at 10, and puts translations in their places at 20.
 
@@ -96,6 +96,10 @@ class KeepOutputs(SphinxTransform):
                 # Sphinx takes inline nodes of which this is said for marks of its own, and dissolves them.
                 if not isinstance(node, nodes.Inline):
                     node["translatable"] = False
+        for paragraph in self.document.findall(nodes.paragraph):
+            # An image's text is a message of its own.
+            if all(isinstance(child, nodes.image) for child in paragraph.children):
+                paragraph["translatable"] = False
 
 
 def is_output(node: nodes.Node) -> bool:
@@ -127,6 +131,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     # Sphinx learns at 800 which suffixes MyST-NB reads.
     app.connect("config-inited", leave_out_what_is_not_translated, priority=900)
     app.connect("html-page-context", add_switch)
-    app.add_transform(KeepOutputs)
+    app.add_transform(KeepWhatIsNoProse)
     app.add_post_transform(LeadToEnglish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
