@@ -19,6 +19,7 @@ from backends import Backend
 from parallel_core import RequestError, Result
 from parallel_core.experiments import EXPERIMENTS, products
 from parallel_core.measurement.progress import listening
+from tests.docs.metrics import unexplained
 from tests.parallel_core.experiments.answers import check_answer
 
 
@@ -62,6 +63,7 @@ def test_the_result_is_checked_and_described(backend: Backend, name: str) -> Non
     assert result["checks"]["max_relative_error"] < 1e-4
     assert not [problem for problem in result["problems"] if "differ" in problem]
     assert all(math.isfinite(value) for value in result["metrics"].values())
+    assert unexplained(result) == set()
     assert EXPERIMENTS[name].metric in result["metrics"]
     for case in result["cases"]:
         assert len(case["seconds"]) == len(case["dispatch_seconds"]) == 2
