@@ -23,9 +23,10 @@ TINY = 1e-3
 VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": "green", "slower": "red"}
 
 
-def show_comparison(analysis: Analysis, console: Console) -> None:
-    """Print the answer, and for each experiment a table and what is not to be trusted."""
-    console.print(escape(analysis.answer), style="bold")
+def show_comparison(analysis: Analysis, console: Console, answered: bool = True) -> None:
+    """Print the answer, unless that stands elsewhere, and for each experiment a table and what is not to be trusted."""
+    if answered:
+        console.print(escape(analysis.answer), style="bold")
     for experiment in analysis.experiments:
         console.print(_comparison_table(experiment, narrow=console.width < WIDE))
         all_data = {result.data for cell in experiment.cells for result in cell.results.valid if result.data}

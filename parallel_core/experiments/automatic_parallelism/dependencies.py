@@ -43,7 +43,7 @@ from parallel_core.experiments.automatic_parallelism.scheduling import (
     time_programs,
     what_would_change,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Exercise, Experiment, Rounds
+from parallel_core.experiments.experiment import BUDGET, OF_COPIES, Budget, ChosenSize, Exercise, Experiment, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of
 from parallel_core.experiments.products import size_for
 from parallel_core.measurement.answer import Answer
@@ -148,6 +148,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="diamonds, freely scheduled",
     metric="bound_fraction",
+    settings=OF_COPIES,
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
 )

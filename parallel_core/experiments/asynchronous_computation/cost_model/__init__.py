@@ -156,6 +156,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="increment of 2 elements",
     metric="smallest_t2_over_t1",
+    settings=(),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "largest": 2**17}},
     curves=Curves(
         over="elements",
