@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.tables.benchmarks import gpu, how_fast, network, processes, variants
-from benchmarks.tables.comparisons import comparison, comparison_of_factors, wrong_verdicts
+from benchmarks.tables.benchmarks import all_findings, gpu, how_fast, network, processes, variants
+from benchmarks.tables.comparisons import comparison, comparison_answer, comparison_of_factors, wrong_verdicts
 from benchmarks.tables.exercises import exercises, first_run, trace
 
 __all__ = ["TABLES", "write_table"]
@@ -16,8 +16,10 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "trace": trace,
     "variants": variants,
     "comparison": comparison,
+    "comparison-answer": comparison_answer,
     "comparison-of-factors": comparison_of_factors,
     "wrong-verdicts": wrong_verdicts,
+    "findings": all_findings,
     "processes": processes,
     "network": network,
     "how-fast": how_fast,

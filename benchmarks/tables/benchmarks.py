@@ -14,7 +14,7 @@ from benchmarks.tables.markdown import FRAMEWORKS, findings_of, read_json, sourc
 from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.system.formatting import figure
 
-__all__ = ["gpu", "how_fast", "network", "processes", "variants"]
+__all__ = ["all_findings", "gpu", "how_fast", "network", "processes", "variants"]
 
 VARIANTS_FILE = "experiments/variants.json"
 
@@ -76,6 +76,17 @@ def network(folder: Path) -> str:
     return "\n\n".join([*written["notes"], source_of(folder, (name, written))])
 
 
+def all_findings(folder: Path, name: str) -> str:
+    """Give a row to each finding of a benchmark, by the name of its file."""
+    file = f"{name}.json"
+    written = read_json(folder / file)
+    rows = [
+        [one.name, _with_unit(one), f"{one.target}: {one.verdict}" if one.target else ""]
+        for one in findings_of(written).values()
+    ]
+    return table(["", "measured", "target"], rows, source_of(folder, (file, written)))
+
+
 GPU_ROWS = re.compile("overlap_efficiency|one of many|no longer by launching|two streams|batch 256|products of|the bus")
 """Which findings of a GPU are shown; its page has all."""
 
@@ -94,7 +105,7 @@ def gpu(folder: Path) -> str:
     ]
     machine = written["machine"]
     versions = f"torch {machine['torch']}, driver {machine['driver']}, commit {machine['commit']}"
-    text = f"[{machine['device']}]({path.with_suffix('.md')}): {versions}, {machine['utc'][:10]}."
+    text = f"[{machine['device']}]({path}): {versions}, {machine['utc'][:10]}."
     return table(["", "measured", "target"], rows, text)
 
 
@@ -119,7 +130,7 @@ def _targets_of(path: Path, written: Mapping[str, Any]) -> Iterator[list[str]]:
     for label, findings in labelled.items():
         targets = {f"{one.target} {one.unit}".strip() for one in findings if one.target}
         if targets:
-            linked = f"[{path.stem}]({path.with_suffix('.md')}): {label}"
+            linked = f"[{path.stem}]({path.with_suffix('.json')}): {label}"
             yield [
                 linked,
                 ", ".join(sorted(targets)),

@@ -15,7 +15,7 @@ from parallel_core.comparison.storage import read_comparison
 from parallel_core.comparison.verdicts import TimeRatio
 from parallel_core.measurement.confidence_intervals import with_bounds
 
-__all__ = ["comparison", "comparison_of_factors", "wrong_verdicts"]
+__all__ = ["comparison", "comparison_answer", "comparison_of_factors", "wrong_verdicts"]
 
 
 def comparison(folder: Path) -> str:
@@ -24,6 +24,11 @@ def comparison(folder: Path) -> str:
     rows = [row for experiment in analyse(measured).experiments for row in _rows_of(experiment)]
     headings = ["experiment: case, figure", "cell", "time", "figure", "ratio to the first", "kernels", "scheduling"]
     return table([*headings, "verdict"], rows, _source(folder, measured))
+
+
+def comparison_answer(folder: Path) -> str:
+    """Quote the answer of a comparison."""
+    return f"> {analyse(read_comparison(folder)).answer}"
 
 
 def comparison_of_factors(folder: Path) -> str:
