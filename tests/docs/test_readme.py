@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from parallel_core.experiments import EXPERIMENTS
-from tests.docs.pages import links, shell_lines
+from tests.docs.markdown import links, shell_lines
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
