@@ -43,6 +43,7 @@ from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import countdown
+from parallel_core.measurement.verdicts import times_as_long
 
 __all__ = ["EXPERIMENT", "program", "run", "verdict"]
 
@@ -74,6 +75,10 @@ def run(backend: Backend, size: ChosenSize = None, rounds: Rounds = 5, budget: B
             "work_per_device_seconds": diamonds.bounds.work_per_device,
             "busiest_device_seconds": diamonds.bounds.busiest_device,
             "speedup": diamonds.alone.median / diamonds.free.median,
+        },
+        intervals={
+            "bound_fraction": diamonds.bound_interval,
+            "speedup": times_as_long(diamonds.alone, diamonds.free),
         },
         explanation=verdict(scheduled),
         notes=tuple(about_schedule(f"The graph {name!r}", each) for name, each in drawn.items()),
@@ -115,6 +120,8 @@ EXPERIMENT = Experiment(
     run=run,
     case="diamonds, freely scheduled",
     metric="bound_fraction",
+    metric_means="the least time that any schedule needs over the time taken: 1 is as fast as any could be",
+    metric_limits=(0.0, 1.0),
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
 )

@@ -12,7 +12,7 @@ import numpy as np
 from backends import Array, Backend
 from backends.host import available_cores
 from parallel_core.experiments.measuring import Units, take_in_turn
-from parallel_core.measurement.confidence_intervals import decide, exponential, with_bounds
+from parallel_core.measurement.confidence_intervals import Interval, decide, exponential, with_bounds
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
@@ -53,6 +53,20 @@ class Scheduled:
     def bound_fraction(self) -> float:
         """The bound over the time freely scheduled: 1 is as fast as any schedule could be."""
         return self.bounds.seconds / self.free.median
+
+    @property
+    def of_bound(self) -> Interval:
+        """How many times as long as the bound it took freely scheduled, with its interval."""
+        # The bound is made of the times alone, and as uncertain as they are.
+        share = self.bounds.seconds / self.alone.median
+        seconds = self.free.seconds, self.alone.seconds
+        return exponential(over_rounds(lambda one, all_: np.log(one / (share * all_)), *seconds))
+
+    @property
+    def bound_interval(self) -> Interval:
+        """The bound fraction with its interval."""
+        inverse = self.of_bound
+        return Interval(self.bound_fraction, 1 / inverse.high, 1 / inverse.low if inverse.low else math.inf)
 
 
 def record(backend: Backend, program: Program, one_by_one: bool = False) -> tuple[Task, ...]:
@@ -136,9 +150,7 @@ def _places(backend: Backend) -> int:
 def about_schedule(name: str, program: Scheduled) -> str:
     """Say how near a program, `name` in a sentence, came to its bound, and whether anything ran at the same time."""
     alone, free, bounds = program.alone, program.free, program.bounds
-    # The bound is made of the times alone, and as uncertain as they are.
-    share = bounds.seconds / alone.median
-    of_bound = exponential(over_rounds(lambda one, all_: np.log(one / (share * all_)), free.seconds, alone.seconds))
+    share, of_bound = bounds.seconds / alone.median, program.of_bound
     of_alone = times_as_long(free, alone)
     bound = f"{with_bounds(of_bound)} × as long as {bounds.name} ({figure(bounds.seconds * 1e3)} ms)"
     both = f"{name} took {bound} and {with_bounds(of_alone)} × as long as its operations one by one"

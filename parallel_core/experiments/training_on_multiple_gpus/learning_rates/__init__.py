@@ -241,6 +241,7 @@ EXPERIMENT = Experiment(
     extent=_extent,
     case="1 device",
     metric="best_rate_ratio",
+    metric_means="the best rate with a batch that grew with the devices, over one device's best: 1 is the same",
     queued_case="all devices, scaled batch",
     devices=4,
     curves=Curves(
