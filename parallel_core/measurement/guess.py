@@ -67,7 +67,7 @@ def check_guess(value: object, metric: str, limits: tuple[float, float]) -> floa
         raise RequestError(f"a guess of {metric} is a number, and not {value!r}")
     number, (least, most) = float(value), limits
     if not least <= number <= most:
-        possible = f"between {least:g} and {most:g}" if math.isfinite(most) else f"at least {least:g}"
+        possible = f"between {least:g} and {most:g}" if math.isfinite(most) else f"of at least {least:g}"
         raise RequestError(f"{metric} cannot be {number:g}: guess a number {possible}")
     return number
 
@@ -81,8 +81,9 @@ def judge(value: float, metric: str, result: Result, limits: tuple[float, float]
         raise RequestError(f"{result.experiment} has no metric {metric!r} (known: {', '.join(result.metrics)})")
     estimate = result.metrics[metric]
     low, high = result.metric_intervals.get(metric, (-math.inf, math.inf))
-    interval = Interval(estimate, estimate, estimate) if metric.endswith(COUNTED) else Interval(estimate, low, high)
-    if why := _why_open(result, interval):
+    counted = metric.endswith(COUNTED)
+    interval = Interval(estimate, estimate, estimate) if counted else Interval(estimate, low, high)
+    if why := _why_open(result, interval, counted):
         return Guess(metric, value, None if math.isnan(estimate) else interval, "open", why)
     # Between a guess and the next number nothing lies, so an interval that begins or ends with the guess holds it.
     place = decide(interval, value, math.nextafter(value, math.inf))
@@ -96,11 +97,11 @@ def judge(value: float, metric: str, result: Result, limits: tuple[float, float]
     return Guess(metric, value, interval, "within", f"your guess {how}")
 
 
-def _why_open(result: Result, interval: Interval) -> str:
+def _why_open(result: Result, interval: Interval, counted: bool) -> str:
     """Say why nothing can be said of any guess; empty if something can."""
     if result.problems:
         return f"the result is invalid, so nothing is said of your guess ({result.problems[0]})"
-    if result.machine_watch is not None and not result.machine_watch.allows_verdict:
+    if not counted and result.machine_watch is not None and not result.machine_watch.allows_verdict:
         return "other work took so much of the cores' time that nothing is said of your guess"
     if math.isnan(interval.estimate):
         return "the run did not find this figure, so whether your guess is right stays open"

@@ -141,6 +141,7 @@ def run(
             "rounds": rounds,
         },
         cases=cases,
+        intervals={"best_rate_ratio": verdicts.ratio_of_ranges(one, scaled[total], noise)},
         metrics={
             "best_rate_ratio": verdicts.best_rate(scaled[total]) / verdicts.best_rate(one),
             "best_rate_one_device": verdicts.best_rate(one),
