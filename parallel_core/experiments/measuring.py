@@ -24,6 +24,7 @@ from parallel_core.system.machine_watch import MachineWatch, joined_watches
 __all__ = [
     "FEWEST_TIMINGS",
     "Units",
+    "allows_verdict",
     "largest_error",
     "refuse_single_device",
     "result_of",
@@ -188,6 +189,12 @@ def result_of(
         machine_watch=watch,
         **described,
     )
+
+
+def allows_verdict(cases: Sequence[Case]) -> bool:
+    """Return whether others left so much of the cores that the cases' times say something; true if nobody watched."""
+    watch = _watch_over(cases)
+    return watch is None or watch.allows_verdict
 
 
 def _watch_over(cases: Sequence[Case]) -> MachineWatch | None:

@@ -11,11 +11,14 @@ from parallel_core.experiments.measuring import largest_error
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
 from parallel_core.training.step import get_params
 
-__all__ = ["DEMONSTRATIONS", "Demonstration", "matrix", "ones_and_twos"]
+__all__ = ["DEMONSTRATIONS", "SUM", "TRAPS", "Demonstration", "matrix", "ones_and_twos"]
 
 BIAS = 1
 """The place of the first layer's bias among the parameters."""
 RATE = np.float32(0.5)
+SUM = "allreduce of 1s and 2s"
+TRAPS = ("rebinding list items", "shared memory")
+"""The names of the examples that show what the functions do, and what goes wrong in them."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def _shared_memory(backend: Backend) -> Demonstration:
     second = backend.copy_to(first, backend.devices[1])
     own = [_step(backend, first, gradient, backend.devices[0]), backend.to_numpy(second)]
     return Demonstration(
-        f"Where both devices hold the same array at 0, each one's step of −{RATE} counts for both, and they are at "
+        f"If both devices hold the same array at 0, each one's step of −{RATE} counts for both, and they are at "
         f"{_beside(shared)}. After `copy_to` a step on the first device alone leaves them at {_beside(own)}.",
         largest_error([*shared, *own], [np.full((1, 2), value) for value in (-1, -1, -0.5, 0)]),
     )
@@ -163,10 +166,9 @@ def _written(array: np.ndarray) -> str:
 DEMONSTRATIONS: Mapping[str, Callable[[Backend], Demonstration]] = MappingProxyType(
     {
         "parameters on a device": _parameters_on_a_device,
-        "allreduce of 1s and 2s": _allreduce_of_ones_and_twos,
+        SUM: _allreduce_of_ones_and_twos,
         "an even split": _an_even_split,
         "uneven splits": _uneven_splits,
-        "rebinding list items": _rebinding_list_items,
-        "shared memory": _shared_memory,
+        **dict(zip(TRAPS, (_rebinding_list_items, _shared_memory), strict=True)),
     }
 )

@@ -8,7 +8,16 @@ from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import c
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide
 from parallel_core.system.formatting import figure, listed
 
-__all__ = ["about_fixed", "about_rule", "about_seeds", "best_rate", "best_rates", "ranges", "verdict"]
+__all__ = [
+    "about_fixed",
+    "about_rule",
+    "about_seeds",
+    "best_rate",
+    "best_rates",
+    "ranges",
+    "verdict",
+    "what_would_change",
+]
 
 Curve = Mapping[float, float]
 """Accuracies by learning rate."""
@@ -93,6 +102,19 @@ def about_seeds(rounds: int, steps: int) -> str:
     if rounds < FEWEST_FOR_A_VERDICT:
         return f"Each point is of {_seeds(rounds)}, too few for their noise (--rounds), and of {length}."
     return f"Each point is the mean over {_seeds(rounds)}, in trainings of {length} (--budget gives more)."
+
+
+def what_would_change(one: Curve, scaled: Curve, noise: float, rounds: int, steps: int) -> str:
+    """Say what would make the sets of best rates smaller, or others."""
+    longer = (
+        f"longer trainings (--limit {2 * steps}), with which smaller rates catch up and the best ones may be others"
+    )
+    if max(*one.values(), *scaled.values()) < CHANCE:
+        return f"L{longer[1:].partition(',')[0]}, or larger initial weights (--initial-scale): nothing was learnt here."
+    sets = (best_rates(one, noise), best_rates(scaled, noise))
+    if rounds < FEWEST_FOR_A_VERDICT or max(map(len, sets)) > 1:
+        return f"More seeds (--rounds {2 * rounds}), which leave fewer rates within the noise; and {longer}."
+    return f"L{longer[1:]}; and rates between those that were tried (--rates)."
 
 
 def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:

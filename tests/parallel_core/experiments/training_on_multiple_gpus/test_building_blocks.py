@@ -19,7 +19,9 @@ SMALL: dict[str, Any] = {"rounds": 2}
 def test_every_building_block_shows_its_values(backend: Backend) -> None:
     result = parallel_core.run_building_blocks(backend, rounds=1)
     assert result.problems == ()
-    parameters, summed, even, uneven, rebound, shared = result.notes
+    parameters, even, uneven = result.notes
+    assert result.answer is not None
+    _, summed, rebound, shared = result.answer.sentences
     assert "b1 is [0, 0, 0], and its gradient [0, 0, 0]" in parameters
     assert "its gradient is not zero" in parameters
     assert "hold [[1, 1]] and [[2, 2]], after it [[3, 3]] and [[3, 3]]" in summed
@@ -58,9 +60,12 @@ def test_a_verb_that_is_wrong_makes_the_building_blocks_invalid(
 ) -> None:
     monkeypatch.setattr(backend, verb, broken(backend))
     result = parallel_core.run_building_blocks(backend, rounds=1)
-    assert [problem.split(":")[0] for problem in result.problems] == wrong
+    (problem,) = result.problems
+    assert problem.startswith(f"the values of {' and '.join(map(repr, wrong))} differ from NumPy's by ")
     assert result.checks["max_relative_error"] >= 1e-4
     assert f"{len(wrong)} of 6 examples gave wrong values: {wrong[0]!r}" in result.explanation
+    assert result.answer is not None
+    assert result.answer.sentences == (f"No answer: the result is invalid, because {problem}.",)
 
 
 def test_parameters_of_another_seed_make_the_building_blocks_invalid(
@@ -69,7 +74,7 @@ def test_parameters_of_another_seed_make_the_building_blocks_invalid(
     module = "parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonstrations"
     monkeypatch.setattr(f"{module}.get_params", lambda backend, device: backend.asarray(enlarged_start(1, 1), device))
     (problem,) = parallel_core.run_building_blocks(backend, rounds=1).problems
-    assert problem.startswith("parameters on a device: ")
+    assert problem.startswith("the values of 'parameters on a device' differ ")
 
 
 def test_building_blocks_name_what_is_wrong() -> None:
