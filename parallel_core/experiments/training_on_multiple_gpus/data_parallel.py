@@ -205,7 +205,7 @@ def verdict(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> st
 
 def about_sameness(error: float, devices: int) -> str:
     """Say that dividing the batch does not change what is computed."""
-    told = f"The first losses are those of NumPy on one device, but for {error:.0e} of their size"
+    told = f"The first losses are those of NumPy on one device to {error:.0e} of their size"
     if devices == 1:
         return f"{told}."
     return (

@@ -99,15 +99,19 @@ def run(
         parts = time_parts(backend, size, rounds, left(PARTS_SHARE))
     errors += [error_of_sums(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
 
+    largest = max(timed)
     judged = "native" if "native" in names else names[-1]
     described = {
-        "explanation": verdicts.verdict(timed),
+        "explanation": verdicts.about_size(largest, timed[largest]),
         "answer": Answer(
-            (verdicts.about_roots(size, parts),) if parts else (),
+            (
+                *(verdicts.about_size(one, timed[one]) for one in sorted(timed)[:1] if one != largest),
+                verdicts.about_roots(size, parts) if parts else verdicts.about_bound(timed, judged),
+            ),
             verdicts.what_would_change(backend, timed, parts),
         ),
         "notes": (
-            verdicts.about_bound(timed, judged),
+            *([verdicts.about_bound(timed, judged)] if parts else []),
             *verdicts.about_sharding(timed),
             *([verdicts.about_parts(size, parts)] if parts else []),
             *verdicts.about_exceeded(timed),

@@ -31,20 +31,14 @@ __all__ = [
     "about_parts",
     "about_roots",
     "about_sharding",
+    "about_size",
     "between_changes",
-    "verdict",
     "verdict_between",
     "what_would_change",
 ]
 
 
-def verdict(timed: Timed) -> str:
-    """Say which algorithm was the fastest at the largest and the smallest size."""
-    sizes = sorted({min(timed), max(timed)}, reverse=True)
-    return " ".join(_about_size(size, timed[size]) for size in sizes)
-
-
-def _about_size(size: int, cases: Mapping[str, Case]) -> str:
+def about_size(size: int, cases: Mapping[str, Case]) -> str:
     """Say which algorithm was the fastest at a size, and how much faster than the star."""
     ordered = sorted((name for name in cases if name != PLAIN_COPY), key=lambda name: cases[name].median)
     best, *others = ordered
@@ -122,7 +116,7 @@ def about_roots(size: int, parts: Mapping[str, Case]) -> str:
             return f"{compared}: what one device would do alone, all do at the same time."
         case 0:
             return f"{compared}: spreading the additions costs more waiting here than it saves."
-    return f"{compared}: no difference is shown, so the additions are not what takes long, or the devices take turns."
+    return f"{compared}: no difference is shown; the additions may not be what takes long, or devices take turns."
 
 
 def what_would_change(backend: Backend, timed: Timed, parts: Mapping[str, Case]) -> str:

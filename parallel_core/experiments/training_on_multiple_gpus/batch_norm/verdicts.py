@@ -19,16 +19,16 @@ ROUNDING = 1e-5
 def verdict(synchronised: float, per_device: float, rows: int) -> str:
     """Say which statistics give the step of one device, by the changes' relative differences at so many rows each."""
     return (
-        f"With {rows} rows a device, a step with statistics of the global batch {compared(synchronised)}; "
-        f"a step with statistics of each device's rows {compared(per_device)}."
+        f"With {rows} rows a device, a step by statistics of the global batch {compared(synchronised)}; "
+        f"one by those of each device's rows {compared(per_device)}."
     )
 
 
 def compared(difference: float) -> str:
     """Say how a step compares with that of one device."""
     if difference < ROUNDING:
-        return f"equals that of one device to rounding ({difference:.0e} of the largest change)"
-    return f"differs from that of one device by {_percent(difference)} of the largest change"
+        return f"equals one device's to rounding ({difference:.0e} of the largest change)"
+    return f"differs from one device's by {_percent(difference)} of the largest change"
 
 
 def about_growth(rows: Sequence[int], differences: Sequence[float]) -> str:

@@ -113,7 +113,7 @@ def run(
         },
         explanation=verdicts.verdict(timed, batch_size),
         answer=Answer(
-            (verdicts.about_efficiency(timed, _most_efficient(backend)),),
+            (verdicts.about_efficiency(timed), *verdicts.about_cores(_most_efficient(backend))),
             verdicts.what_would_change(backend, timed, batch_size),
         ),
         error=error,

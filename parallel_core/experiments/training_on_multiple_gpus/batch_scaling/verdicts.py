@@ -10,7 +10,7 @@ from parallel_core.measurement.confidence_intervals import Interval, decide, wit
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import times_as_long
 
-__all__ = ["Timed", "about_efficiency", "divided", "efficiency", "verdict", "what_would_change"]
+__all__ = ["Timed", "about_cores", "about_efficiency", "divided", "efficiency", "verdict", "what_would_change"]
 
 Timed = Mapping[str, Mapping[int, Case]]
 """The times of an image, by the kind of batch and the number of devices."""
@@ -49,14 +49,18 @@ def efficiency(timed: Timed, kind: str) -> Interval:
     return times_as_long(divided(timed[FIXED][1], count), timed[kind][count])
 
 
-def about_efficiency(timed: Timed, most: float) -> str:
-    """Say how much of k devices' worth was reached with either batch; `most` is what shared cores leave of it."""
+def about_efficiency(timed: Timed) -> str:
+    """Say how much of k devices' worth was reached with either batch."""
     count = max(timed[FIXED])
     efficiencies = [_about_kind(kind, efficiency(timed, kind), count) for kind in timed]
-    sentence = f"The efficiency of {counted_devices(count)} was {' and '.join(efficiencies)}"
-    if most < 1:
-        sentence += f"; they share cores, which leaves {most:.2f} at most if one device keeps its core busy"
-    return f"{sentence}."
+    return f"The efficiency of {counted_devices(count)} was {' and '.join(efficiencies)}."
+
+
+def about_cores(most: float) -> tuple[str, ...]:
+    """Say what shared cores leave of the efficiency at most, if they do."""
+    if most >= 1:
+        return ()
+    return (f"Devices share cores here, which leaves an efficiency of {most:.2f} if one keeps its core busy.",)
 
 
 def what_would_change(backend: Backend, timed: Timed, batch_size: int) -> str:

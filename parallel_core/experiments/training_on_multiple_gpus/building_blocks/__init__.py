@@ -19,7 +19,7 @@ Read: A value that is not the expected one makes the result invalid. With so few
 only `get_params` and `copy_to` handle the whole network.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from humanize import metric
@@ -31,7 +31,6 @@ from parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonst
     DEMONSTRATIONS,
     SUM,
     TRAPS,
-    Demonstration,
     matrix,
     ones_and_twos,
 )
@@ -42,7 +41,7 @@ from parallel_core.measurement.timing import Timing, interleave, measure
 from parallel_core.system.formatting import listed
 from parallel_core.training.step import get_params
 
-__all__ = ["EXPERIMENT", "answer", "run", "verdict"]
+__all__ = ["EXPERIMENT", "run", "verdict"]
 
 
 def run(backend: Backend, rounds: Rounds = 5, budget: Budget = BUDGET) -> Result:
@@ -60,9 +59,16 @@ def run(backend: Backend, rounds: Rounds = 5, budget: Budget = BUDGET) -> Result
         parameters={"rounds": rounds, "budget": budget},
         cases=cases,
         metrics={f"{case.name}_seconds": case.median for case in cases},
-        explanation=verdict(wrong, len(shown), cases),
-        answer=answer(shown),
-        notes=tuple(one.sentence for name, one in shown.items() if name not in (SUM, *TRAPS)),
+        explanation=verdict(wrong, len(shown), shown[SUM].sentence),
+        answer=Answer(
+            tuple(shown[name].sentence for name in TRAPS),
+            "Nothing would: the values are the same on every backend, engine (--engine sync) and number of --devices; "
+            "only the times differ.",
+        ),
+        notes=(
+            *(one.sentence for name, one in shown.items() if name not in (SUM, *TRAPS)),
+            f"Until all was done, the verbs took: {listed([f'{one.name} {_seconds(one)}' for one in cases])}.",
+        ),
         error=largest_of([demonstration.error for demonstration in shown.values()]),
         compared=f"the values of {listed([repr(name) for name in wrong or shown])}",
         judges_times=False,
@@ -91,22 +97,15 @@ def _time_allreduce(backend: Backend) -> Timing:
     return measure(backend, lambda: backend.allreduce(values))
 
 
-def verdict(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
-    """Say which of `count` examples failed, and what the verbs took."""
-    taken = listed([f"{case.name} {metric(case.median, 's')}" for case in cases])
+def verdict(wrong: Sequence[str], count: int, summed: str) -> str:
+    """Say which of `count` examples failed, or, if none did, what allreduce did to a few numbers."""
     if not wrong:
-        return f"All {count} examples gave the values that must come out. Until all was done, the verbs took: {taken}."
-    failed = listed([f"{name!r}" for name in wrong])
-    return f"{len(wrong)} of {count} examples gave wrong values: {failed}. Until all was done, the verbs took: {taken}."
+        return f"All {count} examples gave the values that must come out. {summed}"
+    return f"{len(wrong)} of {count} examples gave wrong values: {listed([f'{name!r}' for name in wrong])}."
 
 
-def answer(shown: Mapping[str, Demonstration]) -> Answer:
-    """Answer what the functions do, by a sum, and what goes wrong in them, by the two traps."""
-    return Answer(
-        tuple(shown[name].sentence for name in (SUM, *TRAPS)),
-        "Nothing would: the values are the same on every backend, engine (--engine sync) and number of --devices; only "
-        "the times differ.",
-    )
+def _seconds(case: Case) -> str:
+    return metric(case.median, "s")
 
 
 EXPERIMENT = Experiment(

@@ -106,9 +106,8 @@ def _rebinding_list_items(backend: Backend) -> Demonstration:
     apart = _stepped(backend, gradients)
     together = _stepped(backend, sums)
     return Demonstration(
-        f"An allreduce that ends with `data[i] = …` changes its own list: the gradients are {_beside(gradients)} then, "
-        f"and a step from 0 leaves the devices' parameters at {_beside(apart)}. With what `allreduce` returns, "
-        f"{_beside(sums)}, both are at {_beside(together)}.",
+        f"An allreduce that rebinds list items (`data[i] = …`) leaves gradients {_beside(gradients)}, and a step from 0 "
+        f"gives parameters {_beside(apart)}; after what `allreduce` returns both are {_once(together)}.",
         largest_error(
             [*gradients, *apart, *sums, *together],
             [np.full((1, 2), value) for value in (3, 2, -1.5, -1, 3, 3, -1.5, -1.5)],
@@ -134,8 +133,8 @@ def _shared_memory(backend: Backend) -> Demonstration:
     second = backend.copy_to(first, backend.devices[1])
     own = [_step(backend, first, gradient, backend.devices[0]), backend.to_numpy(second)]
     return Demonstration(
-        f"If both devices hold the same array at 0, each one's step of −{RATE} counts for both, and they are at "
-        f"{_beside(shared)}. After `copy_to` a step on the first device alone leaves them at {_beside(own)}.",
+        f"If both devices hold the same array at 0, each one's step of −{RATE} counts for both: they are at "
+        f"{_beside(shared)}; after `copy_to` a step on the first device alone leaves them at {_beside(own)}.",
         largest_error([*shared, *own], [np.full((1, 2), value) for value in (-1, -1, -0.5, 0)]),
     )
 
@@ -156,6 +155,11 @@ def _step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Devi
 
 def _beside(arrays: Sequence[np.ndarray]) -> str:
     return " and ".join(map(_written, arrays))
+
+
+def _once(arrays: Sequence[np.ndarray]) -> str:
+    """Write arrays that should be equal: one if they are."""
+    return " and ".join(dict.fromkeys(map(_written, arrays)))
 
 
 def _written(array: np.ndarray) -> str:

@@ -143,9 +143,9 @@ def run(
             "evaluation_speedup": speedup,
         },
         limits={"evaluation_speedup": float(last)} if last > 1 else {},
-        explanation=f"{verdicts.about_counts(compared)} {verdicts.about_speed(speeds, speedup, cases[0].watch)}",
+        explanation=verdicts.about_counts(compared),
         answer=Answer(
-            (verdicts.about_division(last, batch_size),),
+            (verdicts.about_division(last, batch_size), verdicts.about_speed(speeds, speedup, cases[0].watch)),
             verdicts.what_would_change(backend, speedup, cases[0].watch, batch_size),
         ),
         notes=(verdicts.about_network(checkpoint, taken, steps_of(data, wanted)),),

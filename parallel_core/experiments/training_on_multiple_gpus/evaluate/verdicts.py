@@ -7,7 +7,7 @@ from parallel_core.experiments.changes import LESS_NOISE, more_cores, with_queue
 from parallel_core.experiments.training_on_multiple_gpus.evaluate.scores import Compared
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import counted_devices
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
-from parallel_core.system.formatting import listed
+from parallel_core.system.formatting import listed, percent
 from parallel_core.system.machine_watch import MachineWatch
 from parallel_core.training.checkpoints import Checkpoint
 
@@ -48,7 +48,7 @@ def about_counts(compared: Compared) -> str:
 def about_speed(speeds: Mapping[int, Interval], speedup: Interval, watch: MachineWatch | None) -> str:
     """Say how many images a second all devices evaluated, and whether that is more than on one."""
     if watch is not None and not watch.allows_verdict:
-        return "How fast that was cannot be said: other work took too much of the cores' time."
+        return f"How fast that was cannot be said: other work took {percent(watch.taken_share)} of the cores' time."
     count = max(speeds)
     if count == 1:
         return f"One device evaluated {with_bounds(speeds[1])} images/s."

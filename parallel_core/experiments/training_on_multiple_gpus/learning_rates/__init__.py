@@ -154,7 +154,10 @@ def run(
         },
         explanation=verdicts.verdict(one, scaled, noise),
         answer=Answer(
-            (verdicts.about_fixed(one, fixed, difference, seeds.between_devices),),
+            (
+                verdicts.about_scaling(one, scaled, noise),
+                verdicts.about_fixed(one, fixed, difference, seeds.between_devices),
+            ),
             verdicts.what_would_change(one, scaled[total], noise, rounds, chosen),
         ),
         notes=(

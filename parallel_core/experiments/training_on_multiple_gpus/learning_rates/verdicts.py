@@ -11,6 +11,7 @@ from parallel_core.system.formatting import figure, listed
 __all__ = [
     "about_fixed",
     "about_rule",
+    "about_scaling",
     "about_seeds",
     "best_rate",
     "best_rates",
@@ -45,7 +46,7 @@ def ranges(curves: Mapping[str, Curve], noise: float) -> dict[str, float]:
 
 
 def verdict(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
-    """Say which rates were best on one device and with the largest batch, and whether the rule foretold it."""
+    """Say which rates were best on one device and with the largest batch."""
     count = max(scaled)
     curve = scaled[count]
     if max(*one.values(), *curve.values()) < CHANCE:
@@ -54,16 +55,29 @@ def verdict(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
             "larger weights (--initial-scale)."
         )
     before, after = best_rates(one, noise), best_rates(curve, noise)
-    sentence = (
+    several = len(before) + len(after) > 2
+    alike = "of several none is shown to be worse, for the" if several else "all others are worse by more than the"
+    return (
         f"The best rates were {_best(one, before)} on 1 device and {_best(curve, after)} on {counted_devices(count)} "
-        f"with {count} × the batch; accuracies that differ by less than {noise:.3f} are within the noise over seeds"
+        f"with {count} × the batch; {alike} noise over seeds{f' is {noise:.3f}' if several else f', {noise:.3f}'}."
     )
+
+
+def about_scaling(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
+    """Say whether linear scaling foretold the best rates with the largest batch."""
+    count = max(scaled)
+    curve = scaled[count]
+    before, after = best_rates(one, noise), best_rates(curve, noise)
+    if max(*one.values(), *curve.values()) < CHANCE:
+        return (
+            f"Linear scaling foretells {_rates([count * best_rate(one)])}, and the network learnt with neither batch."
+        )
     # The rule is right if it leads from any of the best rates to one of the best.
     foretold = {rate: found for rate in before if (found := _nearest(count * rate, curve)) is not None}
     if not foretold:
-        return f"{sentence}. Linear scaling foretells {_rates([count * rate for rate in before])}, which was not tried."
+        return f"Linear scaling foretells {_rates([count * rate for rate in before])}, which was not tried."
     right = [rate for rate in foretold.values() if rate in after]
-    foretells = f"{sentence}. Linear scaling foretells {_rates(sorted(foretold.values()))}"
+    foretells = f"Linear scaling foretells {_rates(sorted(foretold.values()))}"
     if len(right) == len(foretold):
         return f"{foretells}, and that was as good as any."
     if right:
@@ -148,8 +162,12 @@ def _is_lower(difference: float, noise: float) -> bool:
 
 
 def _best(curve: Curve, rates: Sequence[float]) -> str:
-    """Write the best rates, with the highest accuracy."""
-    return f"{_rates(rates)} (accuracy up to {max(curve.values()):.3f})"
+    """Write the best rates, several neighbours by the first and the last one, with the highest accuracy."""
+    tried = sorted(curve)
+    first = tried.index(rates[0])
+    neighbours = len(rates) > 2 and tuple(tried[first : first + len(rates)]) == tuple(rates)
+    written = f"{figure(rates[0])} to {figure(rates[-1])}" if neighbours else _rates(rates)
+    return f"{written} (accuracy up to {max(curve.values()):.3f})"
 
 
 def _rates(values: Sequence[float]) -> str:

@@ -124,15 +124,16 @@ def run(
             "data_parallel_speedup": times_as_long(largest[UNDIVIDED], largest[DIVIDED_BATCH]),
             "micro_batch_speedup": times_as_long(largest[WHOLE], largest[CUT]),
         },
-        explanation=verdicts.verdict(timed, UNDIVIDED),
+        explanation=verdicts.about_width(width, largest, UNDIVIDED),
         answer=Answer(
             (
+                *(verdicts.about_width(one, timed[one], UNDIVIDED) for one in sorted(timed)[:1] if one != width),
                 verdicts.about_data_parallelism(largest[DIVIDED_BATCH], other, width),
-                verdicts.about_bytes(moved, (WHOLE, DIVIDED_LAYERS, DIVIDED_BATCH)),
             ),
             verdicts.what_would_change(backend, largest[UNDIVIDED], largest[DIVIDED_BATCH], batch, width),
         ),
         notes=(
+            verdicts.about_bytes(moved, (WHOLE, DIVIDED_LAYERS, DIVIDED_BATCH)),
             verdicts.about_crossings(waits),
             verdicts.about_micro_batches(largest[WHOLE], largest[CUT], width, micro_batches),
         ),

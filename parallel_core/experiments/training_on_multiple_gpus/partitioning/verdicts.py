@@ -15,15 +15,8 @@ __all__ = [
     "about_data_parallelism",
     "about_micro_batches",
     "about_width",
-    "verdict",
     "what_would_change",
 ]
-
-
-def verdict(timed: Mapping[int, Mapping[str, Case]], undivided: str) -> str:
-    """Say which division was the fastest for the widest network, and for the narrowest; `undivided` is none of them."""
-    widths = sorted({min(timed), max(timed)}, reverse=True)
-    return " ".join(about_width(width, timed[width], undivided) for width in widths)
 
 
 def about_width(width: int, cases: Mapping[str, Case], undivided: str) -> str:
