@@ -106,8 +106,8 @@ def _rebinding_list_items(backend: Backend) -> Demonstration:
     apart = _stepped(backend, gradients)
     together = _stepped(backend, sums)
     return Demonstration(
-        f"An allreduce that rebinds list items (`data[i] = …`) leaves gradients {_beside(gradients)}, and a step from 0 "
-        f"gives parameters {_beside(apart)}; after what `allreduce` returns both are {_once(together)}.",
+        f"An allreduce that rebinds list items (`data[i] = …`) leaves gradients {_beside(gradients)}, and a step from "
+        f"0 gives parameters {_beside(apart)}; after what `allreduce` returns both are {_once(together)}.",
         largest_error(
             [*gradients, *apart, *sums, *together],
             [np.full((1, 2), value) for value in (3, 2, -1.5, -1, 3, 3, -1.5, -1.5)],
