@@ -187,7 +187,7 @@ def test_the_verdict_follows_from_the_times(a: float, b: float, sentence: str) -
     [
         (4e-3, "2.00 × as fast as a, the fastest of the other divisions: it won."),
         (1e-3, "0.50 × as fast as a, the fastest of the other divisions: it lost."),
-        (2.01e-3, "1.00 × as fast as a, the fastest of the other divisions: no difference is shown."),
+        (2.01e-3, "1.01 × as fast as a, the fastest of the other divisions: no difference is shown."),
     ],
 )
 def test_data_parallelism_is_held_against_the_fastest_other_division(other: float, sentence: str) -> None:
