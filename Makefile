@@ -48,6 +48,15 @@ docs: $(TOOLS)
 	mkdir -p docs/on-mxnet
 	PARALLEL_CORE_BACKEND=mxnet $(BIN)/jupyter execute --output 'on-mxnet/{notebook_name}' docs/*.ipynb
 
+# An sdist and a wheel of what is committed, looked over as a package index does.
+.PHONY: dist
+dist: $(TOOLS)
+	@git diff --quiet HEAD || $(SAY) 'what is not committed is left out of dist/'
+	@rm -rf dist .venv/committed && mkdir -p .venv/committed
+	git archive HEAD | tar -x -C .venv/committed
+	$(BIN)/python -m build --no-isolation --outdir dist .venv/committed >.venv/dist.log 2>&1 || { tail .venv/dist.log; exit 1; }
+	$(BIN)/twine check --strict dist/*
+
 lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
