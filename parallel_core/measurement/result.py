@@ -9,6 +9,7 @@ from typing import Any, Self, TypeAlias
 
 from backends import Backend
 from backends.installation.kernels import kernels_of, product_of
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.task_graph import Task
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.machine_watch import MachineWatch
@@ -115,6 +116,10 @@ class Result:
     checks: Mapping[str, float]
     explanation: str
     """What the numbers mean for this framework and engine, in a sentence."""
+    answer: Answer | None = None
+    """What answers the exercise's question: the explanation, what else belongs to it, and what would change it.
+
+    Under the key `answer` are `sentences` and `would_change`; it is null for an experiment that gives none."""
     notes: tuple[str, ...] = ()
     """More sentences, one for each question that the experiment asks."""
     problems: tuple[str, ...] = ()
@@ -143,8 +148,11 @@ class Result:
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
         lists = {"cases": [case.as_json() for case in self.cases], "tasks": [vars(task) for task in self.tasks]}
-        watch = None if self.machine_watch is None else asdict(self.machine_watch)
-        text = json.dumps({"schema": RESULT_SCHEMA, **vars(self), **lists, "machine_watch": watch}, default=dict)
+        objects = {
+            name: None if value is None else asdict(value)
+            for name, value in (("answer", self.answer), ("machine_watch", self.machine_watch))
+        }
+        text = json.dumps({"schema": RESULT_SCHEMA, **vars(self), **lists, **objects}, default=dict)
         # JSON has no NaN; most readers refuse a file that holds one.
         result: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
         return result
@@ -168,6 +176,7 @@ class Result:
                 metrics=dict(zip(read["metrics"], _floats(read["metrics"].values()), strict=True)),
                 checks=dict(zip(read["checks"], _floats(read["checks"].values()), strict=True)),
                 explanation=str(read["explanation"]),
+                answer=Answer.from_json(read["answer"]) if read.get("answer") else None,
                 notes=tuple(read["notes"]),
                 problems=tuple(read["problems"]),
                 disturbances=tuple(read.get("disturbances", ())),
