@@ -20,6 +20,8 @@ __all__ = ["VERDICT_COLOURS", "factors_in_figures", "show_comparison", "verdicts
 
 WIDE = 100
 """Columns of a terminal from which figures have their bounds."""
+NARROW = 76
+"""Columns below which each row becomes lines of its own, and there is room for bounds again."""
 TINY = 1e-3
 """Below, a figure has two digits in a narrow terminal."""
 VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": GOOD, "slower": BAD}
@@ -33,7 +35,7 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
         against = next((f"; ratio to {cell.cell.side}" for cell in experiment.believed), "")
         show_sentence(f"\n{described.name}: {described.question}", console, "bold")
         show_sentence(f"time of “{described.case}”; {described.metric}{against}; 95% intervals", console)
-        show_table(_comparison_table(experiment, narrow=console.width < WIDE), console)
+        show_table(_comparison_table(experiment, without_bounds=NARROW <= console.width < WIDE), console)
         sides_by_remark = defaultdict[str, list[str]](list)
         for cell in experiment.cells:
             for remark in filter(None, (cell.reason, _first_warning(cell))):
@@ -53,7 +55,7 @@ def _first_warning(cell: CellAnalysis) -> str:
     return f"unstable ({cell.warnings[0]}{more})"
 
 
-def _comparison_table(experiment: ExperimentAnalysis, narrow: bool) -> Table:
+def _comparison_table(experiment: ExperimentAnalysis, without_bounds: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
@@ -71,7 +73,7 @@ def _comparison_table(experiment: ExperimentAnalysis, narrow: bool) -> Table:
         table.add_row(
             cell.cell.side,
             metric(cell.time.estimate, "s"),
-            "" if cell.metric is None else _without_bounds(cell.metric) if narrow else with_bounds(cell.metric),
+            "" if cell.metric is None else _without_bounds(cell.metric) if without_bounds else with_bounds(cell.metric),
             "" if cell.ratio is None else with_bounds(cell.ratio.interval),
             "" if cell.ratio is None else factors_in_figures(cell.ratio),
             verdicts,

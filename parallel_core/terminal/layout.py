@@ -106,10 +106,16 @@ def _show_records(table: Table, console: Console) -> None:
     if len(headings) == 1:
         # Of a name and its value both headings are idle.
         first, headings = "", [""]
-    for name, *cells in zip(*(column.cells for column in table.columns), strict=True):
+    for name, *row in zip(*(column.cells for column in table.columns), strict=True):
         show_sentence(": ".join(filter(None, (first, _text(name).plain))), console, "bold")
-        record = Table.grid(Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
-        for heading, cell in zip(headings, map(_text, cells), strict=True):
-            if cell.plain.strip():
-                record.add_row(f"  {heading}" if heading else "", Text("; ").join(cell.split("\n")))
-        console.print(record)
+        cells = (Text("; ").join(_text(cell).split("\n")) for cell in row)
+        lines = [(heading, cell) for heading, cell in zip(headings, cells, strict=True) if cell.plain.strip()]
+        least = max((len(heading) + _longest_word(cell.plain) for heading, cell in lines), default=0)
+        if least + len("    ") <= console.width:
+            record = Table.grid(Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
+            for heading, cell in lines:
+                record.add_row(f"  {heading}" if heading else "", cell)
+            console.print(record)
+        else:
+            for heading, cell in lines:
+                show_sentence(": ".join(filter(None, (heading, cell.plain))), console, bullet="  ")
