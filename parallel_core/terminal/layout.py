@@ -110,8 +110,8 @@ def _show_records(table: Table, console: Console) -> None:
         show_sentence(": ".join(filter(None, (first, _text(name).plain))), console, "bold")
         cells = (Text("; ").join(_text(cell).split("\n")) for cell in row)
         lines = [(heading, cell) for heading, cell in zip(headings, cells, strict=True) if cell.plain.strip()]
-        least = max((len(heading) + _longest_word(cell.plain) for heading, cell in lines), default=0)
-        if least + len("    ") <= console.width:
+        beside = max((len(heading) for heading, _ in lines), default=0) + len("    ")
+        if beside + max((_longest_word(cell.plain) for _, cell in lines), default=0) <= console.width:
             record = Table.grid(Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
             for heading, cell in lines:
                 record.add_row(f"  {heading}" if heading else "", cell)

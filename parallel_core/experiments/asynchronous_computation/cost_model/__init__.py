@@ -44,6 +44,7 @@ from parallel_core.experiments.asynchronous_computation.increments import (
 )
 from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import Units, largest_error, result_of, time_in_turn
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
@@ -105,7 +106,9 @@ def run(
             "sizes_missed_with_disturbance": len(verdicts.still_missed(points)),
             **{name: size for name, size in sizes.items() if size is not None},
         },
+        intervals={"smallest_t2_over_t1": ratio} if (ratio := models[points[0].elements].t2_over_t1) else {},
         explanation=verdicts.verdict(points),
+        answer=Answer((verdicts.about_book(points[0]),), verdicts.what_would_change(backend, points)),
         notes=(
             verdicts.about_floor(points),
             *verdicts.about_predictions(points, _shared(backend)),
@@ -154,6 +157,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="increment of 2 elements",
     metric="smallest_t2_over_t1",
+    metric_means="the time to compute the smallest operation over that to issue it: below 1 Python is slower",
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "largest": 2**17}},
     curves=Curves(
         over="elements",
