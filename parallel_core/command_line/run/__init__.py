@@ -28,7 +28,9 @@ from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
+from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.explanation import show_explanation, show_variants
+from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.measurement_progress import measurement_progress
 from parallel_core.terminal.result import show, show_answer
 
@@ -100,7 +102,7 @@ def _command_of(experiment: Experiment) -> click.Command:
         files.check_writable(plot_path)
         check_profiling(trace_path or trace_if_possible, timeline_path, json_path, plot_path)
         # Standard output belongs to the JSON if that goes there.
-        console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+        console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
         devices = devices or (experiment.devices if where is None else 1)
         if where is not None and isinstance(devices, int):
             share_gpus(where, devices)
@@ -119,7 +121,7 @@ def _command_of(experiment: Experiment) -> click.Command:
         profiled = trace_path or trace_if_possible or timeline_path
         kept = work_wanted(experiment, loaded, own, work)
         given = own if kept is None else with_kept(ctx, experiment, own, kept)
-        progress = measurement_progress(Console(stderr=True, highlight=False), experiment.name)
+        progress = measurement_progress(terminal_console(stderr=True), experiment.name)
         # A training shows a bar of its own.
         shown = progress if experiment.extent is None else nullcontext()
         with repeatable() if profiled else nullcontext(), shown:
@@ -128,7 +130,7 @@ def _command_of(experiment: Experiment) -> click.Command:
         judged = _judged(guess, result)
         _write(result, console, json_path, plot_path, judged)
         if kept is not None:
-            console.print(f"sizes: {about_kept(kept)}", style="dim", markup=False)
+            show_sentence(f"sizes: {about_kept(kept)}", console, ASIDE)
         by_trace = ""
         try:
             if trace_path is not None or timeline_path is not None:
@@ -150,7 +152,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
 
     def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted:
-            console = Console(highlight=False)
+            console = terminal_console()
             show_explanation(explanation(experiment), console)
             show_variants(console)
             ctx.exit()
@@ -218,7 +220,7 @@ def _answer(result: Result, console: Console, judged: Guess | None, by_trace: st
         believed = not result.problems and (result.machine_watch is None or result.machine_watch.allows_verdict)
         show_answer(result.answer, console, by_trace if believed else "")
     if judged is not None:
-        console.print(f"\n{escape(judged.sentence)}", style="bold")
+        show_sentence(f"\n{judged.sentence}", console, "bold")
 
 
 def _refuse_invalid(result: Result) -> None:
