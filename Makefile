@@ -5,6 +5,7 @@ BIN := .venv/bin
 READY := .venv/ready
 TOOLS := .venv/tools-ready
 SPHINX := .venv/docs-ready
+LANGUAGES := ko vi zh_CN
 CU112 := .venv-cu112
 SAY := printf 'parallel-core: %s\n'
 # worksteal: neighbours in a file share what their fixtures made, and no worker ends long before the other.
@@ -12,7 +13,7 @@ PYTEST := python -m pytest --dist worksteal
 # The tests start hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long conformance test-cu112 bench notebooks docs lint clean
+.PHONY: demo test test-long conformance test-cu112 bench notebooks docs translations lint clean
 
 # Four minutes, on a slow machine too. It needs the frameworks alone; all else needs the tools as well.
 demo: $(READY)
@@ -49,10 +50,27 @@ notebooks: $(TOOLS)
 	mkdir -p docs/tutorials/on-mxnet
 	PARALLEL_CORE_BACKEND=mxnet $(BIN)/jupyter execute --output 'on-mxnet/{notebook_name}' docs/tutorials/*.ipynb
 
-# The site, in docs/_build/html, of what the notebooks stored: half a minute. It needs no framework, and no network.
+# The site, in docs/_build/html, and its translated pages in ko, vi and zh_CN there, of what the notebooks stored: half a minute. It needs no framework, and no network.
 docs: $(SPHINX)
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+	for language in $(LANGUAGES); do $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html \
+	  -D language=$$language docs docs/_build/html/$$language || exit; done
 	@$(SAY) 'the site: docs/_build/html/index.html'
+
+# An sdist and a wheel of what is committed, looked over as a package index does.
+.PHONY: dist
+dist: $(TOOLS)
+	@git diff --quiet HEAD || $(SAY) 'what is not committed is left out of dist/'
+	@rm -rf dist .venv/committed && mkdir -p .venv/committed
+	git archive HEAD | tar -x -C .venv/committed
+	$(BIN)/python -m build --no-isolation --outdir dist .venv/committed >.venv/dist.log 2>&1 || { tail .venv/dist.log; exit 1; }
+	$(BIN)/twine check --strict dist/*
+
+# What is to be translated, put into the catalogues: what is new is empty there, and what has changed is marked fuzzy.
+translations: $(SPHINX)
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder gettext --tag for_translators docs docs/_build/gettext
+	$(BIN)/sphinx-intl update --pot-dir docs/_build/gettext --locale-dir docs/locales --line-width 120 --no-obsolete \
+	  $(LANGUAGES:%=--language %)
 
 lint: $(TOOLS)
 	$(BIN)/ruff check .

@@ -15,6 +15,8 @@ extensions = [
     "docstrings",
     "formulas",
     "json_keys",
+    "search_languages",
+    "translations",
     "variants",
     "myst_nb",
     "sphinx_copybutton",
@@ -27,6 +29,12 @@ highlight_language = "text"
 smartquotes_action = "qe"
 # Names of other projects have no page here.
 nitpick_ignore_regex = [("py:.*", r"(?!(backends|parallel_core)\.).*")]
+
+language = "en"
+locale_dirs = ["locales"]
+# One catalogue, so that what two pages say alike is translated once; where it stands would change with each page.
+gettext_compact = "guides"
+gettext_location = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -43,10 +51,21 @@ add_module_names = False
 default_role = "literal"
 
 html_theme = "furo"
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/languages.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_static_path = ["_static"]
-html_css_files = ["site.css"]
+html_css_files = ["site.css", "languages.css"]
 html_copy_source = False
 html_show_sourcelink = False
 # A browser refuses to read the pages that were found, if they are opened from a folder.
 html_show_search_summary = False
-html_math_renderer = "mathml"
+html_math_renderer = "docutils"

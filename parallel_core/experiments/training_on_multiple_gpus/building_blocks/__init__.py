@@ -38,6 +38,7 @@ from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.measurement.verdicts import over_rounds
 from parallel_core.system.formatting import listed
 from parallel_core.training.step import get_params
 
@@ -59,6 +60,7 @@ def run(backend: Backend, rounds: Rounds = 5, budget: Budget = BUDGET) -> Result
         parameters={"rounds": rounds, "budget": budget},
         cases=cases,
         metrics={f"{case.name}_seconds": case.median for case in cases},
+        intervals={f"{case.name}_seconds": over_rounds(lambda seconds: seconds, case.seconds) for case in cases},
         explanation=verdict(wrong, len(shown), shown[SUM].sentence),
         answer=Answer(
             tuple(shown[name].sentence for name in TRAPS),
@@ -115,6 +117,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="allreduce",
     metric="allreduce_seconds",
+    metric_means="the seconds that summing one small vector of each device takes",
     queued_case="get_params",
     options={"full": {"rounds": 50}, "quick": {"rounds": 20}},
 )

@@ -16,6 +16,7 @@ __all__ = [
     "best_rate",
     "best_rates",
     "ranges",
+    "ratio_of_ranges",
     "verdict",
     "what_would_change",
 ]
@@ -43,6 +44,12 @@ def ranges(curves: Mapping[str, Curve], noise: float) -> dict[str, float]:
         for name, rates in best.items()
         for which, of in (("lowest", min), ("highest", max))
     }
+
+
+def ratio_of_ranges(one: Curve, scaled: Curve, noise: float) -> Interval:
+    """Return the scaled batch's best rate over one device's, with the ratios that all their best rates allow."""
+    before, after = best_rates(one, noise), best_rates(scaled, noise)
+    return Interval(best_rate(scaled) / best_rate(one), min(after) / max(before), max(after) / min(before))
 
 
 def verdict(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
