@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
 
 import backends
 from backends import Device
