@@ -18,6 +18,7 @@ from parallel_core.experiments import Experiment
 from parallel_core.system import files
 from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.console import terminal_console
+from parallel_core.terminal.result import show_answer
 
 __all__ = ["is_several", "run_side_by_side"]
 
@@ -63,7 +64,10 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
     analysis = analyse(comparison)
     if values["json_path"] is not None:
         write_comparison(comparison, values["json_path"])
-    show_comparison(analysis, console)
+    answer = analysis.side_by_side
+    show_comparison(analysis, console, answered=answer is None)
+    if answer is not None:
+        show_answer(answer, console)
     refuse_unmeasured(analysis)
 
 
