@@ -87,7 +87,8 @@ class ExperimentAnalysis:
     experiment: Experiment
     cells: tuple[CellAnalysis, ...]
     between_frameworks: tuple[TimeRatio, ...]
-    """On each engine, every framework against the first one."""
+    """On each engine, every framework against the first one; of frameworks that have one engine each, which are not the
+    same, against the first one on its own."""
     between_engines: tuple[TimeRatio, ...]
     """For each framework, every engine against its first one."""
     answer: str
@@ -163,7 +164,7 @@ def _analyse_experiment(
     assessments = {results.cell: assess(results) for results in all_results}
     believed = {results.cell: results for results in all_results if assessments[results.cell][0] == "measured"}
     against_first = [(cell, next(iter(believed))) for cell in list(believed)[1:]]
-    by_engine = _against_first_of_group(list(believed), lambda cell: cell.engine)
+    by_engine = _between_frameworks(list(believed), [results.cell for results in all_results])
     by_backend = _against_first_of_group(list(believed), lambda cell: cell.backend)
     ratios = {
         (cell, other): time_ratio(believed[cell], believed[other])
@@ -180,6 +181,18 @@ def _analyse_experiment(
     divided = [f"By the trace of {one.cell.side}: {' '.join(one.division.sentences)}" for one in cells if one.division]
     sentences = (*filter(None, [answer]), *map(ratio_sentence, (*between_frameworks, *between_engines)), *divided)
     return ExperimentAnalysis(experiment, cells, between_frameworks, between_engines, answer, sentences)
+
+
+def _between_frameworks(believed: Sequence[Cell], cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """Pair every believed cell with that of the first framework on its engine.
+
+    If no framework was to run on several engines, the first one of every other engine is paired with the first of all.
+    """
+    pairs = _against_first_of_group(believed, lambda cell: cell.engine)
+    if len({cell.backend for cell in cells}) < len(cells):
+        return pairs
+    firsts = {cell.engine: cell for cell in reversed(believed)}
+    return [*pairs, *((cell, believed[0]) for cell in reversed(firsts.values()) if cell.engine != believed[0].engine)]
 
 
 def _against_first_of_group(cells: Sequence[Cell], group: Callable[[Cell], str]) -> list[tuple[Cell, Cell]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from parallel_core.command_line.run.experiment_options import parameter_options
 from parallel_core.command_line.run.profiling import check_profiling, profile_and_show, profile_if_possible
 from parallel_core.command_line.run.resources import resource_options, run_with_resources
 from parallel_core.command_line.run.side_by_side import is_several, run_side_by_side
-from parallel_core.command_line.run.sizes import Work, about_kept, keep_chosen, with_kept, work_option, work_wanted
+from parallel_core.command_line.run.sizes import Work, about_kept, run_with_sizes, work_option
 from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.experiment import parameters_of
@@ -133,14 +134,12 @@ def _command_of(experiment: Experiment) -> click.Command:
         if trace_path is not None or timeline_path is not None:
             check_profiler(loaded)
         profiled = trace_path or trace_if_possible or timeline_path
-        kept = work_wanted(experiment, loaded, own, work)
-        given = own if kept is None else with_kept(ctx, experiment, own, kept)
         progress = measurement_progress(terminal_console(stderr=True), experiment.name)
         # A training shows a bar of its own.
         shown = progress if experiment.extent is None else nullcontext()
         with repeatable() if profiled else nullcontext(), shown:
-            result = run_with_resources(experiment, loaded, given)
-        keep_chosen(experiment, loaded, given, work, result)
+            run_once = partial(run_with_resources, experiment, loaded)
+            result, kept = run_with_sizes(ctx, experiment, loaded, own, work, run_once)
         judged = _judged(guess, result)
         _write(result, console, json_path, plot_path, judged)
         if kept is not None:
