@@ -51,6 +51,7 @@ add_module_names = False
 default_role = "literal"
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 templates_path = ["_templates"]
 html_sidebars = {
     "**": [
