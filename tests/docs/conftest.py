@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import LANGUAGES
+
 ROOT = Path(__file__).parents[2]
-LANGUAGES = ("ko", "vi", "zh_CN")
 
 
 @pytest.fixture(scope="session")

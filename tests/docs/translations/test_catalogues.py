@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from babel.messages.pofile import read_po
 
-from tests.docs.translations.catalogues import DOMAINS, LANGUAGES, LOCALES, ROOT, Entry, catalogue, entries
+from tests.docs.pages import LANGUAGES
+from tests.docs.translations.catalogues import DOMAINS, LOCALES, ROOT, Entry, catalogue, entries
 from tests.docs.translations.markup import markup
 
 IN_EACH = pytest.mark.parametrize("language", LANGUAGES)

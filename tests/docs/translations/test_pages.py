@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.translations.catalogues import LANGUAGES, ROOT
+from tests.docs.pages import LANGUAGES
+from tests.docs.translations.catalogues import ROOT
 from tests.docs.translations.fonts import characters, declared, installed
 from tests.docs.translations.reading import Page, read
 
