@@ -1,0 +1,70 @@
+"""What the exercises showed: a first run as it is printed, a trace, and a row for each exercise."""
+
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.experiments.exercises import SHOWN, TRACED, TRACED_ON, WIDTH
+from benchmarks.tables.markdown import FRAMEWORKS, read_json, source_of, table
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.result import Result
+from parallel_core.system.formatting import figure
+from parallel_core.system.machine import describe_machine
+from parallel_core.terminal.result import show
+
+__all__ = ["exercises", "first_run", "trace"]
+
+EXERCISES = "experiments/exercises.json"
+
+
+def first_run(folder: Path) -> str:
+    """Show what a person sees of a run, and what the other engine says."""
+    written = read_json(folder / EXERCISES)
+    results = written["runs"][SHOWN]["results"]
+    left_out = {"series": {}, "environment": describe_machine()}
+    first, other = (Result.from_json({**left_out, **results[side]}) for side in ("mxnet", "torch sync"))
+    stream = io.StringIO()
+    show(first, Console(file=stream, width=WIDTH, highlight=False, color_system=None))
+    lines = [
+        f"$ parallel-core run {SHOWN} --backend mxnet",
+        *(line.rstrip() for line in stream.getvalue().strip().splitlines()),
+        "",
+        f"$ parallel-core run {SHOWN} --backend torch --engine sync",
+        other.explanation,
+    ]
+    return "\n".join(["```text", *lines, "```", "", source_of(folder, (EXERCISES, written["runs"][SHOWN]))])
+
+
+def trace(folder: Path) -> str:
+    """Show what is printed of a trace: its longest case, and how it agrees with the clock."""
+    run = read_json(folder / EXERCISES)["runs"][TRACED]
+    lines = run["results"][TRACED_ON]["printed"]
+    # The table of all cases comes before, and what agrees comes behind.
+    first = next((place for place, line in enumerate(lines) if line.startswith("“")), 0)
+    last = next((place for place, line in enumerate(lines) if line.startswith("Of the other ")), len(lines))
+    return "\n".join(["```text", *lines[first:last], "```", "", source_of(folder, (EXERCISES, run))])
+
+
+def exercises(folder: Path) -> str:
+    """Give a row to each exercise: its figure on both frameworks, and the first sentence of what it says."""
+    runs = {name: run for name, run in read_json(folder / EXERCISES)["runs"].items() if EXPERIMENTS[name].occasion}
+    sides = ("mxnet", "torch")
+    rows = [
+        [f"`{name}`: `{EXPERIMENTS[name].metric}`", *(_said(name, run["results"][side]) for side in sides)]
+        for name, run in runs.items()
+    ]
+    below = source_of(folder, *((EXERCISES, run) for run in runs.values()))
+    return table(["", *(FRAMEWORKS[side] for side in sides)], rows, below)
+
+
+def _said(experiment: str, result: Mapping[str, Any]) -> str:
+    if "failed" in result:
+        return f"not measured: {result['failed']}"
+    value = result["metrics"].get(EXPERIMENTS[experiment].metric)
+    first_sentence = re.split(r"(?<=\.) ", result["explanation"])[0]
+    said = f"INVALID: {result['problems'][0]}" if result["problems"] else first_sentence
+    return said if value is None else f"{figure(value)}. {said}"
