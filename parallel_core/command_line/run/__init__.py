@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 import backends
 from backends import Device
@@ -22,6 +23,7 @@ from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.experiment import parameters_of
 from parallel_core.experiments.explanation import explanation
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
+from parallel_core.measurement.guess import check_guess, judge
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
@@ -77,12 +79,15 @@ def _command_of(experiment: Experiment) -> click.Command:
         trace_path: Path | None,
         trace_if_possible: Path | None,
         timeline_path: Path | None,
+        guess: float | None,
         work: Work = "own",
         **own: Any,
     ) -> None:
         if is_several(backend):
             run_side_by_side(experiment, ctx)
             return
+        if guess is not None:
+            check_guess(guess, experiment.metric, experiment.metric_limits)
         where = check_job(experiment.name, backend)
         if where is not None and (trace_path or timeline_path):
             raise RequestError("the profilers see one process: leave out --trace and --timeline")
@@ -104,7 +109,7 @@ def _command_of(experiment: Experiment) -> click.Command:
             with joined(loaded, where, experiment.name, own) as together:
                 result = run_with_resources(experiment, together, own)
                 if together.group.rank == 0:
-                    _write(described(result, together), console, json_path, plot_path)
+                    _write(described(result, together), console, json_path, plot_path, guess)
             _refuse_invalid(result)
             return
         if trace_path is not None or timeline_path is not None:
@@ -118,7 +123,7 @@ def _command_of(experiment: Experiment) -> click.Command:
         with repeatable() if profiled else nullcontext(), shown:
             result = run_with_resources(experiment, loaded, given)
         keep_chosen(experiment, loaded, given, work, result)
-        _write(result, console, json_path, plot_path)
+        _write(result, console, json_path, plot_path, guess)
         if kept is not None:
             console.print(f"sizes: {about_kept(kept)}", style="dim", markup=False)
         if trace_path is not None or timeline_path is not None:
@@ -163,6 +168,12 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
         options.trace_if_possible,
         options.timeline_file,
         click.option(
+            "--guess",
+            type=float,
+            metavar="NUMBER",
+            help=f"Your guess of {experiment.metric}, judged beside the answer: {experiment.metric_means}.",
+        ),
+        click.option(
             "--explain",
             is_flag=True,
             is_eager=True,
@@ -177,10 +188,18 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
     ]
 
 
-def _write(result: Result, console: Console, json_path: Path | None, plot_path: Path | None) -> None:
+def _write(
+    result: Result, console: Console, json_path: Path | None, plot_path: Path | None, guess: float | None
+) -> None:
     show(result, console)
+    written = result.as_json()
+    if guess is not None:
+        experiment = EXPERIMENTS[result.experiment]
+        judged = judge(guess, experiment.metric, result, experiment.metric_limits)
+        console.print(f"\n{escape(judged.sentence)}", style="bold")
+        written["guess"] = judged.as_json()
     if json_path is not None:
-        files.write_json(json_path, result.as_json())
+        files.write_json(json_path, written)
     if plot_path is not None:
         write_picture_file(result, plot_path)
 

@@ -85,7 +85,11 @@ def _given(ctx: click.Context) -> dict[str, str]:
             continue
         option = next(one for one in ctx.command.params if one.name == name)
         words = _words(value)
-        if words is None or not isinstance(option, click.Option) or name.endswith(("_path", "variants", "workers")):
+        if (
+            words is None
+            or not isinstance(option, click.Option)
+            or name.endswith(("_path", "variants", "workers", "guess"))
+        ):
             raise RequestError(f"{option.opts[0]} is for one backend at a time: leave it out, or name one backend")
         given[option.opts[0].removeprefix("--")] = words
     return given
