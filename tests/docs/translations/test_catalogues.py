@@ -54,7 +54,9 @@ def lost(entry: Entry) -> dict[str, int]:
 
 
 def added(entry: Entry) -> dict[str, int]:
-    return dict(markup(entry.translation) - markup(entry.message))
+    more = markup(entry.translation) - markup(entry.message)
+    # What English writes as a word, another language may write in figures.
+    return {part: count for part, count in more.items() if not part.startswith("number ")}
 
 
 @pytest.mark.parametrize(
