@@ -41,6 +41,8 @@ myst_heading_anchors = 3
 # The pages show what the notebooks stored: `make notebooks` runs them.
 nb_execution_mode = "off"
 nb_merge_streams = True
+# Tables too, which CommonMark has not.
+nb_render_markdown_format = "myst"
 copybutton_prompt_text = "$ "
 
 autodoc_member_order = "bysource"
