@@ -130,9 +130,12 @@ def test_an_exercise_that_failed_or_is_invalid_says_so(tmp_path: Path) -> None:
     path = tmp_path / "experiments" / "exercises.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"runs": {"barriers": run}}))
-    row = TABLES["exercises"](tmp_path).splitlines()[2]
-    cells = ["`barriers`: `added_wait_fraction`", "0.25. INVALID: It cannot be.", "not measured: it was \\| killed"]
-    assert row == f"| {' | '.join(cells)} |"
+    assert TABLES["exercises"](tmp_path).splitlines()[:4] == [
+        "`barriers`: `added_wait_fraction`",
+        "",
+        "- MXNet: 0.25. INVALID: It cannot be.",
+        "- PyTorch: not measured: it was | killed",
+    ]
 
 
 def test_kinds_of_cells_that_were_not_compared_have_no_row(tmp_path: Path) -> None:
