@@ -68,4 +68,4 @@ html_copy_source = False
 html_show_sourcelink = False
 # A browser refuses to read the pages that were found, if they are opened from a folder.
 html_show_search_summary = False
-html_math_renderer = "mathml"
+html_math_renderer = "docutils"

@@ -1,6 +1,7 @@
 """What an experiment declares in its module: `EXPERIMENT`, and its parameters, which are those of its `run`."""
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -100,6 +101,10 @@ class Experiment:
     """The case whose times a comparison sets side by side first."""
     metric: str
     """The figure that answers the question."""
+    metric_means: str = ""
+    """What the figure says, and its landmarks: `the share of the copies' time that was hidden: 0 is none, 1 is all`."""
+    metric_limits: tuple[float, float] = (0.0, math.inf)
+    """Between which values the figure can lie, but for noise."""
     queued_case: str = ""
     """The case that shows best how long before the end of the work control returns; `case` unless it is given."""
     calibrated: tuple[str, ...] = ()

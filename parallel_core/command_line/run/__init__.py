@@ -22,13 +22,16 @@ from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.experiment import parameters_of
 from parallel_core.experiments.explanation import explanation
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
+from parallel_core.measurement.guess import Guess, check_guess, judge
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
+from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.explanation import show_explanation, show_variants
+from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.measurement_progress import measurement_progress
-from parallel_core.terminal.result import show
+from parallel_core.terminal.result import show, show_answer
 
 __all__ = ["run"]
 
@@ -77,12 +80,15 @@ def _command_of(experiment: Experiment) -> click.Command:
         trace_path: Path | None,
         trace_if_possible: Path | None,
         timeline_path: Path | None,
+        guess: float | None,
         work: Work = "own",
         **own: Any,
     ) -> None:
         if is_several(backend):
             run_side_by_side(experiment, ctx)
             return
+        if guess is not None:
+            check_guess(guess, experiment.metric, experiment.metric_limits)
         where = check_job(experiment.name, backend)
         if where is not None and (trace_path or timeline_path):
             raise RequestError("the profilers see one process: leave out --trace and --timeline")
@@ -95,7 +101,7 @@ def _command_of(experiment: Experiment) -> click.Command:
         files.check_writable(plot_path)
         check_profiling(trace_path or trace_if_possible, timeline_path, json_path, plot_path)
         # Standard output belongs to the JSON if that goes there.
-        console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+        console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
         devices = devices or (experiment.devices if where is None else 1)
         if where is not None and isinstance(devices, int):
             share_gpus(where, devices)
@@ -104,7 +110,9 @@ def _command_of(experiment: Experiment) -> click.Command:
             with joined(loaded, where, experiment.name, own) as together:
                 result = run_with_resources(experiment, together, own)
                 if together.group.rank == 0:
-                    _write(described(result, together), console, json_path, plot_path)
+                    judged = _judged(guess, result)
+                    _write(described(result, together), console, json_path, plot_path, judged)
+                    _answer(result, console, judged)
             _refuse_invalid(result)
             return
         if trace_path is not None or timeline_path is not None:
@@ -112,19 +120,24 @@ def _command_of(experiment: Experiment) -> click.Command:
         profiled = trace_path or trace_if_possible or timeline_path
         kept = work_wanted(experiment, loaded, own, work)
         given = own if kept is None else with_kept(ctx, experiment, own, kept)
-        progress = measurement_progress(Console(stderr=True, highlight=False), experiment.name)
+        progress = measurement_progress(terminal_console(stderr=True), experiment.name)
         # A training shows a bar of its own.
         shown = progress if experiment.extent is None else nullcontext()
         with repeatable() if profiled else nullcontext(), shown:
             result = run_with_resources(experiment, loaded, given)
         keep_chosen(experiment, loaded, given, work, result)
-        _write(result, console, json_path, plot_path)
+        judged = _judged(guess, result)
+        _write(result, console, json_path, plot_path, judged)
         if kept is not None:
-            console.print(f"sizes: {about_kept(kept)}", style="dim", markup=False)
-        if trace_path is not None or timeline_path is not None:
-            profile_and_show(loaded, result, console, trace_path, timeline_path)
-        elif trace_if_possible is not None:
-            profile_if_possible(loaded, result, console, trace_if_possible)
+            show_sentence(f"sizes: {about_kept(kept)}", console, ASIDE)
+        by_trace = ""
+        try:
+            if trace_path is not None or timeline_path is not None:
+                by_trace = profile_and_show(loaded, result, console, trace_path, timeline_path)
+            elif trace_if_possible is not None:
+                profile_if_possible(loaded, result, console, trace_if_possible)
+        finally:
+            _answer(result, console, judged, by_trace)
         _refuse_invalid(result)
 
     decorated: Any = command
@@ -138,7 +151,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
 
     def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted:
-            console = Console(highlight=False)
+            console = terminal_console()
             show_explanation(explanation(experiment), console)
             show_variants(console)
             ctx.exit()
@@ -163,6 +176,12 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
         options.trace_if_possible,
         options.timeline_file,
         click.option(
+            "--guess",
+            type=float,
+            metavar="NUMBER",
+            help=f"Your guess of {experiment.metric}, judged beside the answer: {experiment.metric_means}.",
+        ),
+        click.option(
             "--explain",
             is_flag=True,
             is_eager=True,
@@ -177,12 +196,30 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
     ]
 
 
-def _write(result: Result, console: Console, json_path: Path | None, plot_path: Path | None) -> None:
-    show(result, console)
+def _judged(guess: float | None, result: Result) -> Guess | None:
+    """Hold a guess, if there is one, against the experiment's figure."""
+    experiment = EXPERIMENTS[result.experiment]
+    return None if guess is None else judge(guess, experiment.metric, result, experiment.metric_limits)
+
+
+def _write(
+    result: Result, console: Console, json_path: Path | None, plot_path: Path | None, judged: Guess | None
+) -> None:
+    show(result, console, answered=False)
+    written = result.as_json() | ({} if judged is None else {"guess": judged.as_json()})
     if json_path is not None:
-        files.write_json(json_path, result.as_json())
+        files.write_json(json_path, written)
     if plot_path is not None:
         write_picture_file(result, plot_path)
+
+
+def _answer(result: Result, console: Console, judged: Guess | None, by_trace: str = "") -> None:
+    """Print the answer, the last that is read; nothing of a trace if the result has no verdict."""
+    if result.answer is not None:
+        believed = not result.problems and (result.machine_watch is None or result.machine_watch.allows_verdict)
+        show_answer(result.answer, console, by_trace if believed else "")
+    if judged is not None:
+        show_sentence(f"\n{judged.sentence}", console, "bold")
 
 
 def _refuse_invalid(result: Result) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 
 import backends
 from parallel_core.command_line.compare import refuse_unmeasured, run_plan
@@ -18,6 +17,7 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments import Experiment
 from parallel_core.system import files
 from parallel_core.terminal.comparison import show_comparison
+from parallel_core.terminal.console import terminal_console
 
 __all__ = ["is_several", "run_side_by_side"]
 
@@ -57,9 +57,9 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
         sizes={experiment.name: _given(ctx)},
     )
     files.check_writable(values["json_path"])
-    console = Console(stderr=values["json_path"] == files.STANDARD_OUTPUT, highlight=False)
+    console = terminal_console(stderr=values["json_path"] == files.STANDARD_OUTPUT)
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
-        comparison = run_plan(plan, Path(folder), Console(stderr=True, highlight=False), stays=False)
+        comparison = run_plan(plan, Path(folder), terminal_console(stderr=True), stays=False)
     analysis = analyse(comparison)
     if values["json_path"] is not None:
         write_comparison(comparison, values["json_path"])
@@ -85,7 +85,11 @@ def _given(ctx: click.Context) -> dict[str, str]:
             continue
         option = next(one for one in ctx.command.params if one.name == name)
         words = _words(value)
-        if words is None or not isinstance(option, click.Option) or name.endswith(("_path", "variants", "workers")):
+        if (
+            words is None
+            or not isinstance(option, click.Option)
+            or name.endswith(("_path", "variants", "workers", "guess"))
+        ):
             raise RequestError(f"{option.opts[0]} is for one backend at a time: leave it out, or name one backend")
         given[option.opts[0].removeprefix("--")] = words
     return given

@@ -236,6 +236,8 @@ EXPERIMENT = Experiment(
     run=run,
     case=PRODUCTS_CASE,
     metric="dispatch_fraction",
+    metric_means="the share of the products' time after which control returned: near 0 they were queued",
+    metric_limits=(0.0, 1.0),
     calibrated=("size",),
     options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},
 )

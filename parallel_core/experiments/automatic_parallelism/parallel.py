@@ -138,6 +138,7 @@ EXPERIMENT = Experiment(
     run=run,
     case=TOGETHER,
     metric="parallel_speedup",
+    metric_means="how many times as fast the devices are together as one after the other: 1 is taking turns",
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
 )

@@ -144,6 +144,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="independent, 1 worker",
     metric="parallel_speedup",
+    metric_means="how many times as fast the most workers do independent products as the fewest: 1 is no gain",
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 250}},
 )

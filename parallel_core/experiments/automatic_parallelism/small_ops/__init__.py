@@ -207,6 +207,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="all devices, size 128",
     metric="largest_speedup",
+    metric_means="how many times as fast all devices are as one, at the size at which they gain most: 1 is no gain",
     queued_case="one device, size 128",
     calibrated=("sizes",),
     curves=Curves(

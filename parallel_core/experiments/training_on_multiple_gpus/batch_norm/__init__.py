@@ -48,6 +48,7 @@ from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import Task
+from parallel_core.measurement.verdicts import times_as_long
 
 __all__ = ["EXPERIMENT", "run"]
 
@@ -106,6 +107,7 @@ def run(
             "synchronising_allreduces": float(extra_allreduces),
             "synchronising_bytes": float(extra_bytes),
         },
+        intervals={"synchronising_cost": times_as_long(synchronised, per_device)},
         explanation=verdicts.verdict(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
         notes=(
             verdicts.about_growth(numbers, differences[PER_DEVICE]),
@@ -130,6 +132,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="synchronised statistics, 64 rows",
     metric="synchronising_cost",
+    metric_means="a step's time with statistics of all rows over that with each device's own: 1 is no cost",
     curves=Curves(
         over="rows",
         quantity="difference",

@@ -221,6 +221,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="all devices, scaled batch",
     metric="scaled_batch_speedup",
+    metric_means="images a second with a batch that grows with the devices, over those without: 1 is no gain",
     curves=Curves(
         over="devices",
         quantity="images_per_second",

@@ -215,6 +215,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="1 device",
     metric="evaluation_speedup",
+    metric_means="how many times as many images a second all devices classify as one does: 1 is no gain",
     curves=Curves(
         over="devices",
         quantity="images_per_second",

@@ -141,6 +141,7 @@ def run(
             "rounds": rounds,
         },
         cases=cases,
+        intervals={"best_rate_ratio": verdicts.ratio_of_ranges(one, scaled[total], noise)},
         metrics={
             "best_rate_ratio": verdicts.best_rate(scaled[total]) / verdicts.best_rate(one),
             "best_rate_one_device": verdicts.best_rate(one),
@@ -241,6 +242,7 @@ EXPERIMENT = Experiment(
     extent=_extent,
     case="1 device",
     metric="best_rate_ratio",
+    metric_means="the best rate with a batch that grew with the devices, over one device's best: 1 is the same",
     queued_case="all devices, scaled batch",
     devices=4,
     curves=Curves(

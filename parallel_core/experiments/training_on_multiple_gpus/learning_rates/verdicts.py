@@ -8,7 +8,16 @@ from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import c
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide
 from parallel_core.system.formatting import figure, listed
 
-__all__ = ["about_fixed", "about_rule", "about_seeds", "best_rate", "best_rates", "ranges", "verdict"]
+__all__ = [
+    "about_fixed",
+    "about_rule",
+    "about_seeds",
+    "best_rate",
+    "best_rates",
+    "ranges",
+    "ratio_of_ranges",
+    "verdict",
+]
 
 Curve = Mapping[float, float]
 """Accuracies by learning rate."""
@@ -33,6 +42,12 @@ def ranges(curves: Mapping[str, Curve], noise: float) -> dict[str, float]:
         for name, rates in best.items()
         for which, of in (("lowest", min), ("highest", max))
     }
+
+
+def ratio_of_ranges(one: Curve, scaled: Curve, noise: float) -> Interval:
+    """Return the scaled batch's best rate over one device's, with the ratios that all their best rates allow."""
+    before, after = best_rates(one, noise), best_rates(scaled, noise)
+    return Interval(best_rate(scaled) / best_rate(one), min(after) / max(before), max(after) / min(before))
 
 
 def verdict(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
