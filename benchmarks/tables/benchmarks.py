@@ -140,9 +140,7 @@ def how_fast(folder: Path) -> str:
     """Give a row to each target of the benchmarks: what it was on both frameworks, and whether it was met."""
     by_file = {f"{name}.json": read_json(folder / f"{name}.json") for name in BENCHMARKS}
     rows = [row for name, written in by_file.items() for row in _targets_of(folder / name, written)]
-    return table(
-        ["", "target", *(FRAMEWORKS[one] for one in BOTH)], rows, source_of(folder, *by_file.items())
-    )
+    return table(["", "target", *(FRAMEWORKS[one] for one in BOTH)], rows, source_of(folder, *by_file.items()))
 
 
 def _targets_of(path: Path, written: Mapping[str, Any]) -> Iterator[list[str]]:
