@@ -11,8 +11,11 @@ from parallel_core.comparison.storage import TimelineOf
 from parallel_core.comparison.validity import CellState, assess, doubtful_units, unstable_cases
 from parallel_core.comparison.verdicts import TimeRatio, time_ratio
 from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
+from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled
+from parallel_core.system.formatting import listed
 from parallel_core.trace_analysis.division import Division
 
 __all__ = ["Analysis", "CellAnalysis", "ExperimentAnalysis", "analyse"]
@@ -69,6 +72,13 @@ class CellAnalysis:
         """The metric that answers the experiment's question."""
         return self.metrics.get(EXPERIMENTS[self.cell.experiment].metric)
 
+    @property
+    def middle_result(self) -> Result:
+        """The process whose metric is in the middle, which speaks for the others; only a believed cell has one."""
+        name = EXPERIMENTS[self.cell.experiment].metric
+        ordered = sorted(self.results.valid, key=lambda result: result.metrics.get(name, 0.0))
+        return ordered[len(ordered) // 2]
+
 
 @dataclass(frozen=True)
 class ExperimentAnalysis:
@@ -110,6 +120,20 @@ class Analysis:
     def believed(self) -> tuple[CellAnalysis, ...]:
         """The cells of all experiments whose results can be true."""
         return tuple(cell for cell in self.cells if cell.believed)
+
+    @property
+    def side_by_side(self) -> Answer | None:
+        """The answer, then what a process of each side answers, and once what would change it; None if none does."""
+        answers = {cell.cell.side: cell.middle_result.answer for cell in self.believed}
+        given = {side: answer for side, answer in answers.items() if answer is not None}
+        if not given:
+            return None
+        sides: dict[str, list[str]] = {}
+        for side, answer in given.items():
+            sides.setdefault(answer.would_change, []).append(side)
+        changes = [change if len(sides) == 1 else f"{listed(own)}: {change}" for change, own in sides.items()]
+        by_side = (f"{side}: {' '.join(answer.sentences)}" for side, answer in given.items())
+        return Answer(tuple(filter(None, (self.answer, *by_side))), " ".join(changes))
 
     @property
     def backends(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import backends
 from backends import Device
 from backends.profiling import check_profiler
 from parallel_core.command_line import options
+from parallel_core.command_line.run.chosen import chosen_for
 from parallel_core.command_line.run.experiment_options import parameter_options
 from parallel_core.command_line.run.profiling import check_profiling, profile_and_show, profile_if_possible
 from parallel_core.command_line.run.resources import resource_options, run_with_resources
@@ -36,6 +37,10 @@ from parallel_core.terminal.result import show, show_answer
 
 __all__ = ["run"]
 
+EXPLAIN = "--explain"
+GIVEN = "parallel_core.given"
+"""Under which a command's context keeps the options that are given."""
+
 
 class _ExperimentGroup(click.Group):
     """A command for each experiment of the catalogue, in its order, built when it is asked for."""
@@ -55,6 +60,16 @@ class _ExperimentGroup(click.Group):
         if args[0] not in EXPERIMENTS and not args[0].startswith("-"):
             raise click.UsageError(f"unknown experiment {args[0]!r} (known: {', '.join(EXPERIMENTS)})")
         return super().resolve_command(ctx, args)
+
+
+class _ExperimentCommand(click.Command):
+    """An experiment's command, whose --explain knows the options that stand after it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what is given as it is written, for --explain, which is called before the others are read."""
+        if EXPLAIN in args:
+            ctx.meta[GIVEN] = self.make_parser(ctx).parse_args(list(args))[0]
+        return super().parse_args(ctx, args)
 
 
 @click.group("run", cls=_ExperimentGroup)
@@ -142,7 +157,7 @@ def _command_of(experiment: Experiment) -> click.Command:
     decorated: Any = command
     for option in reversed(_options_of(experiment)):
         decorated = option(decorated)
-    return click.command(experiment.name, help=experiment.question)(decorated)
+    return click.command(experiment.name, cls=_ExperimentCommand, help=experiment.question)(decorated)
 
 
 def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
@@ -152,7 +167,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
         if wanted:
             console = terminal_console()
             show_explanation(explanation(experiment), console)
-            show_variants(console)
+            show_variants(console, chosen_for(experiment, ctx.meta[GIVEN]))
             ctx.exit()
 
     parameters = parameters_of(experiment)
@@ -181,7 +196,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
             help=f"Your guess of {experiment.metric}, judged beside the answer: {experiment.metric_means}.",
         ),
         click.option(
-            "--explain",
+            EXPLAIN,
             is_flag=True,
             is_eager=True,
             expose_value=False,

@@ -21,6 +21,7 @@ from parallel_core.system.formatting import listed
 from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.layout import show_sentence
+from parallel_core.terminal.result import show_answer
 
 __all__ = ["is_several", "run_side_by_side"]
 
@@ -69,7 +70,10 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
         write_comparison(comparison, values["json_path"])
     for line in _about_engines(comparison):
         show_sentence(line, console)
-    show_comparison(analysis, console)
+    answer = analysis.side_by_side
+    show_comparison(analysis, console, answered=answer is None)
+    if answer is not None:
+        show_answer(answer, console)
     refuse_unmeasured(analysis)
 
 

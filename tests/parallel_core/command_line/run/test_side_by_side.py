@@ -23,7 +23,12 @@ def test_both_do_the_same_work_and_there_is_one_answer(tmp_path: Path) -> None:
     path = tmp_path / "both.json"
     done = program("--backend", "mxnet,torch", "--size", "64", "--json", str(path))
     assert done.returncode in (0, 3), done.stderr
-    assert "Against mxnet on the async engine" in " ".join(done.stdout.split())
+    tables, answer = " ".join(done.stdout.split()).split(" Answer ")
+    assert "Against mxnet on the async engine" in answer
+    assert answer.count("What would change it: ") == 1
+    assert "mxnet async: " in answer
+    assert "torch async: " in answer
+    assert "one after the other" not in tables
     cells = json.loads(path.read_text())["cells"]
     assert [cell["backend"] for cell in cells] == ["mxnet", "torch"]
     assert {run["parameters"]["size"] for cell in cells for run in cell["results"]} == {64}
