@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.experiments.exercises import SHOWN, TRACED, TRACED_ON, WIDTH
-from benchmarks.tables.markdown import FRAMEWORKS, read_json, source_of, table
+from benchmarks.tables.markdown import FRAMEWORKS, read_json, source_of
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
@@ -52,15 +52,13 @@ def trace(folder: Path) -> str:
 
 
 def exercises(folder: Path) -> str:
-    """Give a row to each exercise: its figure on both frameworks, and the first sentence of what it says."""
+    """Give each exercise's figure on both frameworks, and the first sentence of what it says."""
     runs = {name: run for name, run in read_json(folder / EXERCISES)["runs"].items() if EXPERIMENTS[name].occasion}
-    sides = ("mxnet", "torch")
-    rows = [
-        [f"`{name}`: `{EXPERIMENTS[name].metric}`", *(_said(name, run["results"][side]) for side in sides)]
-        for name, run in runs.items()
-    ]
-    below = source_of(folder, *((EXERCISES, run) for run in runs.values()))
-    return table(["", *(FRAMEWORKS[side] for side in sides)], rows, below)
+    lines = []
+    for name, run in runs.items():
+        said = [f"- {FRAMEWORKS[side]}: {_said(name, run['results'][side])}" for side in ("mxnet", "torch")]
+        lines += [f"`{name}`: `{EXPERIMENTS[name].metric}`", "", *said, ""]
+    return "\n".join([*lines, source_of(folder, *((EXERCISES, run) for run in runs.values()))])
 
 
 def _said(experiment: str, result: Mapping[str, Any]) -> str:

@@ -135,9 +135,12 @@ def test_an_exercise_that_failed_or_is_invalid_says_so(tmp_path: Path) -> None:
     cell = made_up.Cell("barriers", "mxnet", "async")
     invalid = made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25}, problems=("It cannot be.",))
     write_exercise(tmp_path, invalid.as_json(), {"failed": "it was | killed"})
-    row = TABLES["exercises"](tmp_path).splitlines()[2]
-    cells = ["`barriers`: `added_wait_fraction`", "0.25. INVALID: It cannot be.", "not measured: it was \\| killed"]
-    assert row == f"| {' | '.join(cells)} |"
+    assert TABLES["exercises"](tmp_path).splitlines()[:4] == [
+        "`barriers`: `added_wait_fraction`",
+        "",
+        "- MXNet: 0.25. INVALID: It cannot be.",
+        "- PyTorch: not measured: it was | killed",
+    ]
 
 
 def test_an_exercises_answer_has_its_figure_its_sentences_and_what_would_change_it(tmp_path: Path) -> None:
