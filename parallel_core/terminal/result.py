@@ -57,7 +57,7 @@ def show_answer(answer: Answer, console: Console) -> None:
     """Print an answer under its heading, and what would change it."""
     console.print("\nAnswer", style="bold")
     for sentence in (*answer.sentences, f"{WHAT_WOULD_CHANGE_IT} {answer.would_change}"):
-        console.print(escape(sentence))
+        show_sentence(sentence, console)
 
 
 def _tables(result: Result) -> Iterator[Table]:
