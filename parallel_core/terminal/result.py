@@ -18,8 +18,11 @@ from parallel_core.terminal.sweep import bandwidths, curves_table
 __all__ = ["show", "show_answer"]
 
 
-def show(result: Result, console: Console) -> None:
-    """Print a result: its timings, metrics and checks, why it is invalid, if it is, and what it answers."""
+def show(result: Result, console: Console, answered: bool = True) -> None:
+    """Print a result: its timings, metrics and checks, why it is invalid, if it is, and what it answers.
+
+    If it is not to be `answered` here, `show_answer` is called when all else was said.
+    """
     backend = result.backend
     threads = backend["threads_per_device"]
     processes = backend.get("processes")
@@ -49,14 +52,14 @@ def show(result: Result, console: Console) -> None:
         show_sentence(sentence, console, DOUBTFUL, bullet="· ")
     for problem in result.problems:
         show_sentence(f"INVALID: {problem}", console, f"bold {BAD}")
-    if result.answer is not None:
+    if result.answer is not None and answered:
         show_answer(result.answer, console)
 
 
-def show_answer(answer: Answer, console: Console) -> None:
-    """Print an answer under its heading, and what would change it."""
+def show_answer(answer: Answer, console: Console, by_trace: str = "") -> None:
+    """Print an answer under its heading, what a trace adds to it, and what would change it."""
     console.print("\nAnswer", style="bold")
-    for sentence in (*answer.sentences, f"{WHAT_WOULD_CHANGE_IT} {answer.would_change}"):
+    for sentence in filter(None, (*answer.sentences, by_trace, f"{WHAT_WOULD_CHANGE_IT} {answer.would_change}")):
         show_sentence(sentence, console)
 
 

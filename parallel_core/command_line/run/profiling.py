@@ -18,6 +18,7 @@ from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.measurement_progress import measurement_progress
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import agreements, overhead
+from parallel_core.trace_analysis.efficiency import about_efficiency
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.profiling_run import profile, seconds_unprofiled, shown_case
 from parallel_core.trace_analysis.trace_files import write_trace_file
@@ -41,8 +42,11 @@ def check_profiling(trace_path: Path | None, picture_path: Path | None, *others:
 
 def profile_and_show(
     backend: Backend, result: Result, console: Console, trace_path: Path | None, picture_path: Path | None
-) -> None:
-    """Repeat a result's cases under the profiler, print its figures beside the clock's, and write the files."""
+) -> str:
+    """Repeat a result's cases under the profiler, print its figures beside the clock's, and write the files.
+
+    Returns what the trace adds to the answer: how efficient the main case was.
+    """
     duration = precisedelta(seconds_unprofiled(result), minimum_unit="seconds", format="%.2g")
     show_sentence(
         f"\nRecording it once more: {duration} without the profiler, several times that if operations are tiny",
@@ -65,6 +69,7 @@ def profile_and_show(
     show_agreements(compared, overhead(result, profiled.seconds), console, main, experiment.metric)
     for note in timeline.notes:
         show_sentence(note, console, bullet="· ")
+    return next((about_efficiency(case) for case in figures if case.case == main), "")
 
 
 def profile_if_possible(backend: Backend, result: Result, console: Console, trace_path: Path) -> None:
