@@ -41,7 +41,7 @@ myst_heading_anchors = 3
 # The pages show what the notebooks stored: `make notebooks` runs them.
 nb_execution_mode = "off"
 nb_merge_streams = True
-# Tables too, which CommonMark has not.
+# An output may have a table, which plain CommonMark does not know.
 nb_render_markdown_format = "myst"
 copybutton_prompt_text = "$ "
 
@@ -53,6 +53,7 @@ add_module_names = False
 default_role = "literal"
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 templates_path = ["_templates"]
 html_sidebars = {
     "**": [

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from benchmarks.tables.benchmarks import all_findings, gpu, how_fast, network, processes, variants
 from benchmarks.tables.comparisons import comparison, comparison_answer, comparison_of_factors, wrong_verdicts
-from benchmarks.tables.exercises import exercises, first_run, trace
+from benchmarks.tables.exercises import answer, exercises, first_run, trace
 
 __all__ = ["TABLES", "write_table"]
 
 TABLES: Mapping[str, Callable[..., str]] = {
     "first-run": first_run,
     "exercises": exercises,
+    "answer": answer,
     "trace": trace,
     "variants": variants,
     "comparison": comparison,

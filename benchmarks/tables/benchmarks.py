@@ -2,7 +2,7 @@
 
 import errno
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from parallel_core.system.formatting import figure
 __all__ = ["all_findings", "gpu", "how_fast", "network", "processes", "variants"]
 
 VARIANTS_FILE = "experiments/variants.json"
+BOTH = ("mxnet", "torch")
+FRAMEWORK = re.compile(r"\b(mxnet|torch)\b( async| sync)?(: |, | )?")
 
 
 def variants(folder: Path) -> str:
@@ -77,14 +79,36 @@ def network(folder: Path) -> str:
 
 
 def all_findings(folder: Path, name: str) -> str:
-    """Give a row to each finding of a benchmark, by the name of its file."""
+    """Give all findings of a benchmark, by its file's name: a column for each framework, if that makes fewer rows."""
     file = f"{name}.json"
     written = read_json(folder / file)
-    rows = [
-        [one.name, _with_unit(one), f"{one.target}: {one.verdict}" if one.target else ""]
-        for one in findings_of(written).values()
-    ]
-    return table(["", "measured", "target"], rows, source_of(folder, (file, written)))
+    found = list(findings_of(written).values())
+    by_label = _by_label(found, lambda one: FRAMEWORK.sub("", one.name))
+    below = source_of(folder, (file, written))
+    if all(FRAMEWORK.search(one.name) for one in found) and not any(map(_share_a_framework, by_label.values())):
+        rows = [[label, *_on_both(same)] for label, same in by_label.items()]
+        return table(["", *(FRAMEWORKS[one] for one in BOTH)], rows, below)
+    return table(["", "measured"], [[one.name, _with_target(one)] for one in found], below)
+
+
+def _share_a_framework(findings: Sequence[Finding]) -> bool:
+    return any(len([one for one in findings if name in one.name]) > 1 for name in BOTH)
+
+
+def _on_both(findings: Sequence[Finding]) -> Iterator[str]:
+    for name in BOTH:
+        yield ", ".join(_with_target(one) for one in findings if name in one.name)
+
+
+def _with_target(finding: Finding) -> str:
+    return _with_unit(finding) + (f" ({finding.target}: {finding.verdict})" if finding.target else "")
+
+
+def _by_label(findings: Iterable[Finding], label: Callable[[Finding], str]) -> dict[str, list[Finding]]:
+    labelled: dict[str, list[Finding]] = {}
+    for finding in findings:
+        labelled.setdefault(label(finding), []).append(finding)
+    return labelled
 
 
 GPU_ROWS = re.compile("overlap_efficiency|one of many|no longer by launching|two streams|batch 256|products of|the bus")
@@ -110,31 +134,25 @@ def gpu(folder: Path) -> str:
 
 
 BENCHMARKS = ("abstraction", "experiments/overlap", "allreduce", "training/speed", "training/growth")
-FRAMEWORK = re.compile(r"\b(mxnet|torch)\b( async| sync)?(: |, | )?")
 
 
 def how_fast(folder: Path) -> str:
     """Give a row to each target of the benchmarks: what it was on both frameworks, and whether it was met."""
     by_file = {f"{name}.json": read_json(folder / f"{name}.json") for name in BENCHMARKS}
     rows = [row for name, written in by_file.items() for row in _targets_of(folder / name, written)]
-    return table(
-        ["", "target", *(FRAMEWORKS[one] for one in ("mxnet", "torch"))], rows, source_of(folder, *by_file.items())
-    )
+    return table(["", "target", *(FRAMEWORKS[one] for one in BOTH)], rows, source_of(folder, *by_file.items()))
 
 
 def _targets_of(path: Path, written: Mapping[str, Any]) -> Iterator[list[str]]:
     """Make a row of the findings that share a label, of those of which one has a target."""
-    labelled: dict[str, list[Finding]] = {}
-    for finding in findings_of(written).values():
-        labelled.setdefault(_label(path.stem, finding), []).append(finding)
-    for label, findings in labelled.items():
+    for label, findings in _by_label(findings_of(written).values(), lambda one: _label(path.stem, one)).items():
         targets = {f"{one.target} {one.unit}".strip() for one in findings if one.target}
         if targets:
             linked = f"[{path.stem}]({path.with_suffix('.json')}): {label}"
             yield [
                 linked,
                 ", ".join(sorted(targets)),
-                *(_summary([one for one in findings if name in one.name]) for name in ("mxnet", "torch")),
+                *(_summary([one for one in findings if name in one.name]) for name in BOTH),
             ]
 
 

@@ -1,4 +1,4 @@
-"""What the exercises showed: a first run as it is printed, a trace, and a row for each exercise."""
+"""What the exercises showed: a first run as it is printed, a trace, a row for each exercise, and the answer to one."""
 
 import io
 import re
@@ -9,14 +9,16 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.experiments.exercises import SHOWN, TRACED, TRACED_ON, WIDTH
-from benchmarks.tables.markdown import FRAMEWORKS, read_json, source_of, table
+from benchmarks.tables.markdown import FRAMEWORKS, read_json, source_of
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT
+from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure
 from parallel_core.system.machine import describe_machine
 from parallel_core.terminal.result import show
 
-__all__ = ["exercises", "first_run", "trace"]
+__all__ = ["answer", "exercises", "first_run", "trace"]
 
 EXERCISES = "experiments/exercises.json"
 
@@ -50,15 +52,13 @@ def trace(folder: Path) -> str:
 
 
 def exercises(folder: Path) -> str:
-    """Give a row to each exercise: its figure on both frameworks, and the first sentence of what it says."""
+    """Give each exercise's figure on both frameworks, and the first sentence of what it says."""
     runs = {name: run for name, run in read_json(folder / EXERCISES)["runs"].items() if EXPERIMENTS[name].occasion}
-    sides = ("mxnet", "torch")
-    rows = [
-        [f"`{name}`: `{EXPERIMENTS[name].metric}`", *(_said(name, run["results"][side]) for side in sides)]
-        for name, run in runs.items()
-    ]
-    below = source_of(folder, *((EXERCISES, run) for run in runs.values()))
-    return table(["", *(FRAMEWORKS[side] for side in sides)], rows, below)
+    lines = []
+    for name, run in runs.items():
+        said = [f"- {FRAMEWORKS[side]}: {_said(name, run['results'][side])}" for side in ("mxnet", "torch")]
+        lines += [f"`{name}`: `{EXPERIMENTS[name].metric}`", "", *said, ""]
+    return "\n".join([*lines, source_of(folder, *((EXERCISES, run) for run in runs.values()))])
 
 
 def _said(experiment: str, result: Mapping[str, Any]) -> str:
@@ -68,3 +68,36 @@ def _said(experiment: str, result: Mapping[str, Any]) -> str:
     first_sentence = re.split(r"(?<=\.) ", result["explanation"])[0]
     said = f"INVALID: {result['problems'][0]}" if result["problems"] else first_sentence
     return said if value is None else f"{figure(value)}. {said}"
+
+
+def answer(folder: Path, name: str) -> str:
+    """Give an exercise's answer on both frameworks: its figure, its sentences, and what would change them.
+
+    Raises ValueError for a name that is not in the file.
+    """
+    runs = read_json(folder / EXERCISES)["runs"]
+    if name not in runs:
+        raise ValueError(f"no exercise {name!r} was run (known: {', '.join(runs)})")
+    results = runs[name]["results"]
+    told = [f"**{FRAMEWORKS[side]}**{_answered(name, results[side])}" for side in ("mxnet", "torch")]
+    return "\n\n".join([*told, source_of(folder, (EXERCISES, runs[name]))])
+
+
+def _answered(experiment: str, result: Mapping[str, Any]) -> str:
+    if "failed" in result:
+        return f": not measured: {result['failed']}"
+    metric = EXPERIMENTS[experiment].metric
+    shown = f", `{metric}` {_with_bounds(result, metric)}" if metric in result["metrics"] else ""
+    # A file from before there were answers has none.
+    given = result.get("answer") or {"sentences": [result["explanation"], *result["notes"]], "would_change": ""}
+    change = [f"{WHAT_WOULD_CHANGE_IT} {given['would_change']}"] if given["would_change"] else []
+    problems = [f"INVALID: {problem}." for problem in result["problems"]]
+    return f"{shown}: {' '.join([*problems, *given['sentences'], *change])}"
+
+
+def _with_bounds(result: Mapping[str, Any], metric: str) -> str:
+    value = result["metrics"][metric]
+    if value is None:
+        return "was not found"
+    bounds = result.get("metric_intervals", {}).get(metric)
+    return with_bounds(Interval(value, *bounds)) if bounds else figure(value)

@@ -27,9 +27,10 @@ TINY = 1e-3
 VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": GOOD, "slower": BAD}
 
 
-def show_comparison(analysis: Analysis, console: Console) -> None:
-    """Print the answer, and for each experiment a table and what is not to be trusted."""
-    show_sentence(analysis.answer, console, "bold")
+def show_comparison(analysis: Analysis, console: Console, answered: bool = True) -> None:
+    """Print the answer, unless that stands elsewhere, and for each experiment a table and what is not to be trusted."""
+    if answered:
+        show_sentence(analysis.answer, console, "bold")
     for experiment in analysis.experiments:
         described = experiment.experiment
         against = next((f"; ratio to {cell.cell.side}" for cell in experiment.believed), "")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import backends
 from backends import Device
 from backends.profiling import check_profiler
 from parallel_core.command_line import options
+from parallel_core.command_line.run.chosen import chosen_for
 from parallel_core.command_line.run.experiment_options import parameter_options
 from parallel_core.command_line.run.profiling import check_profiling, profile_and_show, profile_if_possible
 from parallel_core.command_line.run.resources import resource_options, run_with_resources
 from parallel_core.command_line.run.side_by_side import is_several, run_side_by_side
-from parallel_core.command_line.run.sizes import Work, about_kept, keep_chosen, with_kept, work_option, work_wanted
+from parallel_core.command_line.run.sizes import Work, about_kept, run_with_sizes, work_option
 from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.experiment import parameters_of
@@ -34,6 +36,10 @@ from parallel_core.terminal.measurement_progress import measurement_progress
 from parallel_core.terminal.result import show, show_answer
 
 __all__ = ["run"]
+
+EXPLAIN = "--explain"
+GIVEN = "parallel_core.given"
+"""Under which a command's context keeps the options that are given."""
 
 
 class _ExperimentGroup(click.Group):
@@ -54,6 +60,16 @@ class _ExperimentGroup(click.Group):
         if args[0] not in EXPERIMENTS and not args[0].startswith("-"):
             raise click.UsageError(f"unknown experiment {args[0]!r} (known: {', '.join(EXPERIMENTS)})")
         return super().resolve_command(ctx, args)
+
+
+class _ExperimentCommand(click.Command):
+    """An experiment's command, whose --explain knows the options that stand after it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what is given as it is written, for --explain, which is called before the others are read."""
+        if EXPLAIN in args:
+            ctx.meta[GIVEN] = self.make_parser(ctx).parse_args(list(args))[0]
+        return super().parse_args(ctx, args)
 
 
 @click.group("run", cls=_ExperimentGroup)
@@ -118,14 +134,12 @@ def _command_of(experiment: Experiment) -> click.Command:
         if trace_path is not None or timeline_path is not None:
             check_profiler(loaded)
         profiled = trace_path or trace_if_possible or timeline_path
-        kept = work_wanted(experiment, loaded, own, work)
-        given = own if kept is None else with_kept(ctx, experiment, own, kept)
         progress = measurement_progress(terminal_console(stderr=True), experiment.name)
         # A training shows a bar of its own.
         shown = progress if experiment.extent is None else nullcontext()
         with repeatable() if profiled else nullcontext(), shown:
-            result = run_with_resources(experiment, loaded, given)
-        keep_chosen(experiment, loaded, given, work, result)
+            run_once = partial(run_with_resources, experiment, loaded)
+            result, kept = run_with_sizes(ctx, experiment, loaded, own, work, run_once)
         judged = _judged(guess, result)
         _write(result, console, json_path, plot_path, judged)
         if kept is not None:
@@ -143,7 +157,7 @@ def _command_of(experiment: Experiment) -> click.Command:
     decorated: Any = command
     for option in reversed(_options_of(experiment)):
         decorated = option(decorated)
-    return click.command(experiment.name, help=experiment.question)(decorated)
+    return click.command(experiment.name, cls=_ExperimentCommand, help=experiment.question)(decorated)
 
 
 def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
@@ -153,7 +167,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
         if wanted:
             console = terminal_console()
             show_explanation(explanation(experiment), console)
-            show_variants(console)
+            show_variants(console, chosen_for(experiment, ctx.meta[GIVEN]))
             ctx.exit()
 
     parameters = parameters_of(experiment)
@@ -182,7 +196,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
             help=f"Your guess of {experiment.metric}, judged beside the answer: {experiment.metric_means}.",
         ),
         click.option(
-            "--explain",
+            EXPLAIN,
             is_flag=True,
             is_eager=True,
             expose_value=False,

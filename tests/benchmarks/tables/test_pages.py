@@ -3,9 +3,9 @@
 import json
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +15,7 @@ from benchmarks.self_test import Rates
 from benchmarks.tables.__main__ import main, pages, written
 from benchmarks.tables.all_tables import TABLES, write_table
 from benchmarks.tables.blocks import BLOCK
+from parallel_core.measurement.answer import Answer
 from tests.parallel_core.comparison import made_up
 
 MEASURED = re.compile(r"\d\s?(ns|μs|ms|s|min|%|×|images/s|[GM]B/s|GFLOP/s)(?=[\s,.;:)]|$)")
@@ -123,16 +124,47 @@ def test_words_after_a_tables_name_are_handed_to_it(monkeypatch: pytest.MonkeyPa
     assert write_table("answer overlap", Path("nowhere")) == "overlap in nowhere"
 
 
+def write_exercise(folder: Path, mxnet: dict[str, Any], torch: dict[str, Any]) -> None:
+    path = folder / "experiments" / "exercises.json"
+    path.parent.mkdir(exist_ok=True)
+    run = with_source(made_up.MACHINE, {"mxnet": mxnet, "torch": torch})
+    path.write_text(json.dumps({"runs": {"barriers": run}}))
+
+
 def test_an_exercise_that_failed_or_is_invalid_says_so(tmp_path: Path) -> None:
     cell = made_up.Cell("barriers", "mxnet", "async")
     invalid = made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25}, problems=("It cannot be.",))
-    run = with_source(made_up.MACHINE, {"mxnet": invalid.as_json(), "torch": {"failed": "it was | killed"}})
-    path = tmp_path / "experiments" / "exercises.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps({"runs": {"barriers": run}}))
-    row = TABLES["exercises"](tmp_path).splitlines()[2]
-    cells = ["`barriers`: `added_wait_fraction`", "0.25. INVALID: It cannot be.", "not measured: it was \\| killed"]
-    assert row == f"| {' | '.join(cells)} |"
+    write_exercise(tmp_path, invalid.as_json(), {"failed": "it was | killed"})
+    assert TABLES["exercises"](tmp_path).splitlines()[:4] == [
+        "`barriers`: `added_wait_fraction`",
+        "",
+        "- MXNet: 0.25. INVALID: It cannot be.",
+        "- PyTorch: not measured: it was | killed",
+    ]
+
+
+def test_an_exercises_answer_has_its_figure_its_sentences_and_what_would_change_it(tmp_path: Path) -> None:
+    cell = made_up.Cell("barriers", "mxnet", "async")
+    metrics = {"added_wait_fraction": 0.25}
+    known = replace(
+        made_up.result(cell, {"a": 1.0}, metrics=metrics), metric_intervals={"added_wait_fraction": (0.0, 1.0)}
+    )
+    answered = replace(known, answer=Answer(("It waited.", "For one."), "A second worker (--workers 2)."))
+    before = replace(made_up.result(cell, {"a": 1.0}), explanation="It was old.", notes=("With a note.",))
+    for torch, told in (
+        (before.as_json(), ", `added_wait_fraction` 1: It was old. With a note."),
+        ({"failed": "it was killed"}, ": not measured: it was killed"),
+    ):
+        write_exercise(tmp_path, answered.as_json(), torch)
+        first, second, source = write_table("answer barriers", tmp_path).split("\n\n")
+        assert first == (
+            "**MXNet**, `added_wait_fraction` 0.25 (0.00–1.00): It waited. For one. "
+            "What would change it: A second worker (--workers 2)."
+        )
+        assert second == f"**PyTorch**{told}"
+        assert source.startswith("[exercises](")
+    with pytest.raises(ValueError, match=r"no exercise 'overlap' was run \(known: barriers\)"):
+        write_table("answer overlap", tmp_path)
 
 
 def test_kinds_of_cells_that_were_not_compared_have_no_row(tmp_path: Path) -> None:

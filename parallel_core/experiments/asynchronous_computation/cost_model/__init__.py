@@ -158,6 +158,7 @@ EXPERIMENT = Experiment(
     case="increment of 2 elements",
     metric="smallest_t2_over_t1",
     metric_means="the time to compute the smallest operation over that to issue it: below 1 Python is slower",
+    settings=(),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "largest": 2**17}},
     curves=Curves(
         over="elements",
