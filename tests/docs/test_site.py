@@ -9,8 +9,7 @@ import pytest
 
 import backends
 import parallel_core
-from tests.docs.pages import read
-from tests.docs.translations.catalogues import LANGUAGES
+from tests.docs.pages import LANGUAGES, read
 
 pytestmark = pytest.mark.long
 
