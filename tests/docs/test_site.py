@@ -9,7 +9,7 @@ import pytest
 
 import backends
 import parallel_core
-from tests.docs.pages import LANGUAGES, read
+from tests.docs.pages import read
 
 pytestmark = pytest.mark.long
 
