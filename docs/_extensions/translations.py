@@ -137,4 +137,4 @@ class LeadToEnglish(SphinxPostTransform):
         section = link.get("reftargetid")
         address += f"#{section}" if section else ""
         text: Iterable[nodes.Node] = link.children or [nodes.Text(page)]
-        link.replace_self(nodes.reference("", "", *text, internal=True, refuri=address, hreflang=SOURCE))
+        link.replace_self(nodes.reference("", "", *text, internal=True, refuri=address))

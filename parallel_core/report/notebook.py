@@ -40,9 +40,10 @@ def show_result(result: Result) -> None:
 
 def show_prediction(prediction: "Prediction") -> None:
     """Display a guess beside its result, and the timeline in the notebook, or the result's picture without one."""
-    from IPython.display import Image, Markdown, display
+    from IPython.display import Image, display
 
-    display(Markdown(prediction._repr_markdown_()))
+    # A terminal shows the plain text.
+    display({"text/plain": repr(prediction), "text/html": prediction._repr_html_()}, raw=True)
     if (png := as_png(prediction.timeline or prediction.result)) is not None:
         display(Image(png))
 

@@ -45,7 +45,7 @@ def show_table(table: Table, console: Console) -> None:
     """Print a table; cells of columns that are aligned to the right or not wrapped keep their lines, others may wrap.
 
     Where that is wider than the terminal, the table loses its box, and then each row becomes lines of its own: its
-    first cell, and below it a line for each other cell that is not empty, after its heading. The title and the caption
+    first cell, and below it each other cell that is not empty, after its heading. The title and the caption
     are wrapped at the terminal's width, and not at the table's. The table is consumed.
     """
     title, caption, table.title, table.caption = table.title, table.caption, None, None
@@ -109,13 +109,20 @@ def _show_records(table: Table, console: Console) -> None:
     for name, *row in zip(*(column.cells for column in table.columns), strict=True):
         show_sentence(": ".join(filter(None, (first, _text(name).plain))), console, "bold")
         cells = (Text("; ").join(_text(cell).split("\n")) for cell in row)
-        lines = [(heading, cell) for heading, cell in zip(headings, cells, strict=True) if cell.plain.strip()]
-        beside = max((len(heading) for heading, _ in lines), default=0) + len("    ")
-        if beside + max((_longest_word(cell.plain) for _, cell in lines), default=0) <= console.width:
-            record = Table.grid(Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
-            for heading, cell in lines:
-                record.add_row(f"  {heading}" if heading else "", cell)
-            console.print(record)
-        else:
-            for heading, cell in lines:
-                show_sentence(": ".join(filter(None, (heading, cell.plain))), console, bullet="  ")
+        _show_record([pair for pair in zip(headings, cells, strict=True) if pair[1].plain.strip()], console)
+
+
+def _show_record(pairs: Sequence[tuple[str, Text]], console: Console) -> None:
+    """Print headings and cells on one line if they fit; else on a line each, cells beside each other if they fit."""
+    joined = Text(", ").join(Text(f"{heading} ".lstrip()).append_text(cell) for heading, cell in pairs)
+    beside = max((len(heading) for heading, _ in pairs), default=0) + len("    ")
+    if len(joined) + len("  ") <= console.width:
+        console.print(Text("  ") + joined)
+    elif beside + max(_longest_word(cell.plain) for _, cell in pairs) <= console.width:
+        record = Table.grid(Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
+        for heading, cell in pairs:
+            record.add_row(f"  {heading}" if heading else "", cell)
+        console.print(record)
+    else:
+        for heading, cell in pairs:
+            show_sentence(" ".join(filter(None, (heading, cell.plain))), console, bullet="  ")

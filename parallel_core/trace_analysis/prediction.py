@@ -7,6 +7,7 @@ one notebook can predict for both engines of both frameworks.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +25,9 @@ __all__ = ["Prediction", "Question", "limits_of", "predict"]
 ANY = (-float("inf"), float("inf"))
 BACKEND_VARIABLE = "PARALLEL_CORE_BACKEND"
 USUAL_BACKEND = "torch"
+MOST_SECONDS = 900.0
+"""Seconds that a run may take: the longest experiment trains for three minutes, and a busy machine takes several times
+as long."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,17 +62,22 @@ class Prediction:
     def __repr__(self) -> str:
         return "\n".join((self.guess.sentence, *_said(self.result)))
 
-    def _repr_markdown_(self) -> str:
+    def _repr_html_(self) -> str:
         # Notebooks ask for this method.
         guess = self.guess
-        rows = (
-            f"| `{guess.metric}` on {self.result.backend['name']} | |",
-            "| --- | --- |",
-            f"| you guessed | {guess.guessed_in_words} |",
-            f"| measured | {guess.measured_in_words} |",
+        where = f"<code>{escape(guess.metric)}</code> on {escape(self.result.backend['name'])}"
+        figures = (guess.guessed_in_words, guess.measured_in_words)
+        judged = f"{guess.reason[:1].upper()}{guess.reason[1:]}."
+        return "\n".join(
+            (
+                "<table>",
+                "<thead><tr><th></th><th>you guessed</th><th>measured</th></tr></thead>",
+                f"<tbody><tr><td>{where}</td>{''.join(f'<td>{escape(one)}</td>' for one in figures)}</tr></tbody>",
+                "</table>",
+                f"<p><b>{escape(judged)}</b></p>",
+                *(f"<p>{escape(sentence)}</p>" for sentence in _said(self.result)),
+            )
         )
-        judged = f"**{guess.reason[:1].upper()}{guess.reason[1:]}.**"
-        return "\n\n".join(("\n".join(rows), judged, *_said(self.result)))
 
 
 def predict(
@@ -107,10 +116,10 @@ def limits_of(experiment: Experiment, metric: str) -> tuple[float, float]:
 
 def _run(experiment: str, options: Mapping[str, str], with_timeline: bool) -> tuple[Result, Timeline | None]:
     if not with_timeline:
-        return measure_elsewhere(experiment, options), None
+        return measure_elsewhere(experiment, options, MOST_SECONDS), None
     with TemporaryDirectory(prefix="parallel-core-") as folder:
         path = Path(folder) / "trace.json"
-        result = measure_elsewhere(experiment, {**options, "trace-if-possible": str(path)})
+        result = measure_elsewhere(experiment, {**options, "trace-if-possible": str(path)}, MOST_SECONDS)
         return result, read_timeline(path) if path.exists() else None
 
 

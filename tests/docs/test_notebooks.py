@@ -32,7 +32,7 @@ SMALLER = {
     "batch=512": "batch=16",
     "batch_size=256": "batch_size=32",
     "steps=2, timeline": "steps=1, batch_size=16, timeline",
-    '"limit": 40, "rounds": 3': '"limit": 2, "rounds": 1',
+    '"limit": 20, "rounds": 3': '"limit": 2, "rounds": 1',
     "(2**16, 2**20, 2**23)": "(2**10, 2**12)",
     "train_steps=20, images=2000": "train_steps=1, images=100",
     "wide=2, batch=32": "wide=1, batch=8",
@@ -64,7 +64,7 @@ def check_outputs(notebook: NotebookNode) -> None:
     for cell in code(notebook):
         assert not [output for output in cell.outputs if output.output_type == "error"]
         if "predict(" in cell.source:
-            assert {"text/markdown", "image/png"} <= kinds(cell), cell.source
+            assert {"text/html", "image/png"} <= kinds(cell), cell.source
 
 
 def test_there_is_one_for_each_chapter() -> None:

@@ -40,8 +40,9 @@ def test_the_guess_is_held_against_a_run_in_a_process_of_its_own() -> None:
     assert prediction.guess.measured is not None
     assert prediction.guess.measured.estimate == prediction.result.metrics["parallel_speedup"]
     assert str(prediction).startswith(f"{prediction.guess.sentence}\n")
-    shown = prediction._repr_markdown_()
-    assert "| you guessed | 1 |\n| measured | " in shown
+    shown = prediction._repr_html_()
+    assert "<th>you guessed</th><th>measured</th>" in shown
+    assert "<td><code>parallel_speedup</code> on numpy</td><td>1</td>" in shown
     assert prediction.timeline is None
     with pytest.raises(FrozenInstanceError):
         prediction.guess = None  # type: ignore[misc, assignment]
@@ -103,5 +104,5 @@ data, _ = shell.display_formatter.format(predict("parallel"))
 assert data["text/plain"].startswith("Do two devices"), data
 """
     shown = run_python(code).stdout
-    assert "IPython.core.display.Markdown object" in shown
+    assert "You guessed 1; measured " in shown
     assert "IPython.core.display.Image object" in shown

@@ -39,7 +39,7 @@ SAVED = Path(__file__).parents[3] / "benchmarks/results/epyc-2-cores/comparison.
 TRACES = Path(__file__).parents[1] / "trace_analysis/traces"
 WIDTHS = (60, 80)
 WIDEST = 200
-QUANTITY = re.compile(r"[±−-]? ?\d[\d,.]*(?:e[−+-]?\d+)?(?: (?:[nμm]?s|[kMG]B|[KMG]iB|GB/s|×)(?![\w/])|%)?")
+QUANTITY = re.compile(r"[±−-]? ?\d(?:[\d,.]*\d)?(?:e[−+-]?\d+)?(?: (?:[nμm]?s|[kMG]B|[KMG]iB|GB/s|×)(?![\w/])|%)?")
 BOX = re.compile(r"[\u2500-\u257f]+")
 
 Show = Callable[[Console], None]

@@ -63,7 +63,7 @@ def about_exchange(allreduces: int, moved: int) -> str:
 def what_would_change(backend: Backend, per_device: Case, synchronised: Case, rows: int) -> str:
     """Say what would bring both steps nearer to each other, in what they change and in what they take."""
     if decide(times_as_long(synchronised, per_device), 1.0) is None:
-        return LESS_NOISE
+        return f"For the cost m{LESS_NOISE[1:]}"
     more = f"More rows a device (--rows {4 * rows}): its own mean and variance are nearer to those of the global batch"
     if backend.engine == "sync":
         return f"{more}, and operations weigh less beside them."

@@ -84,7 +84,7 @@ def what_would_change(backend: Backend, speedup: Interval, watch: MachineWatch |
     if watch is not None and not watch.allows_verdict:
         return "A quiet machine, for the speed: measure again when the other work has ended."
     if decide(speedup, 1.0) is None:
-        return LESS_NOISE
+        return f"For the speed m{LESS_NOISE[1:]}"
     return more_cores(backend) or (
         f"Larger shards (--batch-size {2 * batch_size}), which take fewer launches: they change the speed, and not the "
         "count."

@@ -134,7 +134,8 @@ def what_would_change(one: Curve, scaled: Curve, noise: float, rounds: int, step
         return f"L{longer[1:].partition(',')[0]}, or larger initial weights (--initial-scale): nothing was learnt here."
     sets = (best_rates(one, noise), best_rates(scaled, noise))
     if rounds < FEWEST_FOR_A_VERDICT or max(map(len, sets)) > 1:
-        return f"More seeds (--rounds {2 * rounds}), which leave fewer rates within the noise; and {longer}."
+        seeds = max(FEWEST_FOR_A_VERDICT, 2 * rounds)
+        return f"More seeds (--rounds {seeds}), which leave fewer rates within the noise; and {longer}."
     return f"L{longer[1:]}; and rates between those that were tried (--rates)."
 
 

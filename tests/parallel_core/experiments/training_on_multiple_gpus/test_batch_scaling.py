@@ -20,7 +20,7 @@ from tests.parallel_core.experiments.bounds import without_bounds
 
 MADE_UP = synthetic("a test needs no more", train=300, test=10)
 
-SMALL: dict[str, Any] = {"data": MADE_UP, "batch_size": 8, "steps": 2, "rounds": 2}
+SMALL: dict[str, Any] = {"data": MADE_UP, "batch_size": 8, "steps": 2, "rounds": 2, "budget": 600.0}
 
 
 def batch_scaling(backend: Backend) -> Result:

@@ -260,3 +260,14 @@ def test_rates_that_cannot_be_are_refused(rates: str, message: str) -> None:
     done = CliRunner().invoke(cli, ["run", "learning-rates", "--backend", "numpy", "--rates", rates])
     assert done.exit_code == 2
     assert message in done.output
+
+
+def test_what_would_change_the_best_rates_is_more_seeds_as_long_as_there_are_several() -> None:
+    scaled = {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}
+    assert about_rates.what_would_change(ONE, scaled, 0.02, 3, 200).startswith("More seeds (--rounds 6), which")
+    assert about_rates.what_would_change(scaled, scaled, 0.02, 3, 200).startswith(
+        "Longer trainings (--limit 400), with"
+    )
+    assert about_rates.what_would_change(scaled, scaled, 0.02, 1, 200).startswith("More seeds (--rounds 3), which")
+    nothing = about_rates.what_would_change({0.1: 0.1}, {0.1: 0.12}, 0.02, 3, 200)
+    assert nothing.startswith("Longer trainings (--limit 400), or larger initial weights")

@@ -27,7 +27,7 @@ from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Task, crossings
 from tests.parallel_core.experiments.bounds import without_bounds
 
-SMALL: dict[str, Any] = {"wide": 2, "batch": 7, "micro_batches": 2, "rounds": 2}
+SMALL: dict[str, Any] = {"wide": 2, "batch": 7, "micro_batches": 2, "rounds": 2, "budget": 600.0}
 
 NAMES = list(strategies(2))
 FEATURES, UNITS, CLASSES, ITEM = 8 * 144, 32, 10, 4

@@ -1,0 +1,52 @@
+"""The search of each translated site finds what its readers would look for, and nothing that is not there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.parallel_core.report.chromium import Visit, open_browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    yield from open_browser()
+
+
+def search(browser: "Browser", site: Path, query: str) -> Visit:
+    """Search a site, and return the page when all is found."""
+    visit = Visit(browser, site / "search.html", 1280)
+    visit.page.goto(f"{(site / 'search.html').as_uri()}?q={query}")
+    # The dots that say that the search goes on have started when the page is loaded.
+    visit.page.wait_for_function("Search._pulse_status < 0")
+    assert visit.troubles == []
+    return visit
+
+
+@pytest.mark.parametrize(
+    ("language", "query"),
+    [
+        ("ko", "장치"),
+        ("ko", "비동기 엔진"),
+        ("ko", "waitall"),
+        ("vi", "hàng đợi"),
+        ("zh_CN", "设备"),
+        ("zh_CN", "异步引擎"),
+        ("zh_CN", "waitall"),
+    ],
+)
+def test_it_finds_words(browser: "Browser", site: Path, language: str, query: str) -> None:
+    results = search(browser, site / language, query).page.locator("#search-results li a")
+    results.nth(1).wait_for(timeout=20_000)
+
+
+# The last one has the characters of a word, in another order.
+@pytest.mark.parametrize(("language", "query"), [("ko", "고양이"), ("vi", "mèo"), ("zh_CN", "猫"), ("zh_CN", "步异")])
+def test_it_finds_nothing_else(browser: "Browser", site: Path, language: str, query: str) -> None:
+    assert search(browser, site / language, query).page.locator("#search-results li").count() == 0
