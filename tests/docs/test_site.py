@@ -63,7 +63,8 @@ def test_no_page_loads_anything_from_elsewhere(site: Path, pages: list[Path]) ->
 
 
 def test_the_search_finds_what_a_page_says(site: Path) -> None:
-    assert "overlap_efficiency" in (site / "searchindex.js").read_text(encoding="utf-8")
+    # The index holds stems of words.
+    assert "overlap_effici" in (site / "searchindex.js").read_text(encoding="utf-8")
 
 
 def test_the_page_on_json_has_every_key_that_a_result_has(site: Path) -> None:
