@@ -17,13 +17,12 @@ def declared(styles: str, language: str, variable: str) -> list[str]:
 
 
 @cache
-def characters(family: str, language: str) -> frozenset[int]:
-    """Return the characters of an installed family; a generic one is what fontconfig takes for it in a language."""
+def characters(family: str) -> frozenset[int]:
+    """Return the characters of an installed family; a generic one is what fontconfig takes for it in no language."""
     if family in GENERIC:
-        family = ask("fc-match", "--format=%{family[0]}", f"{family}:lang={language}")
-    return frozenset(
-        code for line in ask("fc-list", "--format=%{charset}\n", f":family={family}").split() for code in codes(line)
-    )
+        family = ask("fc-match", "--format=%{family[0]}", family)
+    ranges = ask("fc-list", "--format=%{charset}\n", f":family={family}").split()
+    return frozenset(code for part in ranges for code in codes(part))
 
 
 def codes(part: str) -> range:

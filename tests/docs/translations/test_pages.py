@@ -88,7 +88,7 @@ def test_the_fonts_that_a_page_names_have_its_characters(built: Path, language: 
     for name, page in pages(built):
         for (tag, variable), letters in page.letters.items():
             families = declared(styles, tag, variable)
-            known = frozenset[int]().union(*(characters(family, tag) for family in families))
+            known = frozenset[int]().union(*(characters(family) for family in families))
             if missing := {letter for letter in letters if is_drawn(letter) and ord(letter) not in known}:
                 without[name, tag, variable] = missing
     assert without == {}

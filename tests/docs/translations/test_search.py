@@ -23,8 +23,8 @@ def search(browser: "Browser", site: Path, query: str) -> Visit:
     """Search a site, and return the page when all is found."""
     visit = Visit(browser, site / "search.html", 1280)
     visit.page.goto(f"{(site / 'search.html').as_uri()}?q={query}")
-    # The dots that say that the search goes on have started when the page is loaded.
-    visit.page.wait_for_function("Search._pulse_status < 0")
+    # The heading ends in dots as long as the search goes on.
+    visit.page.wait_for_function("Search.title && !Search.title.contains(Search.dots)")
     assert visit.troubles == []
     return visit
 
