@@ -11,7 +11,7 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import 
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import ONE_STREAM, PLAIN_COPY
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.verdicts import times_as_long
+from parallel_core.measurement.verdicts import over_rounds, times_as_long
 from parallel_core.system.formatting import write_size
 
 __all__ = ["Timed", "result_with"]
@@ -36,9 +36,13 @@ def result_with(
 
     `parts` are the cases of what `parts.time_parts` timed, which are metrics too; empty if it timed nothing.
     """
-    largest = timed[max(timed)]
+    most = max(timed)
+    largest = timed[most]
     (bound,) = SHARES.keys() & largest.keys()
-    intervals = {SHARES[bound]: times_as_long(largest[bound], largest[judged])}
+    intervals = {
+        SHARES[bound]: times_as_long(largest[bound], largest[judged]),
+        "algbw_gb_per_s": over_rounds(lambda seconds: most / seconds / 1e9, largest[judged].seconds),
+    }
     if parts:
         intervals["spread_roots_speedup"] = times_as_long(parts[ONE_ROOT], parts[SPREAD_ROOTS])
     series = _series_of(timed, devices)
