@@ -50,7 +50,8 @@ notebooks: $(TOOLS)
 	mkdir -p docs/tutorials/on-mxnet
 	PARALLEL_CORE_BACKEND=mxnet $(BIN)/jupyter execute --output 'on-mxnet/{notebook_name}' docs/tutorials/*.ipynb
 
-# The site, in docs/_build/html, and its translated pages in ko, vi and zh_CN there, of what the notebooks stored: half a minute. It needs no framework, and no network.
+# The site in docs/_build/html, with its translated pages in ko, vi and zh_CN there, of what the notebooks stored: a
+# minute. It needs no framework, and no network once it is installed.
 docs: $(SPHINX)
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
 	for language in $(LANGUAGES); do $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html \
