@@ -132,17 +132,17 @@ def test_batch_scaling_is_judged_by_the_numbers(scaled: float, sentence: str) ->
     ],
 )
 def test_efficiency_is_put_in_words(scaled: float, meaning: str) -> None:
-    assert meaning in without_bounds(about_scaling.about_efficiency(scaling(1e-3, 6e-4, scaled), 1))
+    assert meaning in without_bounds(about_scaling.about_efficiency(scaling(1e-3, 6e-4, scaled)))
 
 
 def test_efficiency_within_the_noise_is_left_open() -> None:
     noisy = {FIXED: {1: case(1e-3, 9e-3, 5e-3), 2: case(9e-3, 1e-3, 5e-3)}}
     assert "with the fixed batch (the noise leaves open whether they count" in without_bounds(
-        about_scaling.about_efficiency(noisy, 1)
+        about_scaling.about_efficiency(noisy)
     )
 
 
 def test_shared_cores_bound_the_efficiency() -> None:
-    timed = scaling(1e-3, 6e-4, 5e-4)
-    assert "they share cores, which leaves 0.50 at most" in without_bounds(about_scaling.about_efficiency(timed, 0.5))
-    assert "share" not in without_bounds(about_scaling.about_efficiency(timed, 1))
+    assert about_scaling.about_cores(1) == ()
+    (note,) = about_scaling.about_cores(0.5)
+    assert "an efficiency of 0.50" in note
