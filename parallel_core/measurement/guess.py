@@ -25,6 +25,8 @@ WIDEST_FACTOR = 2.0
 """The same for the bounds of any other figure, one over the other."""
 COUNTED = ("waits", "allreduces", "operations", "crossings", "_images")
 """How the names of metrics end that are counted, and so known exactly."""
+UNTIMED = (*COUNTED, "accuracy", "best_rate_ratio")
+"""The same of metrics that no time is in: what else the machine did changes none of them."""
 SMALL = 0.02
 """Of an interval below this, `with_bounds` would write too few digits to tell a guess from its bounds."""
 
@@ -81,9 +83,8 @@ def judge(value: float, metric: str, result: Result, limits: tuple[float, float]
         raise RequestError(f"{result.experiment} has no metric {metric!r} (known: {', '.join(result.metrics)})")
     estimate = result.metrics[metric]
     low, high = result.metric_intervals.get(metric, (-math.inf, math.inf))
-    counted = metric.endswith(COUNTED)
-    interval = Interval(estimate, estimate, estimate) if counted else Interval(estimate, low, high)
-    if why := _why_open(result, interval, counted):
+    interval = Interval(estimate, estimate, estimate) if metric.endswith(COUNTED) else Interval(estimate, low, high)
+    if why := _why_open(result, interval, metric.endswith(UNTIMED)):
         return Guess(metric, value, None if math.isnan(estimate) else interval, "open", why)
     # Between a guess and the next number nothing lies, so an interval that begins or ends with the guess holds it.
     place = decide(interval, value, math.nextafter(value, math.inf))
@@ -97,11 +98,11 @@ def judge(value: float, metric: str, result: Result, limits: tuple[float, float]
     return Guess(metric, value, interval, "within", f"your guess {how}")
 
 
-def _why_open(result: Result, interval: Interval, counted: bool) -> str:
+def _why_open(result: Result, interval: Interval, untimed: bool) -> str:
     """Say why nothing can be said of any guess; empty if something can."""
     if result.problems:
         return f"the result is invalid, so nothing is said of your guess ({result.problems[0]})"
-    if not counted and result.machine_watch is not None and not result.machine_watch.allows_verdict:
+    if not untimed and result.machine_watch is not None and not result.machine_watch.allows_verdict:
         return "other work took so much of the cores' time that nothing is said of your guess"
     if math.isnan(interval.estimate):
         return "the run did not find this figure, so whether your guess is right stays open"

@@ -87,6 +87,8 @@ def test_nothing_is_said_without_an_interval_or_of_an_invalid_or_disturbed_resul
 def test_what_is_counted_is_known_exactly_on_a_busy_machine_too() -> None:
     counted = measured(6.0, 6.0, "layer_waits", metric_intervals={}, machine_watch=BUSY)
     assert judge(6, "layer_waits", counted, ANY).sentence == "You guessed 6; measured 6: your guess is right."
+    rated = measured(1.0, 1.5, "best_rate_ratio", machine_watch=BUSY)
+    assert judge(4, "best_rate_ratio", rated, ANY).judgement == "too high"
     assert judge(5, "layer_waits", counted, ANY).sentence == "You guessed 5; measured 6: your guess is too low."
 
 
