@@ -196,12 +196,14 @@ def _random_graphs(cases: Timed) -> str:
 def _batch_scaling(cases: Timed) -> str:
     one, fixed, scaled = cases.values()
     by_image = {FIXED: {1: one, 2: fixed}, SCALED: {1: one, 2: scaled}}
-    return f"{batch_scaling.verdict(by_image, 256)} {batch_scaling.about_efficiency(by_image, 1.0)}"
+    return f"{batch_scaling.verdict(by_image, 256)} {batch_scaling.about_efficiency(by_image)}"
 
 
 def _allreduce(cases: Timed) -> str:
     sizes = {2**20: cases}
-    return " ".join((allreduce.verdict(sizes, "native"), *allreduce.about_sharding(sizes)))
+    return " ".join(
+        (allreduce.about_size(2**20, cases), allreduce.about_bound(sizes, "native"), *allreduce.about_sharding(sizes))
+    )
 
 
 def _batch_norm(cases: Timed) -> str:

@@ -68,7 +68,7 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
         traces = _packed(processes, output)
     console.print()
     for line in why_incomplete(processes, warm_up, steps):
-        show_sentence(f"parallel-core: {line}", console)
+        console.print(f"parallel-core: {line}", markup=False, soft_wrap=True)
     found = None
     if traces:
         try:
@@ -76,7 +76,7 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
             _show(found, traces, output, console)
         except (RequestError, OSError) as error:
             # The program has ended as it has; its status counts.
-            show_sentence(f"parallel-core: {error}", console)
+            console.print(f"parallel-core: {error}", markup=False, soft_wrap=True)
     if json_path is not None:
         files.write_json(json_path, _document(command, status, processes, traces, found))
     return end_as(status)

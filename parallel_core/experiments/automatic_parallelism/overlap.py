@@ -23,7 +23,6 @@ a thread that they share cores with, and together they are launched while produc
 from collections.abc import Callable
 
 import numpy as np
-from humanize import metric
 
 from backends import HOST, Array, Backend, Device
 from backends.variants import COPY_ON_COMPUTE_QUEUE
@@ -193,7 +192,7 @@ def verdict(efficiency: Interval) -> str:
 
 def about_times(run_alone: Case, copy_alone: Case, together: Case) -> str:
     """Say how long the parts took, and both together."""
-    run, copy, both = (metric(case.median, "s") for case in (run_alone, copy_alone, together))
+    run, copy, both = (f"{figure(1e3 * case.median)} ms" for case in (run_alone, copy_alone, together))
     return f"Computing alone took {run}, copying alone {copy}, and both together {both}."
 
 

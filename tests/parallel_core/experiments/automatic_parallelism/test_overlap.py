@@ -59,5 +59,5 @@ def test_what_would_change_it_follows_from_the_interval(
 
 def test_the_times_are_told() -> None:
     assert overlap.about_times(case(1), case(2), case(2.5)) == (
-        "Computing alone took 1.00 s, copying alone 2.00 s, and both together 2.50 s."
+        "Computing alone took 1,000 ms, copying alone 2,000 ms, and both together 2,500 ms."
     )
