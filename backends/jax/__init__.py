@@ -1,0 +1,1 @@
+"""JAX: every launch is a compiled program, and XLA's CPU client queues it."""
