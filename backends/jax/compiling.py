@@ -81,7 +81,12 @@ class _Program:
 
         traced.__name__ = traced.__qualname__ = _name(fn)
         donated = sum(map(_count_inputs, specs[: CONSUMING.get(fn, 0)])) if isinstance(fn, FunctionType) else 0
-        self.run: Callable[..., tuple[Any, list[Check]]] = jax.jit(traced, donate_argnums=tuple(range(donated)))
+        self.run: Callable[..., tuple[Any, list[Check]]] = jax.jit(
+            traced,
+            donate_argnums=tuple(range(donated)),
+            # They say the device, also if the result does not depend on them.
+            keep_unused=True,
+        )
 
 
 @final

@@ -166,10 +166,10 @@ def sgd_while_finite(
 
 
 def _operand(x: Array, other: Array | float) -> Array | float:
-    if isinstance(other, jax.Array):
+    if isinstance(other, jax.Array) and not other.weak_type:
         _check_dtypes(x, other)
         return other
-    # NumPy's own numbers have a dtype that may win over the array's.
+    # A number: NumPy's own have a dtype that may win over the array's.
     return jnp.asarray(other, x.dtype)
 
 
