@@ -108,7 +108,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend_name" in metafunc.fixturenames:
         # NumPy has one engine, sync, and runs beside the asynchronous engines as their reference.
         reference = ["numpy"] if metafunc.config.getoption("--engine") == "async" else []
-        metafunc.parametrize("backend_name", ["mxnet", "torch", *reference])
+        metafunc.parametrize("backend_name", ["jax", "mxnet", "torch", *reference])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

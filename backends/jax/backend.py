@@ -17,7 +17,7 @@ import numpy as np
 from backends.arrays import check_equal, check_terms, tree_leaves, tree_map
 from backends.devices import Device, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError
-from backends.host import cores_of, threads_for
+from backends.host import check_workers, cores_of, threads_for
 from backends.installation.importing import import_framework
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Ops
 from backends.variants import choose_variants
@@ -46,6 +46,7 @@ class JAXBackend(BaseBackend):
         variants: Sequence[str] = (),
     ) -> None:
         self.engine: Engine = engine or "async"
+        check_workers(self.name, self.engine, workers_per_device)
         if workers_per_device > 1:
             raise BackendError("jax computes on a device in the order of launching, one by one: use --workers 1")
         self.workers_per_device = workers_per_device
@@ -129,8 +130,7 @@ class JAXBackend(BaseBackend):
             raise BackendError(f"jax sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
         first, *others = devices
         try:
-            for terms in zip(*map(tree_leaves, xs), strict=True):
-                check_terms(terms)
+            _check_terms(xs)
             gathered = [self._copies(x, self._places[first]) for x in xs[1:]]
         except Exception as error:
             self._fail(error, f"on {first}")
@@ -197,6 +197,14 @@ def _owned(x: np.ndarray) -> np.ndarray:
     if x.dtype.name not in DTYPES:
         raise BackendError(f"jax has no arrays of {x.dtype}: convert it to another dtype, such as float32")
     return np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
+
+
+def _check_terms(xs: Sequence[Array]) -> None:
+    leaves = [leaf for x in xs for leaf in tree_leaves(x)]
+    if len({id(leaf) for leaf in leaves}) < len(leaves):
+        raise ValueError("allreduce cannot replace one array by two sums")
+    for terms in zip(*map(tree_leaves, xs), strict=True):
+        check_terms(terms)
 
 
 def _sum(*xs: Array) -> Array:

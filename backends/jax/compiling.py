@@ -22,7 +22,7 @@ import numpy as np
 from jax import monitoring
 
 from backends.jax import ops
-from backends.jax.tracing import Check, collecting_checks
+from backends.jax.tracing import KEEPING_BARRIERS, Check, collecting_checks, one_by_one
 
 __all__ = ["Compiled", "compiled", "run"]
 
@@ -86,6 +86,7 @@ class _Program:
             donate_argnums=tuple(range(donated)),
             # They say the device, also if the result does not depend on them.
             keep_unused=True,
+            compiler_options=KEEPING_BARRIERS if isinstance(fn, partial) and fn.func is one_by_one else None,
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 from jax import lax
 
-__all__ = ["Check", "collecting_checks", "fail_if", "one_by_one", "traced_in_unit"]
+__all__ = ["KEEPING_BARRIERS", "Check", "collecting_checks", "fail_if", "one_by_one", "traced_in_unit"]
 
 
 @jax.tree_util.register_dataclass
@@ -34,18 +34,23 @@ _trace = _Trace()
 
 @contextmanager
 def collecting_checks() -> Iterator[list[Check]]:
-    """Collect the checks of what is traced within the context."""
-    outer, _trace.checks = _trace.checks, []
+    """Collect the checks of what is traced within the context, which is no part of a unit around it."""
+    outer = _trace.checks, _trace.is_unit
+    _trace.checks, _trace.is_unit = [], False
     try:
         yield _trace.checks
     finally:
-        _trace.checks = outer
+        _trace.checks, _trace.is_unit = outer
 
 
 def fail_if(failed: Any, message: str) -> None:
     """Let the program that is being traced fail if `failed` turns out to be true."""
     if _trace.checks is not None:
         _trace.checks.append(Check(failed, message))
+
+
+KEEPING_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+"""Options with which a unit is compiled: on CPUs XLA drops barriers before it merges operations."""
 
 
 def one_by_one(fn: Callable[..., Any], *args: Any) -> Any:
