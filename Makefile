@@ -4,6 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 TOOLS := .venv/tools-ready
+SPHINX := .venv/docs-ready
+LANGUAGES := ko vi zh_CN
 CU112 := .venv-cu112
 SAY := printf 'parallel-core: %s\n'
 # worksteal: neighbours in a file share what their fixtures made, and no worker ends long before the other.
@@ -11,7 +13,7 @@ PYTEST := python -m pytest --dist worksteal
 # The tests start hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long conformance test-cu112 bench docs lint clean
+.PHONY: demo test test-long conformance test-cu112 bench notebooks docs translations lint clean
 
 # Four minutes, on a slow machine too. It needs the frameworks alone; all else needs the tools as well.
 demo: $(READY)
@@ -24,8 +26,8 @@ test: $(TOOLS)
 	$(BIN)/$(PYTEST) -n 2 --engine async -m 'not long' --require mxnet,torch; async=$$?; \
 	wait $$sync; sync=$$?; $(SAY) 'the synchronous engine:'; cat .venv/test-sync.log; exit $$((async | sync))
 
-# What `make test` leaves out: whole jobs that fail, two hosts, notebooks, and pages in Chromium.
-test-long: $(TOOLS)
+# What `make test` leaves out: whole jobs that fail, two hosts, notebooks, the site, and pages in Chromium.
+test-long: $(TOOLS) $(SPHINX)
 	$(BIN)/$(PYTEST) -n 2 -m long --require mxnet,torch
 
 # Random programs over the protocol's verbs, the same ones each time, on every backend and engine: two minutes.
@@ -43,10 +45,23 @@ bench: $(TOOLS)
 	$(BIN)/python -m benchmarks.run_all
 
 # The notebooks, run from top to bottom and stored with what they showed: on PyTorch where they are, and on MXNet.
-docs: $(TOOLS)
-	$(BIN)/jupyter execute --inplace docs/*.ipynb
-	mkdir -p docs/on-mxnet
-	PARALLEL_CORE_BACKEND=mxnet $(BIN)/jupyter execute --output 'on-mxnet/{notebook_name}' docs/*.ipynb
+notebooks: $(TOOLS)
+	$(BIN)/jupyter execute --inplace docs/tutorials/*.ipynb
+	mkdir -p docs/tutorials/on-mxnet
+	PARALLEL_CORE_BACKEND=mxnet $(BIN)/jupyter execute --output 'on-mxnet/{notebook_name}' docs/tutorials/*.ipynb
+
+# The site, in docs/_build/html, and its translated pages in ko, vi and zh_CN there, of what the notebooks stored: half a minute. It needs no framework, and no network.
+docs: $(SPHINX)
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+	for language in $(LANGUAGES); do $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html \
+	  -D language=$$language docs docs/_build/html/$$language || exit; done
+	@$(SAY) 'the site: docs/_build/html/index.html'
+
+# What is to be translated, put into the catalogues: what is new is empty there, and what has changed is marked fuzzy.
+translations: $(SPHINX)
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder gettext --tag for_translators docs docs/_build/gettext
+	$(BIN)/sphinx-intl update --pot-dir docs/_build/gettext --locale-dir docs/locales --line-width 120 --no-obsolete \
+	  $(LANGUAGES:%=--language %)
 
 lint: $(TOOLS)
 	$(BIN)/ruff check .
@@ -54,7 +69,7 @@ lint: $(TOOLS)
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv $(CU112)
+	rm -rf .venv $(CU112) docs/_build
 
 $(CU112)/driver/libcuda.so.1: tests/backends/installation/driver_without_gpus.c | $(CU112)/ready
 	@mkdir -p $(@D)
@@ -63,9 +78,10 @@ $(CU112)/driver/libcuda.so.1: tests/backends/installation/driver_without_gpus.c 
 $(TOOLS): $(READY)
 $(READY): EXTRAS := mxnet,torch
 $(TOOLS): EXTRAS := mxnet,torch,plot,test,dev
+$(SPHINX): EXTRAS := docs
 $(CU112)/ready: EXTRAS := mxnet-cu112,test
 # Python compiles a module when it is first imported, and keeps that: of most modules that are installed, none is.
-$(READY) $(TOOLS) $(CU112)/ready: setup.cfg pyproject.toml constraints.txt
+$(READY) $(TOOLS) $(SPHINX) $(CU112)/ready: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || \
 	  { $(SAY) '$(PYTHON) is not Python 3.11, which MXNet 1.9.1 needs: make PYTHON=/path/to/python3.11'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \

@@ -140,7 +140,7 @@ def test_packages_import_those_below_alone(package: str) -> None:
 def test_a_folder_s_listing_fits_on_a_screen() -> None:
     tops = [ROOT / top for top in (*PACKAGES, "tests", "docs")]
     crowded = {}
-    within = (folder for top in tops for folder in top.rglob("*/") if folder.name != "__pycache__")
+    within = (folder for top in tops for folder in top.rglob("*/") if not {"__pycache__", "_build"} & {*folder.parts})
     for folder in (ROOT, *tops, *within):
         entries = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
         unlisted = ("__init__.py", "__pycache__", ".egg-info")

@@ -39,4 +39,4 @@ def test_the_cuda_build_s_extra_holds_the_wheels_that_are_loaded(root: Path) -> 
 
 
 def test_the_extras_are_the_promised_ones(root: Path) -> None:
-    assert set(read(root)["options.extras_require"]) == {"mxnet", "mxnet-cu112", "torch", "plot", "test", "dev"}
+    assert set(read(root)["options.extras_require"]) == {"mxnet", "mxnet-cu112", "torch", "plot", "test", "dev", "docs"}

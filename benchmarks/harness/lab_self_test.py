@@ -1,5 +1,7 @@
 """How often what a lab says of one run is wrong: the code of `parallel-core run` judges times with synthetic noise.
 
+Everything in an answer that claims a direction goes through it: the verdict, and the sentences after it.
+
     python -m benchmarks.harness.lab_self_test --trials 400
 
 The truth is known: equal times, which leave nothing to say, and effects that are there to be found. Every round drifts,
@@ -18,7 +20,7 @@ from parallel_core.experiments.asynchronous_computation.asynchronous import verd
 from parallel_core.experiments.asynchronous_computation.barriers import verdicts as barriers
 from parallel_core.experiments.asynchronous_computation.cost_model import verdicts as cost_model
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.experiments.automatic_parallelism import overlap, parallel, scheduling, three_way
+from parallel_core.experiments.automatic_parallelism import dependencies, overlap, parallel, scheduling, three_way
 from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts as independent_ops
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts as small_ops
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts as allreduce
@@ -108,8 +110,7 @@ def _parallel(cases: Timed) -> str:
 
 
 def _overlap(cases: Timed) -> str:
-    run, copy, _ = cases.values()
-    return overlap.verdict(overlap.overlap_efficiency(*cases.values()), run, copy)
+    return overlap.verdict(overlap.overlap_efficiency(*cases.values()))
 
 
 def _three_way(cases: Timed) -> str:
@@ -118,6 +119,14 @@ def _three_way(cases: Timed) -> str:
     bound = sum(part.median for part in parts) / 2
     found = three_way.fractions(parts, together, bound)
     return three_way.verdict(found, three_way.left_over(parts, together, bound))
+
+
+def _limited(cases: Timed) -> str:
+    *parts, together = cases.values()
+    # Parts that keep half a core busy each leave it to the longest one; those that keep two busy each do not.
+    bound = sum(part.median for part in parts) * (0.25 if "long" in cases else 1)
+    found = three_way.fractions(parts, together, bound)
+    return three_way.about_cores(found, three_way.lost_to_cores(parts, bound), 2.0)
 
 
 def _asynchronous(cases: Timed) -> str:
@@ -139,14 +148,24 @@ def _barriers(cases: Timed) -> str:
 
 def _cost_model(cases: Timed) -> str:
     issued, computed, measured = cases.values()
-    model = CostModel(issued.median, computed.median, 0.0, times_as_long(computed, issued))
-    return cost_model.verdict([cost_model.Point(2, 10**6, model, measured)])
+    parts = (issued.seconds, computed.seconds)
+    model = CostModel(issued.median, computed.median, 0.0, times_as_long(computed, issued), *parts)
+    point = cost_model.Point(2, 10**6, model, measured)
+    return " ".join((cost_model.verdict([point]), cost_model.about_book(point), asynchronous.about_sides(model)))
 
 
 def _small_ops(cases: Timed) -> str:
     each = list(cases.values())
     half = len(each) // 2
-    return small_ops.verdict([2**power for power in range(3, 3 + half)], each[:half], each[half:], 2)
+    sizes, alone, spread = [2**power for power in range(3, 3 + half)], each[:half], each[half:]
+    said = small_ops.verdict(sizes, alone, spread, 2), *small_ops.about_losses(sizes, alone, spread)
+    return " ".join((*said, *small_ops.about_launching(sizes, alone, "async")))
+
+
+def _launches(cases: Timed) -> str:
+    each = list(cases.values())
+    half = len(each) // 2
+    return " ".join(small_ops.about_threads([2**power for power in range(3, 3 + half)], each[:half], each[half:]))
 
 
 def _independent_ops(cases: Timed) -> str:
@@ -156,10 +175,22 @@ def _independent_ops(cases: Timed) -> str:
     return " ".join((*said, independent_ops.about_chain(times_as_long(chain, chain, BETWEEN_PROCESSES))))
 
 
+def _threads(cases: Timed) -> str:
+    return independent_ops.about_threads(times_as_long(*cases.values(), BETWEEN_PROCESSES))
+
+
 def _schedule(cases: Timed) -> str:
-    alone, free = cases.values()
+    return scheduling.about_schedule("It", _scheduled(*cases.values()))
+
+
+def _scheduled(alone: Case, free: Case) -> scheduling.Scheduled:
     bound = alone.median / 2
-    return scheduling.about_schedule("It", scheduling.Scheduled(alone, free, (), Bounds(bound, bound, bound)))
+    return scheduling.Scheduled(alone, free, (), Bounds(bound, bound, bound))
+
+
+def _random_graphs(cases: Timed) -> str:
+    each = list(cases.values())
+    return dependencies.about_random([_scheduled(*pair) for pair in zip(each[::2], each[1::2], strict=True)])
 
 
 def _batch_scaling(cases: Timed) -> str:
@@ -228,6 +259,15 @@ TRUTHS = (
     Truth("three-way", "none", _of((1, 1, 1, 3)), _three_way, ("went on", "overlapped in part", "got in")),
     Truth("three-way", "all", _of((1, 1, 1, 1.5)), _three_way, ("overlapped in part", "got in"), ("went on",)),
     Truth("three-way", "in part", _of((1, 1, 1, 2.2)), _three_way, ("more than", "got in"), ("overlapped",)),
+    Truth("three-way", "few cores", _of((1, 1, 1, 3)), _limited, ("The longest part limits",), ("with the time of",)),
+    Truth(
+        "three-way",
+        "enough cores",
+        {"long": 2, "b": 1, "c": 1, "all": 4},
+        _limited,
+        ("with the time of",),
+        ("The longest part limits",),
+    ),
     Truth(
         "async",
         "queued",
@@ -248,15 +288,53 @@ TRUTHS = (
     Truth("eager-cpu", "not queued", {"sync": 1.0}, _eager, ("Asynchrony",), ("No asynchrony",)),
     Truth("barriers", "selective", _of((0.05, 1)), _barriers, ("was waiting", "in part"), ("was selective:",)),
     Truth("barriers", "all", _of((1, 1)), _barriers, ("was selective",), ("was waiting",)),
-    Truth("cost-model", "equal", _of((1, 1, 1)), _cost_model, ("slower side at the largest", "holds at every size")),
-    Truth("cost-model", "device", _of((1, 2, 2)), _cost_model, ("Python is the slower side",), ("holds at every",)),
+    Truth(
+        "cost-model",
+        "equal",
+        _of((1, 1, 1)),
+        _cost_model,
+        ("slower side at the largest", "holds at every size", "it says too", "is the slower side,"),
+    ),
+    Truth(
+        "cost-model",
+        "device",
+        _of((1, 2, 2)),
+        _cost_model,
+        ("Python is the slower side", "it says too"),
+        ("holds at every",),
+    ),
+    Truth(
+        "cost-model",
+        "Python",
+        _of((2, 1, 2)),
+        _cost_model,
+        ("holds at every", "device is the slower side", "it says too much"),
+        ("it says too little, for t1 is",),
+    ),
     Truth("cost-model", "as predicted", _of((1, 2, 2)), _predictions, ("The model fails",), ("At no size",)),
     Truth("cost-model", "disturbed", _of((1, 2, 3.5)), _predictions, (), ("The model fails",)),
     Truth("evaluate", "equal", _of((1, 1)), _evaluate, ("2 devices were",)),
     Truth("evaluate", "twice", _of((2, 1)), _evaluate, ("were slower",), ("2 devices were",)),
     Truth("allreduce", "equal roots", {ONE_ROOT: 1, SPREAD_ROOTS: 1}, _roots, ("all do at", "costs more")),
     Truth("allreduce", "spread roots", {ONE_ROOT: 2, SPREAD_ROOTS: 1}, _roots, ("costs more",), ("all do at",)),
-    Truth("small-ops", "equal", _of([1] * 16), _small_ops, ("were faster than one from", "They were slower")),
+    Truth(
+        "small-ops",
+        "equal",
+        _of([1] * 16),
+        _small_ops,
+        ("were faster than one from", "They were slower", "launching is the limit"),
+        ("Launching alone was nowhere the limit",),
+    ),
+    Truth("small-ops", "slower", _of([1] * 8 + [2] * 8), _small_ops, ("faster than one from",), ("They were slower",)),
+    Truth("small-ops", "launches as operators", _of([1] * 16), _launches, ("beat parallel",), ("At none of 8",)),
+    Truth(
+        "small-ops",
+        "launches beat operators",
+        _of([1] * 8 + [2] * 8),
+        _launches,
+        ("operators beat", "At none"),
+        ("launches beat parallel operators",),
+    ),
     Truth(
         "small-ops",
         "faster",
@@ -280,6 +358,19 @@ TRUTHS = (
         _independent_ops,
         ("In parallel", "no help", "too little", "does not allow"),
         ("they ran at",),
+    ),
+    Truth("independent-ops", "equal threads", _of((1, 1)), _threads, (" × as fast.",), ("no difference is shown",)),
+    Truth("independent-ops", "twice the threads", _of((2, 1)), _threads, (), (" × as fast.",)),
+    Truth(
+        "dependencies",
+        "random graphs in turn",
+        _of([1] * 6),
+        _random_graphs,
+        ("in 1 of", "in 2 of", "in 3 of", "not to pay in"),
+        ("in 0 of",),
+    ),
+    Truth(
+        "dependencies", "random graphs", _of([2, 1] * 3), _random_graphs, ("not to pay in", "in 0 of"), ("in 3 of 3",)
     ),
     Truth("dependencies", "in turn", _of((2, 2)), _schedule, ("about as fast", "less than is", "one by one: queueing")),
     Truth(

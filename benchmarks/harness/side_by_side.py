@@ -126,8 +126,8 @@ def _run(variant: Variant, cores: set[int], attempts: int = ATTEMPTS) -> Measure
 def read_answer(outcome: Outcome, name: str) -> Measured:
     """Read what a worker or parallel-core printed; click.ClickException for a failure or a wrong result."""
     try:
-        # A result with problems comes with status 1.
-        answer = None if outcome.timed_out or outcome.status not in (0, 1) else json.loads(outcome.output)
+        # A wrong result comes with status 1, impossible times with 3.
+        answer = None if outcome.timed_out or outcome.status not in (0, 1, 3) else json.loads(outcome.output)
     except ValueError:
         answer = None
     if answer is None:

@@ -12,11 +12,13 @@ import numpy as np
 from backends import Backend
 from backends.process_groups import GroupedBackend
 from parallel_core.errors import RequestError
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import Limit, about_excess, largest_of, relative_error, why_impossible
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result, describe_backend
 from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.system.formatting import percent
 from parallel_core.system.machine_watch import MachineWatch, joined_watches
 
 __all__ = [
@@ -33,14 +35,6 @@ __all__ = [
 
 FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
 """How often everything is timed at the least for a verdict: a warm-up, and the fewest rounds."""
-DISTURBED = (
-    "No verdict: other work took so much of the cores' time that these times say little about what was timed. Measure "
-    "again when it has ended."
-)
-WITHHELD = (
-    "No verdict: times were measured that cannot be true, so no time and no metric here is to be believed. Other work "
-    "disturbed the machine: measure again when it has ended, or with more --rounds and --budget."
-)
 NONE: Mapping[str, float] = MappingProxyType({})
 ONCE: Mapping[str, int] = MappingProxyType({})
 NO_INTERVALS: Mapping[str, Interval] = MappingProxyType({})
@@ -135,6 +129,7 @@ def result_of(
     cases: Sequence[Case],
     metrics: Mapping[str, float],
     explanation: str,
+    answer: Answer | None = None,
     error: float,
     compared: str,
     of: str = "the largest element",
@@ -149,6 +144,9 @@ def result_of(
     """Return an experiment's result: invalid if values are not NumPy's, or a case is faster than its parts.
 
     The latter is a disturbance, not an error of the program: the verdict is withheld, and the times are marked.
+
+    The sentences of `answer` go on after the explanation: in the result's answer that comes first. Of an invalid
+    result, and of one whose verdict is withheld, the answer says only that, and why.
 
     `error` is the largest difference of what is `compared` from NumPy's, as a share `of` something; `intervals`
     are those of metrics that have one, and `limits` what some of these cannot exceed: if one is shown to, the result is
@@ -166,9 +164,10 @@ def result_of(
     missing = _rounds_missing(cases, parameters)
     # The other ranks of a job on this host would be taken for strangers.
     watch = None if isinstance(backend, GroupedBackend) else _watch_over(cases)
-    withheld = WITHHELD if disturbances else DISTURBED if judges_times and watch and not watch.allows_verdict else ""
+    withheld = _withheld(disturbances, watch if judges_times else None)
     said = described.pop("notes", ())
-    wrong = () if error < limit else (f"{compared} differ from NumPy's by {error:.1e} of {of}",)
+    wrong = (*(() if error < limit else (f"{compared} differ from NumPy's by {error:.1e} of {of}",)), *problems)
+    told = _in_one(withheld) if withheld else _hedged(explanation) if missing else explanation
     return Result(
         experiment=experiment,
         backend=describe_backend(backend, parameters.get("size")),
@@ -181,9 +180,10 @@ def result_of(
             if math.isfinite(interval.low + interval.high)
         },
         checks={"max_relative_error": error, **checks},
-        explanation=withheld or (_hedged(explanation) if missing else explanation),
+        explanation=told,
+        answer=answer and (_about_wrong(wrong) or withheld or replace(answer, sentences=(told, *answer.sentences))),
         notes=(*(() if withheld else (*said, *believed)), *missing),
-        problems=(*wrong, *problems, *disturbances),
+        problems=(*wrong, *disturbances),
         disturbances=disturbances,
         machine_watch=watch,
         **described,
@@ -194,6 +194,36 @@ def _watch_over(cases: Sequence[Case]) -> MachineWatch | None:
     """Put together what was watched while the cases were timed; those of one interleaving share a watch."""
     watches = {id(case.watch): case.watch for case in cases if case.watch is not None}
     return joined_watches(tuple(watches.values()))
+
+
+def _withheld(disturbances: Sequence[str], watch: MachineWatch | None) -> Answer | None:
+    """Return what is said in place of a verdict that a disturbed machine does not allow; None if it does."""
+    if disturbances:
+        return Answer(
+            ("No verdict: times were measured that cannot be true, so no time and no metric here is to be believed.",),
+            "Other work disturbed the machine: measure again when it has ended, or with more --rounds and --budget.",
+        )
+    if watch is None or watch.allows_verdict:
+        return None
+    taken = percent(watch.taken_share)
+    return Answer(
+        (f"No verdict: other work took {taken} of the cores' time, so these times say little about what was timed.",),
+        "A quiet machine: measure again when the other work has ended.",
+    )
+
+
+def _about_wrong(problems: Sequence[str]) -> Answer | None:
+    """Return what an invalid result answers; None if nothing is wrong."""
+    if not problems:
+        return None
+    return Answer(
+        (f"No answer: the result is invalid, because {problems[0]}.",),
+        "An error to be mended in the backend or in the program: no other machine and no option gives an answer.",
+    )
+
+
+def _in_one(answer: Answer) -> str:
+    return " ".join((*answer.sentences, answer.would_change))
 
 
 def _hedged(explanation: str) -> str:

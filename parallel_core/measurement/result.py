@@ -9,6 +9,7 @@ from typing import Any, Self, TypeAlias
 
 from backends import Backend
 from backends.installation.kernels import kernels_of, product_of
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.task_graph import Task
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.machine_watch import MachineWatch
@@ -35,28 +36,30 @@ MACHINE_KEYS = (
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that was timed, several times.
-
-    `seconds` are times until all was done, `dispatch_seconds` until control returned to Python. `warmup_seconds` are
-    those of the first repetitions, which are not counted. `parts` names the cases whose work is contained in this one:
-    it cannot be faster than the slowest of them. `bare_seconds` are what its operations take by themselves: handed over
-    as one unit, with nothing queued between them, all devices at once in thought, so that the slowest part counts;
-    empty if that was not measured. `repeats` is how often it was done within one timing, if doing it
-    once is too short to be timed; all seconds are of doing it once. `again`, which is kept within
-    `timing.repeatable`, repeats the case in the process that timed it, and returns the timing; if it repeats only a
-    `share` of the case, the timing is of that share. `watch` says what else the machine did while it was timed.
-    """
+    """One thing that was timed, several times. All its seconds are of doing it once."""
 
     name: str
     seconds: tuple[float, ...]
+    """Until all was done."""
     dispatch_seconds: tuple[float, ...]
+    """Until control returned to Python."""
     warmup_seconds: tuple[float, ...] = ()
+    """Those of the first repetitions, which are not counted."""
     parts: tuple[str, ...] = ()
+    """The cases whose work is contained in this one: it cannot be faster than the slowest of them."""
     bare_seconds: tuple[float, ...] = ()
+    """What its operations take by themselves; empty if that was not measured.
+
+    They are handed over as one unit, with nothing queued between them, all devices at once in thought, so that the
+    slowest part counts."""
     repeats: int = 1
+    """How often it was done within one timing, if doing it once is too short to be timed."""
     again: Callable[[], Timing] | None = field(default=None, compare=False, repr=False)
+    """Repeats the case in the process that timed it, and returns the timing; it is kept within `timing.repeatable`."""
     share: float = field(default=1.0, compare=False)
+    """The share of the case that a repetition under a profiler repeats, and times."""
     watch: MachineWatch | None = field(default=None, compare=False, repr=False)
+    """What else the machine did while it was timed."""
 
     @property
     def median(self) -> float:
@@ -109,12 +112,20 @@ class Result:
 
     experiment: str
     backend: Mapping[str, Any]
+    """The framework with its devices, engine and settings."""
     parameters: Mapping[str, Any]
+    """What the experiment ran with: sizes, rounds, and so on."""
     cases: tuple[Case, ...]
     metrics: Mapping[str, float]
+    """The figures that answer the experiment's question."""
     checks: Mapping[str, float]
+    """How far the numbers were from NumPy's, or from each other's where they should be the same."""
     explanation: str
     """What the numbers mean for this framework and engine, in a sentence."""
+    answer: Answer | None = None
+    """What answers the exercise's question: the explanation, what else belongs to it, and what would change it.
+
+    Under the key `answer` are `sentences` and `would_change`; it is null for an experiment that gives none."""
     notes: tuple[str, ...] = ()
     """More sentences, one for each question that the experiment asks."""
     problems: tuple[str, ...] = ()
@@ -132,6 +143,7 @@ class Result:
     metric_intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """By metric, the bounds between which its true value is believed to lie, if they were found."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
+    """The machine and the process: processor, cores, memory, system, versions, time."""
     machine_watch: MachineWatch | None = None
     """What else the machine did while the cases were timed; None if that was not watched."""
 
@@ -143,8 +155,11 @@ class Result:
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
         lists = {"cases": [case.as_json() for case in self.cases], "tasks": [vars(task) for task in self.tasks]}
-        watch = None if self.machine_watch is None else asdict(self.machine_watch)
-        text = json.dumps({"schema": RESULT_SCHEMA, **vars(self), **lists, "machine_watch": watch}, default=dict)
+        objects = {
+            name: None if value is None else asdict(value)
+            for name, value in (("answer", self.answer), ("machine_watch", self.machine_watch))
+        }
+        text = json.dumps({"schema": RESULT_SCHEMA, **vars(self), **lists, **objects}, default=dict)
         # JSON has no NaN; most readers refuse a file that holds one.
         result: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
         return result
@@ -168,6 +183,7 @@ class Result:
                 metrics=dict(zip(read["metrics"], _floats(read["metrics"].values()), strict=True)),
                 checks=dict(zip(read["checks"], _floats(read["checks"].values()), strict=True)),
                 explanation=str(read["explanation"]),
+                answer=Answer.from_json(read["answer"]) if read.get("answer") else None,
                 notes=tuple(read["notes"]),
                 problems=tuple(read["problems"]),
                 disturbances=tuple(read.get("disturbances", ())),

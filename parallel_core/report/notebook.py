@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled, write_point
 from parallel_core.plots import as_png
@@ -50,4 +51,5 @@ def as_html(result: Result) -> str:
         with_times=swept is None or not swept.in_place_of_times,
         quantity=quantity,
         engine_in_words=engine_in_words,
+        WHAT_WOULD_CHANGE_IT=WHAT_WOULD_CHANGE_IT,
     )

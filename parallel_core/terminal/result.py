@@ -1,4 +1,4 @@
-"""What a person reads of a result: its timings, its metrics and checks, and what they mean."""
+"""What a person reads of a result: its timings, its metrics and checks, and what they answer."""
 
 from collections.abc import Iterator
 
@@ -8,15 +8,16 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT, Answer
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import engine_in_words, kernels_in_words, quantity
 from parallel_core.terminal.sweep import bandwidths, curves_table
 
-__all__ = ["show"]
+__all__ = ["show", "show_answer"]
 
 
 def show(result: Result, console: Console) -> None:
-    """Print a result: its timings, metrics and checks, what they mean, and why it is invalid, if it is."""
+    """Print a result: its timings, metrics and checks, why it is invalid, if it is, and what it answers."""
     backend = result.backend
     threads = backend["threads_per_device"]
     processes = backend.get("processes")
@@ -36,7 +37,8 @@ def show(result: Result, console: Console) -> None:
     caption = None if result.data is None else f"data: {result.data}"
     for table in _tables(result, caption):
         console.print(table)
-    console.print(escape(result.explanation), style="bold")
+    if result.answer is None:
+        console.print(escape(result.explanation), style="bold")
     # The first sentence says who schedules; the others, what is unusual about the devices.
     for note in (*filter(None, backend["scheduler"].split("; ")[1:]), *result.notes):
         console.print(f"· {escape(note)}")
@@ -45,6 +47,15 @@ def show(result: Result, console: Console) -> None:
         console.print(f"· {escape(sentence)}", style="yellow")
     for problem in result.problems:
         console.print(f"INVALID: {escape(problem)}", style="bold red")
+    if result.answer is not None:
+        show_answer(result.answer, console)
+
+
+def show_answer(answer: Answer, console: Console) -> None:
+    """Print an answer under its heading, and what would change it."""
+    console.print("\nAnswer", style="bold")
+    for sentence in (*answer.sentences, f"{WHAT_WOULD_CHANGE_IT} {answer.would_change}"):
+        console.print(escape(sentence))
 
 
 def _tables(result: Result, caption: str | None) -> Iterator[Table]:

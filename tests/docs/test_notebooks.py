@@ -13,7 +13,7 @@ from parallel_core.experiments import EXPERIMENTS
 
 pytestmark = pytest.mark.long
 
-FOLDER = Path(__file__).parents[2] / "docs"
+FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 PATIENCE = 300
 """Seconds that a cell may take."""

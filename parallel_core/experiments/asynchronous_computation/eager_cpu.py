@@ -25,6 +25,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, get_args
 
+from humanize import metric
+
 import backends
 from backends import Backend, Engine
 from parallel_core.errors import MeasurementError, RequestError
@@ -36,18 +38,30 @@ from parallel_core.experiments.asynchronous_computation.ten_products import (
     error_of_products,
     multiply,
 )
+from parallel_core.experiments.changes import LESS_NOISE, with_queue, without_queue
 from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import FEWEST_TIMINGS, result_of, time_in_turn
 from parallel_core.experiments.products import largest_size
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import countdown
 from parallel_core.measurement.verdicts import dispatch_fraction, in_percent
-from parallel_core.system.formatting import listed
+from parallel_core.system.formatting import figure, listed
 
-__all__ = ["EXPERIMENT", "OTHERS", "about_contrasts", "about_variants", "contrasts", "run", "verdict"]
+__all__ = [
+    "EXPERIMENT",
+    "OTHERS",
+    "about_contrasts",
+    "about_times",
+    "about_variants",
+    "contrasts",
+    "run",
+    "verdict",
+    "what_would_change",
+]
 
 AGAINST = Parameter(
     "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none.", metavar="NAMES"
@@ -124,9 +138,11 @@ def run(
         metrics={name: interval.estimate for name, interval in intervals.items()},
         intervals=intervals,
         explanation=verdict(mine_fraction),
+        answer=Answer(
+            (about_times(mine, size), *about_contrasts(fractions)), what_would_change(backend, mine_fraction)
+        ),
         notes=(
             f"Scheduler: {backend.scheduler}.",
-            *about_contrasts(fractions),
             *about_variants(backend.variants, tuple(cases)),
             *failures,
         ),
@@ -168,7 +184,10 @@ def verdict(fraction: Interval) -> str:
 
 
 def about_contrasts(fractions: Mapping[str, Interval]) -> tuple[str, ...]:
-    """Say which of the others queued the products and which did not; nothing if there are none."""
+    """Say which of the others queued the products, and after which share of the time control was back with each.
+
+    Nothing if there are none.
+    """
     kinds = {
         "queued them": 0,
         "queued them in part": 1,
@@ -177,8 +196,32 @@ def about_contrasts(fractions: Mapping[str, Interval]) -> tuple[str, ...]:
     }
     places = {side: decide(share, EARLY, LATE) for side, share in fractions.items()}
     found = {did: [side for side in places if places[side] == place] for did, place in kinds.items()}
-    clauses = [f"{listed(sides)} {did}" for did, sides in found.items() if sides]
+    clauses = [
+        f"{listed([f'{side} ({figure(100 * fractions[side].estimate)}%)' for side in sides])} {did}"
+        for did, sides in found.items()
+        if sides
+    ]
     return (f"The same products elsewhere: {'; '.join(clauses)}.",) if clauses else ()
+
+
+def about_times(products: Case, size: int) -> str:
+    """Say when control returned and when the products were done."""
+    return (
+        f"Control was back after {metric(products.dispatch_median, 's')}, and the {REPEATS} products of {size} × "
+        f"{size} matrices were done after {metric(products.median, 's')}."
+    )
+
+
+def what_would_change(backend: Backend, fraction: Interval) -> str:
+    """Say what would let control return later, if asynchrony was observed, or earlier."""
+    place = decide(fraction, EARLY, LATE)
+    if place is None:
+        return LESS_NOISE
+    if backend.engine == "sync":
+        return with_queue(backend, "control should return before the products are done")
+    if place == 0:
+        return without_queue("control should return when the products are done, after about 100% of the time")
+    return "Larger products (--size 2000): computing them takes longer, and launching them does not."
 
 
 def about_variants(variants: Sequence[str], sides: Sequence[str]) -> tuple[str, ...]:

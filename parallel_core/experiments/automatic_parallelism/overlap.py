@@ -23,8 +23,10 @@ a thread that they share cores with, and together they are launched while produc
 from collections.abc import Callable
 
 import numpy as np
+from humanize import metric
 
 from backends import HOST, Array, Backend, Device
+from backends.variants import COPY_ON_COMPUTE_QUEUE
 from parallel_core.experiments.automatic_parallelism.copying import (
     Copies,
     calibrate,
@@ -32,6 +34,7 @@ from parallel_core.experiments.automatic_parallelism.copying import (
     copy_each,
     copy_into,
 )
+from parallel_core.experiments.changes import LESS_NOISE, with_queue, without_queue
 from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Experiment, Rounds
 from parallel_core.experiments.measuring import (
     Units,
@@ -42,18 +45,23 @@ from parallel_core.experiments.measuring import (
     with_parts,
 )
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, countdown, measure
 from parallel_core.measurement.verdicts import over_rounds
+from parallel_core.system.formatting import figure
+from parallel_core.system.machine_watch import usable_cores
 
-__all__ = ["EXPERIMENT", "overlap_efficiency", "run", "verdict"]
+__all__ = ["EXPERIMENT", "about_times", "overlap_efficiency", "run", "verdict", "what_would_change"]
 
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
 WELL, BADLY = 0.8, 0.2
 """From this efficiency on the overlap is real, and up to that one it is hardly there."""
+UNEQUAL = 2
+"""How many times as long as the shorter part the longer one takes when they are unequal."""
 
 
 def _run_and_copy(backend: Backend, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
@@ -145,8 +153,14 @@ def run(
         intervals=intervals,
         # Together takes as long as the longer part, at the least.
         limits=dict.fromkeys(intervals, 1.0),
-        explanation=verdict(efficiency, run_alone, copy_alone),
-        notes=(f"With copies the book's way, {_hidden_part(book_efficiency)}.",),
+        explanation=verdict(efficiency),
+        answer=Answer(
+            (
+                f"With copies the book's way, {_hidden_part(book_efficiency)}.",
+                about_times(run_alone, copy_alone, together),
+            ),
+            what_would_change(backend, efficiency, run_alone, copy_alone, copies),
+        ),
         error=largest_error(map(backend.to_numpy, checked), [source @ source] * PRODUCTS),
         compared="copied products",
     )
@@ -170,13 +184,42 @@ def overlap_efficiency(run_alone: Case, copy_alone: Case, together: Case) -> Int
     )
 
 
-def verdict(efficiency: Interval, run_alone: Case, copy_alone: Case) -> str:
+def verdict(efficiency: Interval) -> str:
     """Say how much of the shorter part was hidden under the longer one."""
-    shares = sorted((run_alone.median, copy_alone.median))
-    unequal = "" if shares[1] < 2 * shares[0] else " The parts take unequal times here, so little could be saved."
     opening = "The overlap is real: " if decide(efficiency, WELL) == 1 else ""
     told = f"{opening}{_hidden_part(efficiency)}"
-    return f"{told[0].upper()}{told[1:]}.{unequal}"
+    return f"{told[0].upper()}{told[1:]}."
+
+
+def about_times(run_alone: Case, copy_alone: Case, together: Case) -> str:
+    """Say how long the parts took, and both together."""
+    run, copy, both = (metric(case.median, "s") for case in (run_alone, copy_alone, together))
+    return f"Computing alone took {run}, copying alone {copy}, and both together {both}."
+
+
+def what_would_change(backend: Backend, efficiency: Interval, run_alone: Case, copy_alone: Case, copies: int) -> str:
+    """Say what would hide more under the longer part, or nothing any more."""
+    shorter, longer = sorted((run_alone.median, copy_alone.median))
+    if longer >= UNEQUAL * shorter:
+        alike = max(1, round(copies * run_alone.median / copy_alone.median))
+        return f"Parts that take equally long (--copies {alike}): little can be saved while they are so unequal."
+    if backend.engine == "sync":
+        return with_queue(backend, "copies should hide under products")
+    if COPY_ON_COMPUTE_QUEUE.name in backend.variants:
+        return f"Copies in a queue of their own (without --variant {COPY_ON_COMPUTE_QUEUE.name})."
+    if decide(efficiency, -BADLY, BADLY) is None and decide(efficiency, 0.0) is None:
+        return LESS_NOISE
+    kind = backend.devices[0].kind
+    if decide(efficiency, BADLY) == 1:
+        if kind in COPY_ON_COMPUTE_QUEUE.found_on.get(backend.name, ()):
+            return f"Copies that stand behind the products (--variant {COPY_ON_COMPUTE_QUEUE.name}): none should hide."
+        return without_queue("nothing should hide")
+    if kind == "gpu":
+        return f"Fewer or more copies of each result (--copies {2 * copies}), if launching them is what takes the time."
+    return (
+        f"More cores than {figure(usable_cores())}, or GPUs, which copy by themselves (--device-kind gpu): copying "
+        "between CPU devices is work for the cores that compute."
+    )
 
 
 def _hidden_part(efficiency: Interval) -> str:

@@ -19,7 +19,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
+from humanize import metric
+
 from backends import Array, Backend
+from parallel_core.experiments.changes import LESS_NOISE, more_cores, with_queue, without_queue
 from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import (
     Units,
@@ -30,12 +33,13 @@ from parallel_core.experiments.measuring import (
     with_parts,
 )
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit, size_for_run
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import countdown
 from parallel_core.measurement.verdicts import over_rounds
 
-__all__ = ["EXPERIMENT", "run", "speedup_of", "verdict"]
+__all__ = ["EXPERIMENT", "about_times", "run", "speedup_of", "verdict", "what_would_change"]
 
 TOGETHER = "on all together"
 TURNS, OVERLAP = 0.8, 1.25
@@ -77,6 +81,7 @@ def run(
         intervals={"parallel_speedup": speedup},
         limits={"parallel_speedup": len(parts)},
         explanation=verdict(speedup, len(parts)),
+        answer=Answer((about_times(parts, together),), what_would_change(backend, speedup, size)),
         error=largest_error([backend.to_numpy(made[-1]) for made in run_all()], [source @ source] * len(matrices)),
         compared="products",
     )
@@ -104,6 +109,27 @@ def verdict(speedup: Interval, count: int) -> str:
         case 0:
             return f"The devices got in each other's way: {told}."
     return f"The noise leaves open whether the devices worked at the same time: {told}."
+
+
+def about_times(parts: Sequence[Case], together: Case) -> str:
+    """Say how long the devices took one after the other, and together."""
+    added = sum(part.median for part in parts)
+    return (
+        f"One after the other {len(parts)} devices took {metric(added, 's')} for {PRODUCTS} products each, all "
+        f"together {metric(together.median, 's')}."
+    )
+
+
+def what_would_change(backend: Backend, speedup: Interval, size: int) -> str:
+    """Say what would let the devices work at the same time, or no longer."""
+    if backend.engine == "sync":
+        return with_queue(backend, "the devices should work at the same time")
+    if decide(speedup, TURNS, OVERLAP, (1 + len(backend.devices)) / 2) == 3:
+        return without_queue("the devices should take turns, with a speed-up of 1.0 ×")
+    if decide(speedup, TURNS, OVERLAP) is None and decide(speedup, 1.0) is None:
+        return LESS_NOISE
+    shared = f"Larger products (--size {2 * size}), if launching them or a lock is what the devices share."
+    return more_cores(backend) or shared
 
 
 EXPERIMENT = Experiment(

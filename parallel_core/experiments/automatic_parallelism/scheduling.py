@@ -11,8 +11,9 @@ import numpy as np
 
 from backends import Array, Backend
 from backends.host import available_cores
+from parallel_core.experiments.changes import LESS_NOISE, with_queue
 from parallel_core.experiments.measuring import Units, take_in_turn
-from parallel_core.measurement.confidence_intervals import decide, exponential, with_bounds
+from parallel_core.measurement.confidence_intervals import Interval, decide, exponential, with_bounds
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
@@ -20,7 +21,17 @@ from parallel_core.measurement.timing import Timing, measure
 from parallel_core.measurement.verdicts import MIN_NOISE, over_rounds, times_as_long
 from parallel_core.system.formatting import figure
 
-__all__ = ["FREE", "ONE_BY_ONE", "Program", "Scheduled", "about_schedule", "case_name", "record", "time_programs"]
+__all__ = [
+    "FREE",
+    "ONE_BY_ONE",
+    "Program",
+    "Scheduled",
+    "about_schedule",
+    "case_name",
+    "record",
+    "time_programs",
+    "what_would_change",
+]
 
 ONE_BY_ONE = "one by one"
 FREE = "freely scheduled"
@@ -53,6 +64,14 @@ class Scheduled:
     def bound_fraction(self) -> float:
         """The bound over the time freely scheduled: 1 is as fast as any schedule could be."""
         return self.bounds.seconds / self.free.median
+
+    @property
+    def of_bound(self) -> Interval:
+        """How many times as long as its bound it took, freely scheduled."""
+        # The bound is made of the times alone, and as uncertain as they are.
+        share = self.bounds.seconds / self.alone.median
+        times = self.free.seconds, self.alone.seconds
+        return exponential(over_rounds(lambda free, alone: np.log(free / (share * alone)), *times))
 
 
 def record(backend: Backend, program: Program, one_by_one: bool = False) -> tuple[Task, ...]:
@@ -136,10 +155,7 @@ def _places(backend: Backend) -> int:
 def about_schedule(name: str, program: Scheduled) -> str:
     """Say how near a program, `name` in a sentence, came to its bound, and whether anything ran at the same time."""
     alone, free, bounds = program.alone, program.free, program.bounds
-    # The bound is made of the times alone, and as uncertain as they are.
-    share = bounds.seconds / alone.median
-    of_bound = exponential(over_rounds(lambda one, all_: np.log(one / (share * all_)), free.seconds, alone.seconds))
-    of_alone = times_as_long(free, alone)
+    share, of_bound, of_alone = bounds.seconds / alone.median, program.of_bound, times_as_long(free, alone)
     bound = f"{with_bounds(of_bound)} × as long as {bounds.name} ({figure(bounds.seconds * 1e3)} ms)"
     both = f"{name} took {bound} and {with_bounds(of_alone)} × as long as its operations one by one"
     faster = decide(of_alone, 1.0)
@@ -150,7 +166,7 @@ def about_schedule(name: str, program: Scheduled) -> str:
         case 0:
             return (
                 f"{name} took {bound}, less than is possible: an operation that is timed alone is also called and "
-                "waited for, and here that is no small part of it."
+                "waited for."
             )
         case 1 if faster == 0:
             return f"{name} was about as fast as any schedule can be: it took {bound}."
@@ -159,4 +175,29 @@ def about_schedule(name: str, program: Scheduled) -> str:
             return f"{both}: queueing them paid."
         case 1:
             return f"{both}: queueing them did not pay."
-    return f"{both}: the noise leaves open whether queueing them paid."
+    return f"{both}: the noise leaves open whether that paid."
+
+
+def what_would_change(backend: Backend, program: Scheduled, larger: str) -> str:
+    """Say what would bring a program nearer to its bound, or lower that; `larger` makes its operations longer."""
+    if backend.engine == "sync":
+        return with_queue(backend, "operations that do not depend on each other should run at the same time")
+    near = decide(program.of_bound, NEAR, 1 / NEAR)
+    faster = decide(times_as_long(program.free, program.alone), 1.0)
+    bounds = program.bounds
+    if near == 1:
+        if bounds.seconds == bounds.critical_path:
+            return "A shorter chain of dependent operations: no number of devices or workers beats the longest one."
+        if bounds.seconds == bounds.busiest_device:
+            return "Less work on the busiest device, or a second worker for its queue (--workers 2) and cores for it."
+        return f"More devices that can work at once than {_places(backend)}, with a core for each (--devices)."
+    if near is None and faster is None:
+        return LESS_NOISE
+    if (
+        near != 0
+        and faster == 0
+        and backend.workers_per_device == 1
+        and all(device.kind == "cpu" for device in backend.devices)
+    ):
+        return "A second worker for each queue (--workers 2), which passes over an operation that has to wait."
+    return f"Longer operations ({larger}), beside which handing them over weighs less."

@@ -27,6 +27,7 @@ from statistics import median
 from time import process_time
 
 import numpy as np
+from humanize import metric
 
 from backends import Array, Backend
 from parallel_core.experiments.automatic_parallelism.copying import (
@@ -36,6 +37,7 @@ from parallel_core.experiments.automatic_parallelism.copying import (
     copy_each,
     copy_into,
 )
+from parallel_core.experiments.changes import LESS_NOISE, with_queue
 from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Exercise, Experiment, Rounds
 from parallel_core.experiments.measuring import (
     Units,
@@ -46,6 +48,7 @@ from parallel_core.experiments.measuring import (
     with_parts,
 )
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.progress import tell
@@ -55,9 +58,23 @@ from parallel_core.measurement.verdicts import over_rounds
 from parallel_core.system.formatting import figure
 from parallel_core.system.machine_watch import usable_cores
 
-__all__ = ["EXPERIMENT", "about_cores", "all_at_once", "copy_both_ways", "fractions", "left_over", "run", "verdict"]
+__all__ = [
+    "EXPERIMENT",
+    "about_cores",
+    "about_times",
+    "all_at_once",
+    "copy_both_ways",
+    "fractions",
+    "left_over",
+    "lost_to_cores",
+    "run",
+    "verdict",
+    "what_would_change",
+]
 
 COPIES, TOGETHER = "copies both ways", "all at once"
+WORTH_SAYING = 0.01
+"""A smaller share of the time that too few cores cost is none."""
 
 
 def copy_both_ways(backend: Backend, results: list[list[Array]], buffers: list[list[Array]], copies: int) -> None:
@@ -135,7 +152,8 @@ def run(
     taken = together.watch.taken_share if together.watch else 0.0
     cores = usable_cores() * (1 - taken)
     bound = core_seconds / cores if on_cpu else 0.0
-    found = fractions(parts, together, bound)
+    found, short = fractions(parts, together, bound), lost_to_cores(parts, bound)
+    unsaved = left_over(parts, together, bound)
     return result_of(
         "three-way",
         backend,
@@ -143,8 +161,11 @@ def run(
         cases=(*parts, with_parts(together, parts)),
         metrics={name: interval.estimate for name, interval in found.items()},
         intervals=found,
-        explanation=verdict(found, left_over(parts, together, bound)),
-        notes=(about_cores(found, cores),) if on_cpu else (),
+        explanation=verdict(found, unsaved),
+        answer=Answer(
+            (about_times(parts, together), *((about_cores(found, short, cores),) if on_cpu else ())),
+            what_would_change(backend, found, unsaved, short, cores),
+        ),
         error=_error_of(backend, matrices, results, size),
         compared="products or copies",
     )
@@ -166,6 +187,13 @@ def left_over(parts: Sequence[Case], together: Case, core_bound: float) -> Inter
     least = _least_time(parts, core_bound)
     times = [case.seconds for case in (*parts, together)]
     return over_rounds(lambda *each: (each[-1] - least(*each[:-1])) / sum(each[:-1]), *times)
+
+
+def lost_to_cores(parts: Sequence[Case], core_bound: float) -> Interval:
+    """Return which share of the parts' added times cannot be saved for the cores have too much to do; at least 0."""
+    least = _least_time(parts, core_bound)
+    times = [case.seconds for case in parts]
+    return over_rounds(lambda *each: (least(*each) - np.maximum.reduce(each)) / sum(each), *times)
 
 
 def _least_time(parts: Sequence[Case], core_bound: float) -> Callable[..., np.ndarray]:
@@ -208,18 +236,48 @@ def verdict(found: Mapping[str, Interval], left: Interval) -> str:
     return f"Computing and copying went on at the same time: {told}, {most}: no difference is shown."
 
 
-def about_cores(found: Mapping[str, Interval], cores: float) -> str:
-    """Say whether the number of cores or the longest part limits what can be saved."""
-    ideal, possible = found["possible_fraction"].estimate, found["possible_on_cores_fraction"].estimate
-    if possible < ideal - 0.01:
-        return (
-            f"With a core for each queue {ideal:.0%} could be saved, and with the time of {figure(cores)} cores "
-            f"{possible:.0%}: copying between CPU devices is work for the cores that compute."
-        )
+def about_times(parts: Sequence[Case], together: Case) -> str:
+    """Say how long the parts took one after the other, and all at once."""
+    added, longest = sum(part.median for part in parts), max(part.median for part in parts)
     return (
-        f"The longest part limits what can be saved ({ideal:.0%}): the time of {figure(cores)} cores would suffice for "
-        "all parts at once."
+        f"One after the other the {len(parts)} parts took {metric(added, 's')}, the longest of them "
+        f"{metric(longest, 's')}, and all at once {metric(together.median, 's')}."
     )
+
+
+def about_cores(found: Mapping[str, Interval], short: Interval, cores: float) -> str:
+    """Say whether the number of cores or the longest part limits what can be saved; `short` is what the cores cost."""
+    ideal, possible = found["possible_fraction"].estimate, found["possible_on_cores_fraction"].estimate
+    match decide(short, WORTH_SAYING):
+        case 1:
+            return (
+                f"With a core for each queue {ideal:.0%} could be saved, and with the time of {figure(cores)} cores "
+                f"{possible:.0%}: copying between CPU devices is work for the cores that compute."
+            )
+        case 0:
+            return (
+                f"The longest part limits what can be saved ({ideal:.0%}): the time of {figure(cores)} cores would "
+                "suffice for all parts at once."
+            )
+    return (
+        f"With a core for each queue {ideal:.0%} could be saved; the noise leaves open whether the time of "
+        f"{figure(cores)} cores suffices for as much."
+    )
+
+
+def what_would_change(
+    backend: Backend, found: Mapping[str, Interval], left: Interval, short: Interval, cores: float
+) -> str:
+    """Say what would save more."""
+    if backend.engine == "sync":
+        return with_queue(backend, "the parts should go on at the same time")
+    if decide(found["saved_fraction"], 0.0) is None:
+        return LESS_NOISE
+    if decide(short, WORTH_SAYING) == 1:
+        return f"More cores than {figure(cores)}: copies and products are work for the same ones."
+    if decide(found["saved_fraction"], 0.0) == 0 or decide(left, 0.0) == 1:
+        return "Parts that hinder each other less, in caches and memory: smaller matrices (--size) or fewer --copies."
+    return "A shorter longest part (--copies changes its balance): all at once can take no less than that."
 
 
 EXPERIMENT = Experiment(

@@ -57,6 +57,7 @@ def test_answers_of_workers_and_of_the_command_line_are_read() -> None:
     ("gave", "said"),
     [
         (outcome(1, **{**ANSWER, "problems": ["7 is not 8"]}), "wrong result: 7 is not 8"),
+        (outcome(3, **{**ANSWER, "problems": ["the whole was quicker than a part"]}), "the whole was quicker"),
         (outcome(1), "it said this"),
         (outcome(-9, timed_out=True), "killed"),
         (Outcome(0, "no JSON", "", False), "x: "),

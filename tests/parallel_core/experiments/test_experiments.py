@@ -19,6 +19,8 @@ from backends import Backend
 from parallel_core import RequestError, Result
 from parallel_core.experiments import EXPERIMENTS, products
 from parallel_core.measurement.progress import listening
+from tests.docs.metrics import unexplained
+from tests.parallel_core.experiments.answers import check_answer
 
 
 def small(name: str) -> dict[str, Any]:
@@ -48,7 +50,10 @@ ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on"
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_result_is_checked_and_described(backend: Backend, name: str) -> None:
-    result = json.loads(json.dumps(RUNS[name](backend).as_json(), allow_nan=False))
+    found = RUNS[name](backend)
+    if EXPERIMENTS[name].chapter != "Training on Multiple GPUs":
+        check_answer(found)
+    result = json.loads(json.dumps(found.as_json(), allow_nan=False))
     assert result["schema"] == 1
     assert result["experiment"] == name
     assert result["backend"]["name"] == backend.name
@@ -58,6 +63,7 @@ def test_the_result_is_checked_and_described(backend: Backend, name: str) -> Non
     assert result["checks"]["max_relative_error"] < 1e-4
     assert not [problem for problem in result["problems"] if "differ" in problem]
     assert all(math.isfinite(value) for value in result["metrics"].values())
+    assert unexplained(result) == set()
     assert EXPERIMENTS[name].metric in result["metrics"]
     for case in result["cases"]:
         assert len(case["seconds"]) == len(case["dispatch_seconds"]) == 2
@@ -94,7 +100,10 @@ def test_a_single_device_is_measured_or_refused(
         with pytest.raises(RequestError, match=rf"^the experiment '{name}' .* at least 2 devices \(--devices 2\)$"):
             RUNS[name](load(1))
     else:
-        assert RUNS[name](load(1)).checks["max_relative_error"] < 1e-4
+        found = RUNS[name](load(1))
+        assert found.checks["max_relative_error"] < 1e-4
+        if EXPERIMENTS[name].chapter != "Training on Multiple GPUs":
+            check_answer(found)
 
 
 @pytest.mark.parametrize("name", ["parallel", "overlap", "independent-ops", "three-way"])

@@ -11,6 +11,7 @@ import pytest
 import backends
 from parallel_core.experiments import measuring
 from parallel_core.experiments.measuring import Units, largest_error, result_of, time_in_turn, with_parts
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import countdown
@@ -134,3 +135,48 @@ def test_what_is_said_of_times_is_withheld_if_others_took_the_cores(share: float
     assert result(timed, judges_times=False).explanation == "It was pretended."
     read = Result.from_json(json.loads(json.dumps(found.as_json())))
     assert read.machine_watch == watch == read.cases[0].watch
+
+
+GIVEN = Answer(("It took 2 s.",), "More cores than 2.")
+
+
+def test_the_explanation_is_the_first_sentence_of_the_answer_and_both_are_read_again() -> None:
+    found = result(answer=GIVEN)
+    assert found.answer == Answer(("It was pretended.", "It took 2 s."), "More cores than 2.")
+    read = json.loads(json.dumps(found.as_json()))
+    assert read["answer"] == {
+        "sentences": ["It was pretended.", "It took 2 s."],
+        "would_change": "More cores than 2.",
+    }
+    assert Result.from_json(read).answer == found.answer
+
+
+def test_an_experiment_without_an_answer_and_a_result_of_before_there_were_answers_have_none() -> None:
+    plain = result()
+    assert plain.answer is None
+    written = plain.as_json()
+    assert written.pop("answer") is None
+    assert Result.from_json(written).answer is None
+
+
+def test_an_invalid_result_answers_only_that_it_is() -> None:
+    wrong = result(error=2e-4, answer=GIVEN).answer
+    assert wrong is not None
+    (sentence,) = wrong.sentences
+    assert sentence.startswith("No answer: the result is invalid, because products differ from NumPy's by 2.0e-04")
+    # A disturbed machine excuses no wrong number.
+    part, fast = (Case(name, (taken,) * 3, (taken,) * 3) for name, taken in (("part", 2.0), ("fast", 1.0)))
+    assert result(part, with_parts(fast, [part]), error=2e-4, answer=GIVEN).answer == wrong
+
+
+def test_an_answer_is_withheld_with_the_verdict() -> None:
+    part, fast = (Case(name, (taken,) * 3, (taken,) * 3) for name, taken in (("part", 2.0), ("fast", 1.0)))
+    busy = replace(part, watch=MachineWatch(10.0, 2.0, 0.5, 0.0, None, None, None))
+    for found in (result(part, with_parts(fast, [part]), answer=GIVEN), result(busy, answer=GIVEN)):
+        assert found.answer is not None
+        (sentence,) = found.answer.sentences
+        assert sentence.startswith("No verdict: ")
+        assert f"{sentence} {found.answer.would_change}" == found.explanation
+    unjudged = result(busy, answer=GIVEN, judges_times=False).answer
+    assert unjudged is not None
+    assert unjudged.sentences[1:] == GIVEN.sentences

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.parallel_core.report.chromium import CHROMIUM, FLAGS
+from tests.parallel_core.report.chromium import open_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -13,10 +13,4 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def browser() -> "Iterator[Browser]":
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed (apt-get install chromium)")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
+    yield from open_browser()

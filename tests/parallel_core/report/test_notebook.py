@@ -1,5 +1,8 @@
 """How results show themselves in a notebook."""
 
+from dataclasses import replace
+
+from parallel_core.measurement.answer import Answer
 from parallel_core.report.notebook import as_html
 from tests.conftest import RunPython
 from tests.parallel_core.plots.synthetic_results import SWEPT, TIMED
@@ -44,3 +47,11 @@ assert data["image/png"].startswith(b"\\x89PNG"), data
         run_python("import sys, parallel_core; print('parallel_core.report.notebook' in sys.modules)").stdout
         == "False\n"
     )
+
+
+def test_a_notebook_gets_the_answer_as_text_and_the_explanation_once() -> None:
+    answer = Answer((TIMED.explanation, "It took 2 s."), "More <cores> than 2.")
+    html = as_html(replace(TIMED, answer=answer))
+    assert "<p><b>Answer</b></p>" in html
+    assert html.count("&lt;script&gt;alert(1)") == as_html(TIMED).count("&lt;script&gt;alert(1)") == 1
+    assert html.index("It took 2 s.") < html.index("What would change it: More &lt;cores&gt; than 2.")

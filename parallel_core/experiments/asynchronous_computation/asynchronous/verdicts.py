@@ -4,13 +4,25 @@ from collections.abc import Mapping
 
 from humanize import metric, naturalsize
 
+from backends import Backend
 from parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth import WAIT_EVERY
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core.experiments.changes import LESS_NOISE, with_queue, without_queue
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.verdicts import in_percent
 from parallel_core.system.formatting import percent
 
-__all__ = ["about_barriers", "about_launch", "about_memory", "about_model", "answer_questions", "verdict"]
+__all__ = [
+    "about_barriers",
+    "about_launch",
+    "about_memory",
+    "about_model",
+    "about_sides",
+    "about_the_rest",
+    "answer",
+    "verdict",
+]
 
 EARLY, LATE = 0.2, 0.8
 """If control returns before this share of the time the work is queued, and after that one it is not."""
@@ -33,14 +45,33 @@ def verdict(dispatched: Interval, async_speedup: Interval) -> str:
     )
 
 
-def answer_questions(
-    metrics: Mapping[str, float], intervals: Mapping[str, Interval], model: CostModel, steps: int, scheduler: str
+def answer(backend: Backend, intervals: Mapping[str, Interval], model: CostModel, size: int) -> Answer:
+    """Answer what waiting waits for and what an operation costs, and say what would change when control returns."""
+    dispatched = intervals["dispatch_fraction"]
+    return Answer(
+        (about_barriers(intervals["wait_fraction"]), about_sides(model)), what_would_change(backend, dispatched, size)
+    )
+
+
+def what_would_change(backend: Backend, dispatched: Interval, size: int) -> str:
+    """Say what would let control return later, if the products are queued, or earlier."""
+    place = decide(dispatched, EARLY, LATE)
+    if place is None:
+        return LESS_NOISE
+    if backend.engine == "sync":
+        return with_queue(backend, "control should return long before the products are done")
+    if place == 0:
+        return without_queue("control should return when the products are done, after about 100% of their time")
+    return f"Larger products (--size {2 * size}): computing them takes longer, and launching them does not."
+
+
+def about_the_rest(
+    metrics: Mapping[str, float], intervals: Mapping[str, Interval], steps: int, scheduler: str
 ) -> tuple[str, ...]:
-    """Answer the experiment's questions: who schedules, what waiting waits for, the model, calls, memory."""
+    """Say what else was measured: who schedules, how good the model is, what a call and a deep queue cost."""
     sentences = (
         f"Scheduler: {scheduler}.",
-        about_barriers(intervals["wait_fraction"]),
-        about_model(metrics, model, steps),
+        about_model(metrics, steps),
         about_launch(intervals["launch_cost_seconds"]),
         about_memory(metrics),
     )
@@ -58,22 +89,27 @@ def about_barriers(fraction: Interval) -> str:
     return f"{told}: the noise leaves open whether the rest went on meanwhile."
 
 
-def about_model(metrics: Mapping[str, float], model: CostModel, steps: int) -> str:
-    """Hold the cost model against the measured time."""
+def about_sides(model: CostModel) -> str:
+    """Say what an increment costs, and which side is the slower one."""
     t1, t2 = model.t1, model.t2
-    issue_and_compute = f"t1 = {metric(t1, 's')} to issue and t2 = {metric(t2, 's')} to compute"
     if t2 < 0.02 * t1:
-        parts = f"an increment takes {metric(t1, 's')} until control returns, which contains computing it"
-    else:
-        meanings = {
-            0: "Python is the slower side, against the book's assumption",
-            1: "the device is the slower side, as the book assumes",
-            None: "the noise leaves open which side is the slower one",
-        }
-        parts = f"{issue_and_compute}: {meanings[model.slower_side]}"
+        return f"An increment takes {metric(t1, 's')} until control returns, which contains computing it."
+    meanings = {
+        0: "Python is the slower side, against the book's assumption",
+        1: "the device is the slower side, as the book assumes",
+        None: "the noise leaves open which side is the slower one",
+    }
+    return (
+        f"An increment takes t1 = {metric(t1, 's')} to issue and t2 = {metric(t2, 's')} to compute: "
+        f"{meanings[model.slower_side]}."
+    )
+
+
+def about_model(metrics: Mapping[str, float], steps: int) -> str:
+    """Hold the cost model against the measured time."""
     measured, predicted = metrics["measured_once_seconds"], metrics["predicted_once_seconds"]
     return (
-        f"Cost model: {parts}. It predicts {metric(predicted, 's')} for {steps} increments, "
+        f"The cost model predicts {metric(predicted, 's')} for {steps} increments, "
         f"{metric(measured, 's')} were measured ({percent(predicted / measured - 1, '+')}); the book's formula gives "
         f"{metric(metrics['book_predicted_once_seconds'], 's')}."
     )

@@ -36,6 +36,7 @@ from parallel_core.experiments.asynchronous_computation.waiting import Launched,
 from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import Units, largest_error, result_of, take_in_turn, with_parts
 from parallel_core.experiments.products import normal_matrix, products, products_as_unit, size_for
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.result import Case, Result
@@ -105,7 +106,8 @@ def run(
     # If nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
     if decide(dispatched, QUEUED) == 0:
         cases[everything.name] = with_parts(everything, (one,))
-    explanation, *notes = (verdicts.verdict(slopes[place], place, dispatched) for place in places)
+    explanation, *elsewhere = (verdicts.verdict(slopes[place], place, dispatched) for place in places)
+    deepest_waits = verdicts.about_deepest(one, everything, deepest, SAME)
     return result_of(
         "barriers",
         backend,
@@ -124,7 +126,10 @@ def run(
             **({"other_device_added_wait_fraction": slopes[OTHER].fraction} if OTHER in slopes else {}),
         },
         explanation=explanation,
-        notes=(*notes, verdicts.about_deepest(one, everything, deepest, SAME)),
+        answer=Answer(
+            (deepest_waits, *elsewhere),
+            verdicts.what_would_change(backend, slopes[SAME], slopes.get(OTHER), dispatched, size),
+        ),
         error=largest_of([_error_of(backend, x, other, deepest) for other in places.values()]),
         compared="products",
         series={

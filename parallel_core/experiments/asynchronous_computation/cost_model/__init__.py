@@ -44,6 +44,7 @@ from parallel_core.experiments.asynchronous_computation.increments import (
 )
 from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import Units, largest_error, result_of, time_in_turn
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
@@ -106,6 +107,7 @@ def run(
             **{name: size for name, size in sizes.items() if size is not None},
         },
         explanation=verdicts.verdict(points),
+        answer=Answer((verdicts.about_book(points[0]),), verdicts.what_would_change(backend, points)),
         notes=(
             verdicts.about_floor(points),
             *verdicts.about_predictions(points, _shared(backend)),

@@ -1,6 +1,6 @@
 """Where the cost model's regimes meet, and what its numbers mean, in sentences that follow from them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import median
@@ -8,7 +8,9 @@ from statistics import median
 import numpy as np
 from humanize import metric
 
+from backends import Backend
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core.experiments.changes import LESS_NOISE, with_queue
 from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import over_rounds
@@ -16,6 +18,7 @@ from parallel_core.system.formatting import figure, listed, percent
 
 __all__ = [
     "Point",
+    "about_book",
     "about_floor",
     "about_overlap",
     "about_predictions",
@@ -25,6 +28,7 @@ __all__ = [
     "missed",
     "still_missed",
     "verdict",
+    "what_would_change",
 ]
 
 INSIDE = 0.02
@@ -69,18 +73,25 @@ class Point:
         return self.t2_over_t1 <= 1
 
     def misses(self, disturbance: float = 0.0) -> bool:
-        """Return whether the longer of t1 and t2, and so many seconds more, is shown to be wrong.
+        """Return whether the longer of t1 and t2, and so many seconds more, is shown to be wrong."""
+
+        def predicted(t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
+            longer = np.maximum(t1, t2)
+            return longer + (t1 + t2 + self.model.t3 - longer) / self.steps + disturbance
+
+        return self.against(predicted) is not None
+
+    def against(self, predicted: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> int | None:
+        """Return 1 if it took longer than a function of t1 and t2 predicts, 0 if it took less; None if that is open.
 
         The measured time is uncertain and so are t1 and t2, which were measured apart from it.
         """
 
         def ratio(measured: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
-            longer = np.maximum(t1, t2)
-            predicted = longer + (t1 + t2 + self.model.t3 - longer) / self.steps + disturbance
-            return np.log(measured / np.maximum(predicted, SHORTEST))
+            return np.log(measured / np.maximum(predicted(t1, t2), SHORTEST))
 
         issued, computed = self.model.issued or (self.model.t1,) * 3, self.model.computed or (self.model.t2,) * 3
-        return decide(over_rounds(ratio, self.case.seconds, issued, computed, paired=False), 0.0) is not None
+        return decide(over_rounds(ratio, self.case.seconds, issued, computed, paired=False), 0.0)
 
 
 def _passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
@@ -120,9 +131,9 @@ def verdict(points: Sequence[Point]) -> str:
     first, last = points[0], points[-1]
     if _is_inside(points):
         return (
-            f"Nothing was queued: control returned when an increment was computed. So t2 is inside t1, from "
-            f"{metric(first.model.t1, 's')} for {first.elements} elements to {metric(last.model.t1, 's')} for "
-            f"{last.elements:,}, and the assumption, which is about a queue, fails at every size."
+            "Nothing was queued, so the assumption, which is about a queue, fails at every size: t2 is inside t1, "
+            f"{metric(first.model.t1, 's')} for {first.elements} elements and {metric(last.model.t1, 's')} for "
+            f"{last.elements:,}."
         )
     if first.model.slower_side is None:
         return f"The noise leaves open which side is the slower one at the smallest size: {_in_figures(first)}."
@@ -132,7 +143,7 @@ def verdict(points: Sequence[Point]) -> str:
     if met is not None:
         return (
             f"Below about {met:,.0f} elements the assumption does not hold, and Python is the slower side: "
-            f"{_in_figures(first)}. Above, computing is: {_in_figures(last)}."
+            f"{_in_figures(first)}; {_in_figures(last)}."
         )
     if last.t2_over_t1 < 1:
         return f"Python is the slower side at the largest size too (choose a larger --largest): {_in_figures(last)}."
@@ -142,10 +153,42 @@ def verdict(points: Sequence[Point]) -> str:
 
 
 def _in_figures(point: Point) -> str:
-    """Write the model, the measured time and the book's for one size."""
+    """Write the model for one size."""
+    return f"with {point.elements:,} elements t1 is {metric(point.model.t1, 's')} and t2 {metric(point.model.t2, 's')}"
+
+
+def about_book(point: Point) -> str:
+    """Say whether the book's formula, which stands on the assumption, gives what was measured at a size."""
+    t3, steps = point.model.t3, point.steps
+    gives = (
+        f"With {point.elements:,} elements the book's formula, which repeats t2, gives "
+        f"{metric(point.by_the_book, 's')} an increment, and {metric(point.case.median, 's')} were measured"
+    )
+    match point.against(lambda t1, t2: (t1 + t3) / steps + t2):
+        case 1:
+            why = ", for t1 is what is repeated" if point.model.slower_side == 0 else ""
+            return f"{gives}: it says too little{why}."
+        case 0:
+            return f"{gives}: it says too much."
+    return f"{gives}: no difference is shown."
+
+
+def what_would_change(backend: Backend, points: Sequence[Point]) -> str:
+    """Say what would change where the assumption holds."""
+    first, last = points[0], points[-1]
+    if _is_inside(points) or backend.engine == "sync":
+        return with_queue(backend, "t1 and t2 should be apart, and the longer one should set the pace")
+    if first.model.slower_side is None or last.model.slower_side is None:
+        return LESS_NOISE
+    if (met := crossing(points)) is not None:
+        return f"Operations of more than about {met:,.0f} elements: they take the device longer than issuing them."
+    if last.t2_over_t1 < 1:
+        return f"Larger vectors (--largest {16 * last.elements}): computing takes longer then, and issuing does not."
+    if any(point.t2_over_t1 < 1 for point in points):
+        return LESS_NOISE
     return (
-        f"with {point.elements:,} elements t1 is {metric(point.model.t1, 's')} and t2 {metric(point.model.t2, 's')}, "
-        f"{metric(point.case.median, 's')} were measured and the book's formula gives {metric(point.by_the_book, 's')}"
+        f"A device that takes less than {metric(first.model.t1, 's')} for a tiny operation: then issuing it would be "
+        "the slower side."
     )
 
 

@@ -22,25 +22,33 @@ computes the layer again, since that is what the backends' gradients are of: rea
 With `--of xy` it is the asynchronous chapter's example: two operations in a chain, which nothing can run in parallel.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Literal
 
 import numpy as np
+from humanize import naturalsize
 
 import backends
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.graph.programs import expected_step, mlp, xy
-from parallel_core.experiments.automatic_parallelism.scheduling import Program, about_schedule, record, time_programs
+from parallel_core.experiments.automatic_parallelism.scheduling import (
+    Program,
+    about_schedule,
+    record,
+    time_programs,
+    what_would_change,
+)
 from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Result
-from parallel_core.measurement.task_graph import crossings, work_seconds
+from parallel_core.measurement.task_graph import Task, crossings, work_seconds
 from parallel_core.measurement.timing import countdown
 
-__all__ = ["EXPERIMENT", "Of", "about_parallelism", "run"]
+__all__ = ["EXPERIMENT", "Of", "about_crossings", "about_parallelism", "run"]
 
 Of = Literal["mlp", "xy"]
 MIN_DEVICES = 3
@@ -84,7 +92,10 @@ def run(
             "work_per_device_seconds": bounds.work_per_device,
         },
         explanation=about_schedule("Freely scheduled, the program", scheduled),
-        notes=(about_parallelism(parallelism, len(tasks)),),
+        answer=Answer(
+            (about_parallelism(parallelism, len(tasks)), about_crossings(tasks)),
+            what_would_change(backend, scheduled, f"--batch {4 * batch}" if of == "mlp" else "--of mlp"),
+        ),
         error=_error_of(backend, of, program, batch),
         compared="results",
         # The picture of z = x · y + 2 shows the inputs, as the book's does.
@@ -111,6 +122,12 @@ def about_parallelism(parallelism: float, operations: int) -> str:
         f"All {operations} operations take {parallelism:.2f} × as long as the longest chain of them: "
         f"with any number of devices the program is at most {parallelism:.2f} × as fast as with one."
     )
+
+
+def about_crossings(tasks: Sequence[Task]) -> str:
+    """Say how often one device waits for another, and how much passes between them."""
+    moved = naturalsize(sum(task.bytes for task in tasks))
+    return f"At {crossings(tasks)} places an operation waits for one on another device, and {moved} are copied."
 
 
 EXPERIMENT = Experiment(

@@ -41,6 +41,7 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.timing impo
 from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.products import PRODUCTS, size_for_run
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
@@ -99,20 +100,16 @@ def run(
     }
     # So many workers can be worth no more than so many of one.
     limits = {"parallel_speedup": most / fewest, "independence_speedup_most_workers": float(most)}
-    notes = [verdicts.about_workers(backend.engine, device.kind, intervals["parallel_speedup"], (fewest, most))]
+    answers = [verdicts.about_workers(backend.engine, device.kind, intervals["parallel_speedup"], (fewest, most))]
+    notes = []
     if len(counts) > 1:
-        notes = [
-            verdicts.verdict(by_many, chain_by_many, most),
-            *notes,
-            verdicts.about_chain(intervals["chain_speedup"]),
-        ]
+        notes = [verdicts.verdict(by_many, chain_by_many, most), verdicts.about_chain(intervals["chain_speedup"])]
     if threaded := cases.get(with_threads(by_few, 2 * threads).name):
         intervals["threads_speedup"] = between(by_few, threaded)
         limits["threads_speedup"] = 2.0
-        notes.append(verdicts.about_threads(intervals["threads_speedup"]))
-    notes.append(
-        verdicts.about_cores(max(workers * each for workers, each in [(own, threads), *others]), available_cores())
-    )
+        answers.append(verdicts.about_threads(intervals["threads_speedup"]))
+    needed = max(workers * each for workers, each in [(own, threads), *others])
+    notes.append(verdicts.about_cores(needed, available_cores()))
     return result_of(
         "independent-ops",
         backend,
@@ -128,6 +125,12 @@ def run(
         intervals=intervals,
         limits=limits,
         explanation=verdicts.verdict(by_few, chain_by_few, counts[0]),
+        answer=Answer(
+            tuple(answers),
+            verdicts.what_would_change(
+                backend, intervals["parallel_speedup"], counts, (needed, available_cores()), size
+            ),
+        ),
         notes=tuple(filter(None, notes)),
         error=error,
         compared="products",

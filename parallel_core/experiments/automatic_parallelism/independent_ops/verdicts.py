@@ -1,10 +1,14 @@
 """What the numbers of the `independent-ops` experiment mean, in sentences that follow from them."""
 
+from collections.abc import Sequence
+
+from backends import Backend
+from parallel_core.experiments.changes import LESS_NOISE, with_queue
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import times_as_long
 
-__all__ = ["about_chain", "about_cores", "about_threads", "about_workers", "verdict"]
+__all__ = ["about_chain", "about_cores", "about_threads", "about_workers", "verdict", "what_would_change"]
 
 IN_ORDER = 1.25
 """Up to this ratio, what was saved is no second operation at the same time."""
@@ -26,12 +30,13 @@ def verdict(independent: Case, chain: Case, workers: int) -> str:
 def about_workers(engine: str, kind: str, speedup: Interval, workers: tuple[int, int]) -> str:
     """Say what the most workers made of the products, against the fewest, or why there is nothing to compare."""
     if engine == "sync":
-        return "Nothing is queued on this engine: each product is done before the next is launched."
+        return "Nothing is queued on this engine: each product is done before the next is launched, 1 after the other."
     if kind == "gpu":
-        return "A GPU takes products from one queue in order, and no workers serve it."
+        return "A GPU takes products from 1 queue in order, and no workers serve it."
     fewest, most = workers
     if fewest == most:
-        return f"The device was served by {_counted_workers(most)} alone: nothing was compared."
+        served = "1 worker" if most == 1 else f"{most} workers"
+        return f"The device was served by {served} alone: nothing was compared."
     products = f"By {_counted_workers(most)} instead of {fewest}, independent products"
     told = f"{products} were {with_bounds(speedup)} × as fast"
     match decide(speedup, 1.0, IN_ORDER):
@@ -63,6 +68,30 @@ def about_threads(speedup: Interval) -> str:
     """Say what twice the threads made of the products instead."""
     told = f"With twice the threads within each, independent products were {with_bounds(speedup)} × as fast"
     return told + (": no difference is shown." if decide(speedup, 1.0) is None else ".")
+
+
+def what_would_change(
+    backend: Backend, speedup: Interval, counts: Sequence[int], cores: tuple[int, int], size: int
+) -> str:
+    """Say what would let independent products run at the same time, given the numbers of workers that were compared.
+
+    `cores` are how many the workers or threads need, and how many there are.
+    """
+    if backend.engine == "sync":
+        return with_queue(backend, "a second worker for it (--workers 2) should run two products at the same time")
+    if backend.devices[0].kind == "gpu":
+        return "Two streams on one GPU (--devices gpu:0/0,gpu:0/1), each with a queue of its own."
+    if len(counts) == 1:
+        return f"More workers for the queue (--workers-compared 1,{2 * counts[0]})."
+    most, (needed, there) = counts[-1], cores
+    match decide(speedup, 1.0, IN_ORDER):
+        case 2:
+            return f"More workers for the queue by default (--workers {most}): products should run at the same time."
+        case None:
+            return LESS_NOISE
+    if needed > there:
+        return f"More cores than {there}, which {needed} workers or threads share."
+    return f"Larger products (--size {2 * size}), beside which handing them to workers weighs less."
 
 
 def about_cores(needed: int, cores: int) -> str:

@@ -39,6 +39,7 @@ from parallel_core.experiments.measuring import (
     time_in_turn,
 )
 from parallel_core.experiments.products import normal_matrix, product_seconds, products_as_unit
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.progress import tell
@@ -98,6 +99,7 @@ def run(
 
     alone, spread, threaded = (timed[way] for way in (ONE, ALL, THREADS))
     speedups = {way: _ratios(alone, timed[way]) for way in (ALL, THREADS) if timed[way]}
+    launching = verdicts.about_launching(sizes, alone, backend.engine)
     return result_of(
         "small-ops",
         backend,
@@ -107,10 +109,14 @@ def run(
         intervals=_largest_speedup(alone, spread),
         limits={"largest_speedup": len(backend.devices)} if spread else {},
         explanation=verdicts.verdict(sizes, alone, spread, len(backend.devices)),
-        notes=(
-            *verdicts.about_launching(sizes, alone, backend.engine),
-            *verdicts.about_threads(sizes, spread, threaded),
+        answer=Answer(
+            (
+                *verdicts.about_losses(sizes, alone, spread),
+                *(verdicts.about_threads(sizes, spread, threaded) or launching),
+            ),
+            verdicts.what_would_change(backend, sizes, alone, spread),
         ),
+        notes=launching if threaded else (),
         error=error,
         compared="products",
         series={

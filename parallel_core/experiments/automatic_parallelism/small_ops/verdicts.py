@@ -8,21 +8,31 @@ from math import exp, log
 
 from humanize import metric
 
+from backends import Backend
+from parallel_core.experiments.changes import more_cores, with_queue
 from parallel_core.measurement.confidence_intervals import decide, with_bounds
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, MIN_NOISE, times_as_long
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, MIN_NOISE, dispatch_fraction, times_as_long
 from parallel_core.system.formatting import figure, listed
 
-__all__ = ["about_launching", "about_threads", "crossing_size", "faster_at", "verdict"]
+__all__ = [
+    "about_launching",
+    "about_losses",
+    "about_threads",
+    "crossing_size",
+    "faster_at",
+    "verdict",
+    "what_would_change",
+]
 
 LAUNCHING = 0.8
 """From this share of the time on, until control returns, launching is what takes it."""
 
 
 def verdict(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case], devices: int) -> str:
-    """Say from which size on several devices are faster than one, how much at most, and at which sizes they are not."""
+    """Say from which size on several devices are faster than one, and how much at most."""
     if not spread:
-        return "With one device there is nothing to spread operations over: use --devices 2."
+        return "With 1 device there is nothing to spread operations over."
     at, one, other = max(zip(sizes, alone, spread, strict=True), key=lambda timed: timed[1].median / timed[2].median)
     largest = with_bounds(times_as_long(one, other))
     crossing = crossing_size(sizes, alone, spread)
@@ -35,9 +45,37 @@ def verdict(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case],
     faster = faster_at(sizes, spread, alone)
     beyond = [size for size in sizes if crossing is not None and size > crossing and size not in faster]
     but = f" (at {_listed_sizes(beyond)} within the noise)" if beyond else ""
-    slower = faster_at(sizes, alone, spread)
-    loss = f" They were slower at {_listed_sizes(slower)}." if slower else ""
-    return f"{meaning}{but}. Their largest speed-up was {largest}, at size {at}.{loss}"
+    return f"{meaning}{but}; their largest speed-up was {largest}, at size {at}."
+
+
+def about_losses(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> tuple[str, ...]:
+    """Say at which sizes several devices are slower than one, and how much at most; nothing if at none."""
+    slower = faster_at(sizes, alone, spread) if spread else []
+    if not slower:
+        return ()
+    largest, at = max(
+        (other.median / one.median, size)
+        for one, other, size in zip(alone, spread, sizes, strict=True)
+        if size in slower
+    )
+    return (f"They were slower at {_listed_sizes(slower)}, most at size {at} ({largest:.2f} × as long).",)
+
+
+def what_would_change(backend: Backend, sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> str:
+    """Say what would let several devices be faster than one at smaller sizes, or at any."""
+    if not spread:
+        return "A second device (--devices 2)."
+    if backend.engine == "sync":
+        return with_queue(backend, "devices should work at the same time")
+    if launched := _limited(sizes, alone):
+        return (
+            f"Cheaper launches, or several operations in each: at {_listed_sizes([size for size, _ in launched])} one "
+            "device computes about as fast as Python launches."
+        )
+    crossing = crossing_size(sizes, alone, spread)
+    if crossing is not None and crossing <= sizes[0]:
+        return f"Smaller operations than {sizes[0]} (--sizes 2,4,8), for which launching takes the time."
+    return more_cores(backend) or f"Larger operations (--sizes {sizes[-1]},{2 * sizes[-1]})."
 
 
 def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
@@ -58,46 +96,58 @@ def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[
     return exp(log(sizes[place - 1]) + share * log(sizes[place] / sizes[place - 1]))
 
 
-def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) -> list[str]:
+def about_launching(sizes: Sequence[int], alone: Sequence[Case], engine: str) -> tuple[str, ...]:
     """Say at which sizes launching, and not computing, takes the time; on a synchronous engine both are one."""
     if engine == "sync":
-        return ["Nothing is queued on this engine: Python computes for one device at a time, whatever the size."]
-    limited = [
-        (size, case) for size, case in zip(sizes, alone, strict=True) if case.dispatch_median > LAUNCHING * case.median
-    ]
+        return ("Nothing is queued on this engine: Python computes for 1 device at a time, whatever the size.",)
+    limited = _limited(sizes, alone)
     if not limited:
         most = max(case.dispatch_median / case.median for case in alone)
-        return [f"Launching alone was nowhere the limit: it took {most:.0%} of one device's time at most."]
+        is_open = any(decide(dispatch_fraction(case), LAUNCHING) is None for case in alone)
+        opening = (
+            "At no size launching is shown to be the limit" if is_open else "Launching alone was nowhere the limit"
+        )
+        return (f"{opening}: it took {most:.0%} of one device's time at most.",)
     seconds = metric(limited[0][1].dispatch_median, "s")
     sentence = (
         f"At {_listed_sizes([size for size, _ in limited])} launching is the limit: one device was done almost as soon "
         f"as the last product was launched, which took {seconds} for each at size {limited[0][0]}."
     )
-    return [sentence]
+    return (sentence,)
 
 
-def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequence[Case]) -> list[str]:
+def _limited(sizes: Sequence[int], alone: Sequence[Case]) -> list[tuple[int, Case]]:
+    """List the sizes at which launching takes one device's time, with their cases."""
+    return [
+        (size, case) for size, case in zip(sizes, alone, strict=True) if decide(dispatch_fraction(case), LAUNCHING) == 1
+    ]
+
+
+def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequence[Case]) -> tuple[str, ...]:
     """Say at which sizes several devices beat one with the threads of all: where operators cannot fill the cores."""
     if not threaded:
-        return []
+        return ()
     better, worse = (
         faster_at(sizes, spread, threaded, BETWEEN_PROCESSES),
         faster_at(sizes, threaded, spread, BETWEEN_PROCESSES),
     )
-    sentences = []
+    clauses = []
     if better:
         largest, at = max(
             (other.median / one.median, size)
             for one, other, size in zip(spread, threaded, sizes, strict=True)
             if size in better
         )
-        sentences.append(
-            f"Parallel launches beat parallel operators at {_listed_sizes(better)}: there all devices were faster than "
-            f"one with the threads of all, most at size {at} ({largest:.2f} ×)."
+        clauses.append(
+            f"parallel launches beat parallel operators, which are one device with the threads of all, at "
+            f"{_listed_sizes(better)}, most at size {at} ({largest:.2f} ×)"
         )
     if worse:
-        sentences.append(f"Parallel operators beat parallel launches at {_listed_sizes(worse)}.")
-    return sentences or ["At no size a difference between parallel launches and parallel operators is shown."]
+        clauses.append(f"parallel operators beat parallel launches at {_listed_sizes(worse)}")
+    told = "; ".join(clauses) or (
+        f"at none of {len(sizes)} sizes a difference between parallel launches and parallel operators is shown"
+    )
+    return (f"{told[0].upper()}{told[1:]}.",)
 
 
 def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case], noise: float = MIN_NOISE) -> list[int]:

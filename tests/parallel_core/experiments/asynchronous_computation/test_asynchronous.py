@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import parallel_core
-from backends import Backend
+from backends import Backend, Engine
 from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts as answers
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.measurement.confidence_intervals import Interval
@@ -52,16 +52,35 @@ def test_barriers(fraction: Interval, sentence: str) -> None:
         (5e-6, 5.5e-6, "the noise leaves open which side is the slower one"),
     ],
 )
-def test_the_cost_model(t1: float, t2: float, sentence: str) -> None:
+def test_the_slower_side(t1: float, t2: float, sentence: str) -> None:
+    model = CostModel(t1, t2, 0.0, Interval(t2 / t1, 0.8 * t2 / t1, 1.2 * t2 / t1))
+    assert sentence in answers.about_sides(model)
+
+
+def test_the_cost_model_is_held_against_what_was_measured() -> None:
     numbers = {
         "measured_once_seconds": 0.1,
         "predicted_once_seconds": 0.05,
         "book_predicted_once_seconds": 0.04,
     }
-    model = CostModel(t1, t2, 0.0, Interval(t2 / t1, 0.8 * t2 / t1, 1.2 * t2 / t1))
-    told = answers.about_model(numbers, model, 10_000)
-    assert sentence in told
-    assert "(−50%)" in told
+    told = answers.about_model(numbers, 10_000)
+    assert "predicts 50.0 ms for 10000 increments, 100 ms were measured (−50%)" in told
+
+
+@pytest.mark.parametrize(
+    ("engine", "fraction", "words"),
+    [
+        ("async", about(0.01), "queues nothing (--engine sync)"),
+        ("async", about(0.99), "Larger products (--size 200)"),
+        ("async", Interval(0.5, 0.1, 0.9), "--rounds 20 --budget 60"),
+        ("sync", about(0.99), "An engine that queues (--engine async)"),
+    ],
+)
+def test_what_would_change_it_follows_from_the_engine_and_the_share(
+    queueing: Backend, engine: Engine, fraction: Interval, words: str
+) -> None:
+    queueing.engine = engine
+    assert words in answers.what_would_change(queueing, fraction, 100)
 
 
 @pytest.mark.parametrize(
@@ -104,4 +123,8 @@ def test_the_async_experiment_answers_all_its_questions(backend: Backend) -> Non
     assert memory < set(result.metrics)
     # A hundred arrays of 4 MiB: those that are kept must be there.
     assert result.metrics["peak_bytes_kept_waiting_every_100"] > 0.8 * 100 * 2**22
-    assert len(result.notes) == 5
+    assert len(result.notes) == 4
+    assert result.answer is not None
+    _, waiting, increment = result.answer.sentences
+    assert waiting.startswith("Waiting for one result took ")
+    assert increment.startswith("An increment takes ")

@@ -12,7 +12,12 @@ import parallel_core
 from backends import Backend
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation.barriers import added, depths
-from parallel_core.experiments.asynchronous_computation.barriers.verdicts import Added, about_deepest, verdict
+from parallel_core.experiments.asynchronous_computation.barriers.verdicts import (
+    Added,
+    about_deepest,
+    verdict,
+    what_would_change,
+)
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing
@@ -147,6 +152,24 @@ def test_products_that_take_no_time_give_no_verdict() -> None:
     assert "no verdict; choose a larger --size" in verdict(
         Added((1.0, 1.0), (1.0, 0.0)), "here", Interval(0.0, 0.0, 0.0)
     )
+
+
+@pytest.mark.parametrize(
+    ("same", "other", "dispatched", "words"),
+    [
+        (0.01, 0.01, 0.01, "queues nothing (--engine sync)"),
+        (1.0, 0.01, 0.01, "Work behind it on another device"),
+        (1.0, 1.0, 0.01, "Larger products (--size 80)"),
+        (1.0, 1.0, 1.0, "Larger products (--size 80)"),
+        (0.25, 0.25, 0.01, "--rounds 20 --budget 60"),
+    ],
+)
+def test_what_would_change_it_follows_from_the_slopes(
+    queueing: Backend, same: float, other: float, dispatched: float, words: str
+) -> None:
+    slopes = [Added((added,) * 3, (1.0,) * 3) for added in (same, other)]
+    share = Interval(dispatched, 0.95 * dispatched, 1.05 * dispatched)
+    assert words in what_would_change(queueing, *slopes, share, 40)
 
 
 def test_the_deepest_queue_is_told_in_seconds() -> None:

@@ -13,6 +13,7 @@ from backends import Backend
 from parallel_core.experiments.asynchronous_computation.cost_model import sizes_up_to
 from parallel_core.experiments.asynchronous_computation.cost_model.verdicts import (
     Point,
+    about_book,
     about_floor,
     about_overlap,
     about_predictions,
@@ -22,6 +23,7 @@ from parallel_core.experiments.asynchronous_computation.cost_model.verdicts impo
     missed,
     still_missed,
     verdict,
+    what_would_change,
 )
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.measurement.confidence_intervals import Interval
@@ -111,15 +113,18 @@ def test_predictions_are_per_increment_and_follow_the_slower_side() -> None:
     [
         (
             proportional(15 * US, US, 8192.0),
-            ["Below about 7,", "Python is the slower side: with 2 elements t1 is 15.0 μs and t2 1.00 μs, 15.0 μs were"],
+            [
+                "Below about 7,",
+                "Python is the slower side: with 2 elements t1 is 15.0 μs and t2 1.00 μs; with 524,288 elements t1 is",
+            ],
         ),
         (
             proportional(2 * US, 5 * US, 8192.0),
-            ["The assumption holds at every size", "t1 is 2.00 μs and t2 5.00 μs", "the book's formula gives 5.00 μs"],
+            ["The assumption holds at every size", "with 2 elements t1 is 2.00 μs and t2 5.00 μs."],
         ),
         (
             [point(2, US, US * 0.001), point(8, 3 * US, US * 0.001)],
-            ["Nothing was queued", "from 1.00 μs for 2", "3.00"],
+            ["Nothing was queued", "inside t1, 1.00 μs for 2 elements and 3.00 μs for 8."],
         ),
         ([point(2, US, US / 2), point(8, US, US / 2)], ["Python is the slower side at the largest size too"]),
         (
@@ -136,6 +141,35 @@ def test_where_the_assumption_holds_is_told(points: list[Point], sentences: list
     told = verdict(points)
     for sentence in sentences:
         assert sentence in told
+
+
+@pytest.mark.parametrize(
+    ("t1", "t2", "measured", "sentence"),
+    [
+        (3 * US, US, 3 * US, "gives 1.00 μs an increment, and 3.00 μs were measured: it says too little, for t1 is"),
+        (US, 3 * US, 3 * US, "gives 3.00 μs an increment, and 3.00 μs were measured: no difference is shown."),
+        (US, 3 * US, 6 * US, "were measured: it says too little."),
+        (US, 3 * US, US, "were measured: it says too much."),
+    ],
+)
+def test_whether_the_book_s_formula_needs_the_assumption_is_told(
+    t1: float, t2: float, measured: float, sentence: str
+) -> None:
+    assert sentence in about_book(point(2, t1, t2, measured))
+
+
+@pytest.mark.parametrize(
+    ("points", "words"),
+    [
+        (proportional(15 * US, US, 8192.0), "Operations of more than about 7,"),
+        (proportional(2 * US, 5 * US, 8192.0), "less than 2.00 μs for a tiny operation"),
+        ([point(2, US, US / 2), point(8, US, US / 2)], "(--largest 128)"),
+        ([point(2, US, 0.97 * US), point(8, US, 4 * US)], "--rounds 20"),
+        ([point(2, US, US * 0.001), point(8, 3 * US, US * 0.001)], "that queues (--engine async)"),
+    ],
+)
+def test_what_would_change_it_follows_from_the_points(queueing: Backend, points: list[Point], words: str) -> None:
+    assert words in what_would_change(queueing, points)
 
 
 def test_the_floor_is_held_against_the_crossing() -> None:

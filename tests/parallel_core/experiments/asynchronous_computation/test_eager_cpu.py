@@ -7,7 +7,7 @@ import pytest
 
 import parallel_core
 from backends import Backend
-from parallel_core import MeasurementError, RequestError, Result
+from parallel_core import Case, MeasurementError, RequestError, Result
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import eager_cpu
@@ -112,10 +112,28 @@ def test_the_others_are_sorted_by_what_they_did() -> None:
     fractions = {"a async": about(0.01), "b sync": about(1.0), "b async": about(0.1), "c async": about(0.5)}
     (told,) = eager_cpu.about_contrasts({**fractions, "d sync": Interval(0.9, 0.5, 1.3)})
     assert told == (
-        "The same products elsewhere: a async and b async queued them; c async queued them in part; b sync had them "
-        "done when control returned; d sync did what the noise leaves open."
+        "The same products elsewhere: a async (1%) and b async (10%) queued them; c async (50%) queued them in part; "
+        "b sync (100%) had them done when control returned; d sync (90%) did what the noise leaves open."
     )
     assert eager_cpu.about_contrasts({}) == ()
+
+
+def test_the_times_are_told_in_seconds() -> None:
+    assert eager_cpu.about_times(Case("any", (0.2,), (0.001,)), 1000) == (
+        "Control was back after 1.00 ms, and the 10 products of 1000 × 1000 matrices were done after 200 ms."
+    )
+
+
+@pytest.mark.parametrize(
+    ("fraction", "words"),
+    [
+        (about(0.001), "queues nothing (--engine sync)"),
+        (about(1.0), "Larger products (--size 2000)"),
+        (Interval(0.2, 0.1, 0.3), "--rounds 20 --budget 60"),
+    ],
+)
+def test_what_would_change_it_follows_from_the_share(queueing: Backend, fraction: Interval, words: str) -> None:
+    assert words in eager_cpu.what_would_change(queueing, fraction)
 
 
 def test_variants_are_told_to_be_no_contrast_s() -> None:

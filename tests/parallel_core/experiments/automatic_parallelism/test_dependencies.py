@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import parallel_core
 from backends import Backend
-from parallel_core.experiments.automatic_parallelism.dependencies import program, verdict
+from parallel_core.experiments.automatic_parallelism.dependencies import about_random, program, verdict
 from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     Node,
     device_matrices,
@@ -19,7 +19,13 @@ from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     launch_graph,
     random_graph,
 )
-from parallel_core.experiments.automatic_parallelism.scheduling import Scheduled, about_schedule, record, time_programs
+from parallel_core.experiments.automatic_parallelism.scheduling import (
+    Scheduled,
+    about_schedule,
+    record,
+    time_programs,
+    what_would_change,
+)
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads
@@ -165,7 +171,7 @@ def scheduled(alone: float, free: float, bound: float, spread: float = 0.0) -> S
         ((10, 5.2, 5), "about as fast as any schedule can be"),
         ((10, 7, 5), "took 1.40 × as long as its longest chain"),
         ((10, 7, 5), "and 0.70 × as long as its operations one by one: queueing them paid"),
-        ((10, 10, 5), "as long as its operations one by one: the noise leaves open whether queueing them paid"),
+        ((10, 10, 5), "as long as its operations one by one: the noise leaves open whether that paid"),
         ((10, 13, 5), "× as long as its operations one by one: queueing them did not pay"),
         ((10, 3.5, 5), "× as long as its longest chain of dependent operations (5,000 ms), less than is "),
         # A chain: one by one is the bound.
@@ -179,8 +185,30 @@ def test_verdicts_follow_from_the_numbers(numbers: tuple[float, ...], sentence: 
     assert verdict({"diamonds": scheduled(*numbers)}).startswith("The graph of two diamonds ")
 
 
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ((10, 5, 5), "A shorter chain of dependent operations"),
+        ((10, 7, 5), "(--workers 2)"),
+        ((10, 13, 5), "Longer operations (--size 16)"),
+        ((10, 3.5, 5), "Longer operations (--size 16)"),
+    ],
+)
+def test_what_would_change_it_follows_from_the_bound(queueing: Backend, numbers: tuple[float, ...], words: str) -> None:
+    assert words in what_would_change(queueing, scheduled(*numbers), "--size 16")
+
+
+def test_random_graphs_are_counted_by_what_is_shown_of_them() -> None:
+    drawn = [scheduled(10, 5, 5), scheduled(10, 10, 5), scheduled(10, 13, 5)]
+    assert about_random(drawn) == (
+        "Queueing is shown to pay in 1 of 3 random graphs, and not to pay in 1: they took 0.5 to 1.3 × as long as "
+        "their operations one by one."
+    )
+    assert ", and not to pay" not in about_random(drawn[:2])
+
+
 def test_a_noise_that_leaves_it_open_is_told_as_that() -> None:
     noisy = Scheduled(
         Case("any", (14.0, 10.0, 6.0), (1.0,) * 3), Case("any", (4.0, 7.0, 10.0), (1.0,) * 3), (), Bounds(5, 2, 2)
     )
-    assert about_schedule("It", noisy).endswith("the noise leaves open whether queueing them paid.")
+    assert about_schedule("It", noisy).endswith("the noise leaves open whether that paid.")

@@ -67,7 +67,10 @@ def test_workers_and_threads_that_a_backend_has_not_are_measured_elsewhere(
     assert {case.name: len(case.seconds) for case in result.cases[:2]} == dict.fromkeys(here, 4)
     by_most = (several or here)[::-1]
     assert result.metrics["independence_speedup_most_workers"] == medians[by_most[0]] / medians[by_most[1]]
-    assert ("Nothing is queued" in result.notes[0]) == (backend.engine == "sync")
+    assert result.answer is not None
+    _, workers, threads = result.answer.sentences
+    assert ("Nothing is queued" in workers) == (backend.engine == "sync")
+    assert threads.startswith("With twice the threads within each, ")
 
 
 def test_one_number_of_workers_starts_no_process(backend: Backend, elsewhere: Elsewhere) -> None:
@@ -142,12 +145,28 @@ def test_what_more_workers_make_of_independent_products(many: float, sentence: s
     ("engine", "kind", "sentence"),
     [
         ("sync", "cpu", "Nothing is queued"),
-        ("async", "gpu", "one queue in order"),
-        ("async", "cpu", "by one worker alone"),
+        ("async", "gpu", "1 queue in order"),
+        ("async", "cpu", "by 1 worker alone"),
     ],
 )
 def test_why_workers_were_not_compared(engine: str, kind: str, sentence: str) -> None:
     assert sentence in without_bounds(about_independent.about_workers(engine, kind, between(1.0), (1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("many", "counts", "cores", "words"),
+    [
+        (1.9, (1, 2), 2, "(--workers 2)"),
+        (1.0, (1,), 2, "(--workers-compared 1,2)"),
+        (0.67, (1, 2), 1, "More cores than 1, which 2 workers or threads share"),
+        (0.67, (1, 2), 2, "Larger products (--size 80)"),
+        (1.02, (1, 2), 2, "--rounds 20 --budget 60"),
+    ],
+)
+def test_what_would_change_it_follows_from_the_workers(
+    queueing: Backend, many: float, counts: tuple[int, ...], cores: int, words: str
+) -> None:
+    assert words in about_independent.what_would_change(queueing, between(many), counts, (2, cores), 40)
 
 
 @pytest.mark.parametrize(

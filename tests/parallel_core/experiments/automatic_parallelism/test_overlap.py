@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from backends import Backend
 from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case
@@ -30,9 +31,33 @@ def case(seconds: float) -> Case:
     ],
 )
 def test_overlap(efficiency: Interval, sentence: str) -> None:
-    assert sentence in overlap.verdict(efficiency, case(1), case(1))
+    assert sentence in overlap.verdict(efficiency)
 
 
-def test_overlap_of_unequal_parts_is_called_so() -> None:
-    assert "unequal" in overlap.verdict(HALF, case(1), case(3))
-    assert "unequal" not in overlap.verdict(HALF, case(1), case(1.5))
+def test_overlap_of_unequal_parts_is_called_so(queueing: Backend) -> None:
+    told = overlap.what_would_change(queueing, HALF, case(1), case(3), 9)
+    assert "Parts that take equally long (--copies 3): " in told
+    assert "unequal" not in overlap.what_would_change(queueing, HALF, case(1), case(1.5), 9)
+
+
+@pytest.mark.parametrize(
+    ("efficiency", "variants", "words"),
+    [
+        (Interval(0.95, 0.9, 1.0), (), "behind the products (--variant copy-on-compute-queue)"),
+        (Interval(0.0, -0.1, 0.1), ("copy-on-compute-queue",), "(without --variant copy-on-compute-queue)"),
+        (Interval(0.0, -0.1, 0.1), (), "More cores than "),
+        (Interval(-0.5, -0.7, -0.3), (), "More cores than "),
+        (Interval(0.2, -0.5, 0.9), (), "--rounds 20 --budget 60"),
+    ],
+)
+def test_what_would_change_it_follows_from_the_interval(
+    queueing: Backend, efficiency: Interval, variants: tuple[str, ...], words: str
+) -> None:
+    queueing.variants = variants
+    assert words in overlap.what_would_change(queueing, efficiency, case(1), case(1), 4)
+
+
+def test_the_times_are_told() -> None:
+    assert overlap.about_times(case(1), case(2), case(2.5)) == (
+        "Computing alone took 1.00 s, copying alone 2.00 s, and both together 2.50 s."
+    )

@@ -84,6 +84,8 @@ def test_a_single_device_is_timed_alone(load: Callable[[int], Backend]) -> None:
     assert [case.name for case in result.cases] == ["one device, size 8"]
     assert result.metrics == {"largest_speedup": 1.0}
     assert "nothing to spread" in result.explanation
+    assert result.answer is not None
+    assert result.answer.would_change == "A second device (--devices 2)."
 
 
 def test_threads_really_run_in_a_fresh_process() -> None:
@@ -145,21 +147,41 @@ def test_the_crossing_is_one_of_the_sizes_or_between_two(times: list[tuple[float
     [
         (
             (1, 1, 1, 1),
-            ["No size is shown from which on 2 devices were faster than one. ", "was 1.00, at size 8."],
+            ["No size is shown from which on 2 devices were faster than one; ", "was 1.00, at size 8."],
         ),
         (
             (0.5, 0.5, 0.4, 0.5),
-            ["from the smallest size (8) on. Their largest speed-up was 2.50, at size 32."],
+            ["from the smallest size (8) on; their largest speed-up was 2.50, at size 32."],
         ),
-        ((2, 1, 0.5, 0.5), ["from a size of about ", "They were slower at size 8."]),
-        ((2, 2, 1, 1), ["No size is shown from which on", "They were slower at sizes 8 and 16."]),
-        ((2, 0.98, 0.5, 0.5), ["from a size of about", " on (at size 16 within the noise). Their"]),
+        ((2, 1, 0.5, 0.5), ["from a size of about ", "They were slower at size 8, most at size 8 (2.00 × as long)."]),
+        ((2, 3, 1, 1), ["No size is shown from which on", "at sizes 8 and 16, most at size 16 (3.00 × as long)."]),
+        ((2, 0.98, 0.5, 0.5), ["from a size of about", " on (at size 16 within the noise); their"]),
     ],
 )
 def test_where_several_devices_pay(spread: tuple[float, ...], sentences: list[str]) -> None:
-    told = without_bounds(about_small.verdict(SIZES, ALONE, cases(*spread), 2))
+    said = about_small.verdict(SIZES, ALONE, cases(*spread), 2), *about_small.about_losses(SIZES, ALONE, cases(*spread))
+    told = without_bounds(" ".join(said))
     for sentence in sentences:
         assert sentence in told
+
+
+@pytest.mark.parametrize(
+    ("spread", "dispatch", "words"),
+    [
+        ((0.5, 0.5, 0.5, 0.5), 0.1, "Smaller operations than 8"),
+        (
+            (2, 2, 0.5, 0.5),
+            0.95,
+            "Cheaper launches, or several operations in each: at sizes 8, 16, 32 and 64 one device",
+        ),
+        ((1, 1, 1, 1), 0.1, "Larger operations (--sizes 64,128)."),
+    ],
+)
+def test_what_would_change_it_follows_from_the_limit(
+    queueing: Backend, spread: tuple[float, ...], dispatch: float, words: str
+) -> None:
+    alone = [case(1.0, dispatch=dispatch)] * 4
+    assert words in about_small.what_would_change(queueing, SIZES, alone, cases(*spread))
 
 
 @pytest.mark.parametrize(
@@ -172,6 +194,7 @@ def test_where_several_devices_pay(spread: tuple[float, ...], sentences: list[st
             (0.7, 0.5, 0.3, 0.1),
             "Launching alone was nowhere the limit: it took 70% of one device's time at most.",
         ),
+        ("async", (0.8, 0.5, 0.3, 0.1), "At no size launching is shown to be the limit: it took 80%"),
     ],
 )
 def test_where_launching_is_the_limit(engine: str, shares: tuple[float, ...], sentence: str) -> None:
@@ -182,9 +205,12 @@ def test_where_launching_is_the_limit(engine: str, shares: tuple[float, ...], se
 @pytest.mark.parametrize(
     ("threaded", "sentences"),
     [
-        ((1, 1, 1, 1), ["At no size a difference between parallel launches and parallel operators is shown"]),
-        ((3, 2, 1, 1), ["Parallel launches beat parallel operators at sizes 8 and 16", "most at size 8 (3.00 ×)"]),
-        ((2, 1, 1, 0.5), ["launches beat parallel operators at size 8", "operators beat parallel launches at size 64"]),
+        ((1, 1, 1, 1), ["At none of 4 sizes a difference between parallel launches"]),
+        ((3, 2, 1, 1), ["with the threads of all, at sizes 8 and 16, most at size 8 (3.00 ×)"]),
+        (
+            (2, 1, 1, 0.5),
+            ["beat parallel operators, which are", "; parallel operators beat parallel launches at size 64."],
+        ),
     ],
 )
 def test_where_launches_beat_threads(threaded: tuple[float, ...], sentences: list[str]) -> None:
@@ -194,4 +220,4 @@ def test_where_launches_beat_threads(threaded: tuple[float, ...], sentences: lis
 
 
 def test_where_threads_were_not_measured_nothing_is_said_of_them() -> None:
-    assert about_small.about_threads(SIZES, ALONE, []) == []
+    assert about_small.about_threads(SIZES, ALONE, []) == ()

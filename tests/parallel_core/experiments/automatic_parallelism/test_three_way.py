@@ -84,10 +84,32 @@ def test_three_ways(together: float, sentence: str) -> None:
     [
         (2.0, "With a core for each queue 67% could be saved, and with the time of 1.5 cores 33%"),
         (0.9, "The longest part limits what can be saved (67%): the time of 1.5 cores would suffice"),
+        (1.05, "With a core for each queue 67% could be saved; the noise leaves open whether the time of 1.5 cores"),
     ],
 )
 def test_what_limits_three_ways(bound: float, sentence: str) -> None:
-    assert sentence in without_bounds(three_way.about_cores(three_way.fractions(cases(1, 1, 1), case(2), bound), 1.5))
+    parts = cases(1, 1, 1)
+    found, short = three_way.fractions(parts, case(2), bound), three_way.lost_to_cores(parts, bound)
+    assert sentence in without_bounds(three_way.about_cores(found, short, 1.5))
+
+
+@pytest.mark.parametrize(
+    ("together", "bound", "words"),
+    [
+        (2.0, 2.0, "More cores than 1.5"),
+        (2.4, 0.9, "Parts that hinder each other less"),
+        (3.6, 0.9, "Parts that hinder each other less"),
+        (1.0, 0.9, "A shorter longest part"),
+        (3.0, 0.9, "--rounds 20 --budget 60"),
+    ],
+)
+def test_what_would_save_more_follows_from_the_bounds(
+    queueing: Backend, together: float, bound: float, words: str
+) -> None:
+    parts, whole = cases(1, 1, 1), case(together)
+    found, left = three_way.fractions(parts, whole, bound), three_way.left_over(parts, whole, bound)
+    short = three_way.lost_to_cores(parts, bound)
+    assert words in three_way.what_would_change(queueing, found, left, short, 1.5)
 
 
 def test_earlier_results_travel_to_the_other_device(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,128 @@
+"""Directives for the command line: `command` and `experiments` say what click's own help and `--explain` say."""
+
+import inspect
+import re
+from collections.abc import Sequence
+
+import click
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.typing import ExtensionMetadata
+
+from parallel_core.command_line import cli
+from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments.explanation import explanation
+
+__all__ = ["setup"]
+
+NO_HELP = "No more than its name says."
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Add the directives."""
+    app.add_directive("command", _Command)
+    app.add_directive("shared-options", _SharedOptions)
+    app.add_directive("experiments", _Experiments)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+class _Command(SphinxDirective):
+    """A command's usage, help and options: `command` with its name."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        (name,) = self.arguments
+        context = _context(name)
+        options = [option for option in context.command.params if isinstance(option, click.Option)]
+        parts = (_usage(context), _help(context.command), _options(options, context))
+        return self.parse_text_to_nodes("\n\n".join(parts))
+
+
+class _SharedOptions(SphinxDirective):
+    """The options that all experiments' commands have."""
+
+    def run(self) -> list[nodes.Node]:
+        name = next(iter(EXPERIMENTS))
+        context = _context("run", name)
+        shared = _shared()
+        options = [option for option in context.command.params if option.name in shared]
+        return self.parse_text_to_nodes(_options(options, context))
+
+
+class _Experiments(SphinxDirective):
+    """All experiments of a chapter: `experiments` with its title."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        (chapter,) = self.arguments
+        parts = [_experiment(one) for one in EXPERIMENTS.values() if one.chapter == chapter]
+        if not parts:
+            raise self.error(f"no experiment is of the chapter {chapter!r}")
+        return self.parse_text_to_nodes("\n\n".join(parts), allow_section_headings=True)
+
+
+def _experiment(experiment: Experiment) -> str:
+    context = _context("run", experiment.name)
+    own = [option for option in context.command.params if option.name not in _shared()]
+    told = explanation(experiment)
+    paragraphs = [f"**{heading}.** " + "\n\n".join(texts) for heading, texts in told.parts]
+    of = experiment.occasion
+    return "\n\n".join(
+        (
+            f"## {experiment.name}",
+            f"{experiment.question} {f'({of[0].upper()}{of[1:]}.)' if of else ''}",
+            _code(f"parallel-core run {experiment.name} --backend NAME"),
+            _options(own, context),
+            *paragraphs,
+        )
+    )
+
+
+def _shared() -> set[str | None]:
+    """Return the names of the options that every experiment's command has."""
+    return set.intersection(*({option.name for option in _context("run", name).command.params} for name in EXPERIMENTS))
+
+
+def _context(*names: str) -> click.Context:
+    """Return the context of a command by its path below `parallel-core`."""
+    context = click.Context(cli, info_name="parallel-core")
+    for name in names:
+        assert isinstance(context.command, click.Group)
+        command = context.command.get_command(context, name)
+        if command is None:
+            raise ValueError(f"no command is called {' '.join(names)!r}")
+        context = click.Context(command, info_name=name, parent=context)
+    return context
+
+
+def _usage(context: click.Context) -> str:
+    pieces = " ".join(context.command.collect_usage_pieces(context))
+    return _code(f"{context.command_path} {pieces}")
+
+
+def _help(command: click.Command) -> str:
+    """Return the help as Markdown: a paragraph that click is told not to wrap is code."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    return "\n\n".join(
+        _code(paragraph[1:].strip()) if paragraph.startswith("\b") else _with_code_spans(paragraph)
+        for paragraph in paragraphs
+    )
+
+
+def _code(text: str) -> str:
+    return f"```text\n{text}\n```"
+
+
+def _options(options: Sequence[click.Parameter], context: click.Context) -> str:
+    """Return the options as a Markdown list of definitions."""
+    records = [record for option in options if (record := option.get_help_record(context)) is not None]
+    return "\n\n".join(f"`{spelling}`\n: {_with_code_spans(told) or NO_HELP}" for spelling, told in records)
+
+
+def _with_code_spans(text: str) -> str:
+    """Make code of the options in a help text, and of a dash that stands for standard output."""
+    return re.sub(r"(?<![\w`-])(--[a-z-]+|-(?= ))", r"`\1`", text)

@@ -1,0 +1,28 @@
+"""What a result answers to its exercise's question, for the machine that it was measured on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+__all__ = ["WHAT_WOULD_CHANGE_IT", "Answer"]
+
+WHAT_WOULD_CHANGE_IT = "What would change it:"
+"""What stands before `would_change` wherever an answer is read."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Two or three sentences, each with its figure, and what would change them.
+
+    All of them end with a full stop, and claim no more than intervals show. The first one is the result's explanation.
+    `would_change` follows from the result if it can, and names an option of the program if one would do:
+    `A second worker for each device (--workers 2).`
+    """
+
+    sentences: tuple[str, ...]
+    would_change: str
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Self:
+        """Read what stands under a result's `answer`; raises KeyError or TypeError for anything else."""
+        return cls(tuple(str(sentence) for sentence in read["sentences"]), str(read["would_change"]))

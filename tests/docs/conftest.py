@@ -1,0 +1,44 @@
+"""The site, built once: as `make docs` builds it, and with frameworks that cannot be imported."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built pages; a skip where Sphinx is not installed."""
+    if find_spec("sphinx") is None:
+        pytest.skip("Sphinx is not installed: make docs")
+    folder = tmp_path_factory.mktemp("site")
+    absent = folder / "absent"
+    absent.mkdir()
+    for framework in ("mxnet", "torch"):
+        (absent / f"{framework}.py").write_text(f"raise ModuleNotFoundError('hidden', name={framework!r})\n")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "--fail-on-warning",
+            "--keep-going",
+            "--builder",
+            "html",
+            "docs",
+            folder / "html",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (absent, ROOT)))},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "html"

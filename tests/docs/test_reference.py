@@ -1,0 +1,68 @@
+"""The reference has every command, metric and kind of page; the experiments' own tests hold their metrics to it too."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from parallel_core.command_line import cli
+from parallel_core.experiments import EXPERIMENTS
+from tests.docs.metrics import OF_ALL, explained, unexplained
+
+LONGEST_PAGE = 250
+
+
+def objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Iterate over all objects in a JSON value."""
+    if isinstance(value, dict):
+        yield value
+        value = [*value.values()]
+    if isinstance(value, list):
+        for one in value:
+            yield from objects(one)
+
+
+@pytest.fixture(scope="module")
+def stored() -> list[dict[str, Any]]:
+    """The results that are kept with the benchmarks."""
+    folder = Path(__file__).parents[2] / "benchmarks" / "results"
+    found = (one for path in folder.rglob("*.json") for one in objects(json.loads(path.read_text(encoding="utf-8"))))
+    return [one for one in found if {"experiment", "metrics", "checks"} <= one.keys()]
+
+
+def test_every_metric_that_was_measured_is_explained(stored: list[dict[str, Any]]) -> None:
+    assert len(stored) > 50
+    assert {(one["experiment"], name) for one in stored for name in unexplained(one)} == set()
+
+
+def test_a_metric_that_is_not_explained_is_found() -> None:
+    result = {"experiment": "overlap", "metrics": {"overlap_efficiency": 1.0, "beauty": 1.0}, "checks": {}}
+    assert unexplained(result) == {"beauty"}
+
+
+def test_only_metrics_of_experiments_are_explained(stored: list[dict[str, Any]], root: Path) -> None:
+    sources = "".join(path.read_text() for path in (root / "parallel_core" / "experiments").rglob("*.py"))
+    measured = {name for one in stored for name in (*one["metrics"], *one["checks"])}
+    names = {name for own in explained().values() for name in own if "{" not in name}
+    assert {name for name in names - measured if f'"{name}"' not in sources} == set()
+    assert {heading for heading, own in explained().items() if own} == {*EXPERIMENTS, OF_ALL}
+
+
+def test_every_command_has_a_section(root: Path) -> None:
+    page = (root / "docs" / "reference" / "commands.md").read_text()
+    context = click.Context(cli)
+    commands = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+    shown = [name for name, command in commands.items() if command is not None and not command.hidden]
+    assert [name for name in shown if f"```{{command}} {name}\n" not in page] == []
+
+
+def test_no_page_has_more_lines_than_one_reads(root: Path) -> None:
+    lengths = {
+        str(path.relative_to(root)): len(path.read_text().splitlines())
+        for path in (root / "docs").rglob("*.md")
+        if "_build" not in path.parts
+    }
+    assert {path: length for path, length in lengths.items() if length > LONGEST_PAGE} == {}

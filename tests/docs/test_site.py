@@ -1,0 +1,75 @@
+"""The site builds without a warning and without a framework; its links lead somewhere, and it loads nothing."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import backends
+import parallel_core
+from tests.docs.pages import read
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def pages(site: Path) -> list[Path]:
+    return sorted(site.rglob("*.html"))
+
+
+def test_every_page_of_the_source_is_built(site: Path, root: Path) -> None:
+    sources = [
+        path.relative_to(root / "docs").with_suffix("")
+        for suffix in ("md", "ipynb")
+        for path in (root / "docs").rglob(f"*.{suffix}")
+        if not {"_build", ".ipynb_checkpoints"} & {*path.parts}
+    ]
+    assert len(sources) > 10
+    assert [name for name in sources if not (site / name).with_suffix(".html").is_file()] == []
+
+
+def test_links_and_pictures_within_the_site_lead_somewhere(pages: list[Path]) -> None:
+    broken = [
+        f"{page.name}: {address}"
+        for page in pages
+        for address in (*read(page).links, *read(page).loaded)
+        if not urlsplit(address).scheme and read(page).leads_nowhere(address)
+    ]
+    assert broken == []
+
+
+def test_a_broken_link_is_found(site: Path) -> None:
+    page = read(site / "reference" / "index.html")
+    assert not page.leads_nowhere("commands.html#run")
+    assert page.leads_nowhere("commands.html#walk")
+    assert page.leads_nowhere("command.html")
+
+
+def test_links_to_other_sites_are_encrypted(
+    pages: list[Path], record_testsuite_property: Callable[[str, object], None]
+) -> None:
+    """They are listed in the run's report, and not fetched."""
+    outside = {address for page in pages for address in read(page).links if urlsplit(address).scheme}
+    record_testsuite_property("links to other sites", "\n".join(sorted(outside)))
+    assert {address for address in outside if urlsplit(address).scheme not in ("https", "mailto")} == set()
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path, pages: list[Path]) -> None:
+    assert {address for page in pages for address in read(page).loaded if urlsplit(address).netloc} == set()
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert re.findall(r"""(?:url\(|@import)\s*['"]?(?:https?:)?//[^)'"]*""", styles) == []
+
+
+def test_the_search_finds_what_a_page_says(site: Path) -> None:
+    assert "overlap_efficiency" in (site / "searchindex.js").read_text(encoding="utf-8")
+
+
+def test_the_page_on_json_has_every_key_that_a_result_has(site: Path) -> None:
+    result = parallel_core.run_parallel(backends.load("numpy"), size=8, rounds=1).as_json()
+    page = (site / "reference" / "json.html").read_text(encoding="utf-8")
+    told = set(re.findall(r'<span class="pre">([a-z0-9_]+)</span>', page))
+    objects = [result, *result["cases"], result["backend"], result["environment"], result["machine_watch"]]
+    objects += [result["backend"]["product"], *result["backend"]["kernels"]]
+    assert {key for one in objects for key in one} - told == set()

@@ -1,0 +1,48 @@
+"""The site as a reader meets it in Debian's Chromium: on a telephone and on a desk, without a network."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.parallel_core.report.chromium import Visit, open_browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.long
+
+# What reaches beyond the screen, and is in no box that scrolls or is cut off.
+TOO_WIDE = """() => {
+    const scrolls = (element) => element !== null && element.tagName !== 'BODY' &&
+        (getComputedStyle(element).overflowX !== 'visible' || scrolls(element.parentElement));
+    return [...document.querySelectorAll('article *')].filter((element) => {
+        const { right, width } = element.getBoundingClientRect();
+        return width > 1 && right > innerWidth + 0.5 && !scrolls(element);
+    }).map((element) => `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}`);
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    yield from open_browser()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light")])
+def test_no_page_scrolls_sideways(browser: "Browser", site: Path, width: int, scheme: str) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 10
+    for path in pages:
+        visit = Visit(browser, path, width, scheme)
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, path.name
+        assert visit.page.evaluate(TOO_WIDE) == [], path.name
+        assert visit.troubles == [], path.name
+        visit.page.context.close()
+
+
+def test_the_search_works_from_a_folder(browser: "Browser", site: Path) -> None:
+    visit = Visit(browser, site / "search.html", 1280)
+    visit.page.goto(f"{(site / 'search.html').as_uri()}?q=overlap_efficiency")
+    visit.page.wait_for_selector("#search-results li a", timeout=20_000)
+    assert visit.troubles == []

@@ -1,0 +1,51 @@
+"""The catalogues of the pages and of the theme, and the glossary, as the tests read them."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.pofile import read_po
+
+ROOT = Path(__file__).parents[3]
+LOCALES = ROOT / "docs" / "locales"
+LANGUAGES = ("ko", "vi", "zh_CN")
+DOMAINS = ("guides", "sphinx")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one message of the pages is in one language."""
+
+    message: str
+    translation: str
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term: how English writes it, and its words in a language, any of which may stand for it."""
+
+    english: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+@cache
+def catalogue(language: str, domain: str) -> Catalog:
+    with (LOCALES / language / "LC_MESSAGES" / f"{domain}.po").open("rb") as file:
+        return read_po(file, domain=domain, abort_invalid=True)
+
+
+def entries(language: str) -> list[Entry]:
+    """Return all entries of a language but the headers."""
+    return [
+        Entry(str(message.id), str(message.string))
+        for domain in DOMAINS
+        for message in catalogue(language, domain)
+        if message.id
+    ]
+
+
+def glossary(language: str) -> list[Term]:
+    read = tomllib.loads((LOCALES / "glossary.toml").read_text())
+    return [Term(tuple(term["english"]), tuple(term[language])) for term in read["term"]]
