@@ -17,10 +17,13 @@ from backends import Ops
 from backends.protocol import VERBS
 from tests.conftest import RunPython
 
-FRAMEWORKS = {"mxnet", "torch"}
+FRAMEWORKS = {"jax", "mxnet", "torch"}
 # Their public names are the backends' functions.
-OPS = {"backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
-IMPORTING_A_FRAMEWORK = OPS | {"backends.mxnet.sharded_sum", "backends.mxnet.units"}
+OPS = {"backends.jax.ops", "backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
+IMPORTING_A_FRAMEWORK = OPS | {
+    *("backends.jax.compiling", "backends.jax.tracing"),
+    *("backends.mxnet.sharded_sum", "backends.mxnet.units"),
+}
 MODULES = sorted(
     module.name
     for package in (backends, parallel_core)

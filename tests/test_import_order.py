@@ -23,7 +23,7 @@ ORDER = {
         ("installation",),
         ("process_groups", "profiling"),
         # A framework's folder knows nothing of another framework's.
-        ("numpy", "mxnet", "torch"),
+        ("jax", "numpy", "mxnet", "torch"),
         ("conformance",),
     ),
     "parallel_core": (

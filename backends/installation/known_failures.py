@@ -29,6 +29,7 @@ FIRST_PYTHON_WITHOUT_MXNET = (3, 12)
 
 UNSET_ROLE = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER DMLC_NUM_SERVER"
 CPU_ENVIRONMENT = "python3.11 -m venv mxnet-on-cpu && mxnet-on-cpu/bin/pip install 'parallel-core[mxnet]'"
+JAX_ENVIRONMENT = "python3 -m venv jax-alone && jax-alone/bin/pip install 'parallel-core[jax]'"
 TORCH_ENVIRONMENT = "python3 -m venv torch-alone && torch-alone/bin/pip install 'parallel-core[torch]'"
 CUDA_11_TORCH = "pip install --force-reinstall 'torch<2.8' --index-url https://download.pytorch.org/whl/cu118"
 CUDA_12_TORCH = "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
@@ -124,6 +125,12 @@ def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[
     if framework == "mxnet" and python >= FIRST_PYTHON_WITHOUT_MXNET:
         version = ".".join(map(str, python[:2]))
         return Diagnosis(f"mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not {version}", CPU_ENVIRONMENT)
+    if framework == "jax":
+        return Diagnosis(
+            "jax is not installed; it needs NumPy 2, and so an environment of its own beside MXNet's, which `compare` "
+            "and `run` take by --python jax=jax-alone/bin/python",
+            JAX_ENVIRONMENT,
+        )
     return Diagnosis(f"{framework} is not installed", f"pip install 'parallel-core[{framework}]'")
 
 

@@ -1,8 +1,8 @@
-"""JAX behind the `Backend` protocol. Read it beside `mxnet/backend.py` and `torch/worker_threads.py`: same verbs, same order.
+"""JAX behind the `Backend` protocol. Read it beside `mxnet/backend.py` and `torch/worker_threads.py`.
 
 XLA's client queues a program for each launch and returns; a value is JAX's own array, which never changes. MXNet tracks
 who reads and writes which array, and here nothing is written: what is consumed is given away, and what is overwritten
-is a new array. The synchronous engine is a client without asynchronous dispatch, which runs a program where it is called.
+is a new array. The synchronous engine is a client without asynchronous dispatch: it runs a program where it is called.
 """
 
 from collections import deque
@@ -76,7 +76,7 @@ class JAXBackend(BaseBackend):
         """Checks that programs made, and whose outcome is not known yet."""
 
     @property
-    def scheduler(self) -> str:  # type: ignore[override]
+    def scheduler(self) -> str:
         """What queues the work, and what compiling took until now: it is part of no timing after a warm-up."""
         compiled = self._compiling.compiled
         queue = "XLA's client: one queue per device" if self.engine == "async" else "none: XLA runs a program at once"

@@ -29,7 +29,7 @@ __all__ = ["Compiled", "compiled", "run"]
 MOST_PROGRAMS = 1024
 """Functions that are kept compiled; the one that was not launched for the longest time is dropped."""
 PLAIN = (int, str, bytes, bool, type(None), type(Ellipsis))
-CONSUMING = {ops.sgd: 1, ops.sgd_while_finite: 1}
+CONSUMING = (ops.sgd, ops.sgd_while_finite)
 """Ops whose first argument's memory may hold the result."""
 
 
@@ -80,7 +80,7 @@ class _Program:
             return result, checks
 
         traced.__name__ = traced.__qualname__ = _name(fn)
-        donated = sum(map(_count_inputs, specs[: CONSUMING.get(fn, 0)])) if isinstance(fn, FunctionType) else 0
+        donated = _count_inputs(specs[0]) if fn in CONSUMING else 0
         self.run: Callable[..., tuple[Any, list[Check]]] = jax.jit(
             traced,
             donate_argnums=tuple(range(donated)),

@@ -23,8 +23,8 @@ __all__ = ["Attempt", "examine_frameworks", "try_backend"]
 
 REFERENCE = "numpy"
 """With the reference alone there is nothing to compare."""
-PROBED_ENGINES = {"mxnet": ("async", "sync"), "torch": ("async", "sync"), "numpy": ("sync",)}
-DISTRIBUTIONS = {"mxnet": r"mxnet(-(cu|mkl|native)\w*)?", "torch": "torch", "numpy": "numpy"}
+PROBED_ENGINES = {"jax": ("async", "sync"), "mxnet": ("async", "sync"), "torch": ("async", "sync"), "numpy": ("sync",)}
+DISTRIBUTIONS = {"jax": "jax", "mxnet": r"mxnet(-(cu|mkl|native)\w*)?", "torch": "torch", "numpy": "numpy"}
 """Patterns of the names of the distributions that may hold a framework."""
 
 

@@ -45,7 +45,7 @@ def test_the_calling_thread_is_moved_back() -> None:
 
 
 @pytest.mark.skipif(available_cores() < 2, reason="one core cannot be divided")
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
+@pytest.mark.parametrize("name", ["jax", "mxnet", "torch"])
 def test_each_device_has_a_core_of_its_own(require: Callable[[str], None], run_python: RunPython, name: str) -> None:
     require(name)
     first, second, *_ = sorted(os.sched_getaffinity(0))

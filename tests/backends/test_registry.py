@@ -16,7 +16,7 @@ from tests.conftest import RunPython
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "tensorflow"}, r"unknown backend 'tensorflow' \(known: mxnet, numpy, torch\)"),
+        ({"name": "tensorflow"}, r"unknown backend 'tensorflow' \(known: jax, mxnet, numpy, torch\)"),
         ({"name": "numpy", "devices": 0}, "at least 1 device, not 0"),
         ({"name": "numpy", "device_kind": "tpu"}, r"unknown device kind 'tpu' \(known: auto, cpu, gpu\)"),
         ({"name": "numpy", "engine": "lazy"}, r"unknown engine 'lazy' \(known: async, sync\)"),
