@@ -204,7 +204,8 @@ class Backend(Protocol):
 
         The device may be HOST if others are GPUs. `out`, a value on that device, is consumed: the copy is written to
         its memory, if the framework writes to values. Its arrays must have the shapes and dtypes of `x`; there is no
-        broadcasting and no casting, and anything else is an error. Without `out` the copy gets memory of its own, even if `x` is on that device already.
+        broadcasting and no casting, and anything else is an error. Without `out` the copy gets memory of its own, even
+        if `x` is on that device already.
         """
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:

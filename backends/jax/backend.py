@@ -86,9 +86,9 @@ class JAXBackend(BaseBackend):
         first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None)
         if first is None:
             raise BackendError(f"{self.name} launches on the device of the first array, and there is no array")
-        device = self._device_of(first)
+        device = self.device_of(first)
         try:
-            result, checks = self._compiling.run(fn, args)
+            result, checks = self._compiling.run(device, fn, args)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -125,7 +125,7 @@ class JAXBackend(BaseBackend):
         return self._issued(copied, device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        devices = [self._device_of(next(tree_leaves(x))) for x in xs]
+        devices = [self.device_of(next(tree_leaves(x))) for x in xs]
         if len(set(devices)) != max(1, len(devices)):
             raise BackendError(f"jax sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
         first, *others = devices
@@ -150,7 +150,8 @@ class JAXBackend(BaseBackend):
             raise BackendError(f"jax has no {device}: it was loaded with {', '.join(map(str, self.devices))}")
         return self._places[device]
 
-    def _device_of(self, x: Array) -> Device:
+    def device_of(self, x: Array) -> Device:
+        """Return the device of an array; raises BackendError for what is none of this backend's."""
         if not isinstance(x, self._array):
             raise BackendError(f"jax takes arrays of its own, not {type(x).__name__}")
         if x.is_deleted():
@@ -162,7 +163,7 @@ class JAXBackend(BaseBackend):
 
     def _check_on(self, x: Array, device: Device) -> None:
         for leaf in tree_leaves(x):
-            if (own := self._device_of(leaf)) != device:
+            if (own := self.device_of(leaf)) != device:
                 raise ValueError(f"a copy to {device} cannot be written to an array on {own}")
 
     def _copies(self, x: Array, place: Any) -> Array:

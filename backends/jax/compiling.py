@@ -21,8 +21,11 @@ import jax
 import numpy as np
 from jax import monitoring
 
+from backends.devices import Device
 from backends.jax import ops
+from backends.jax.names import program_name
 from backends.jax.tracing import KEEPING_BARRIERS, Check, collecting_checks, one_by_one
+from backends.profiling.marks import function_name
 
 __all__ = ["Compiled", "compiled", "run"]
 
@@ -53,10 +56,10 @@ def _count(event: str, seconds: float, **_: Any) -> None:
 monitoring.register_event_duration_secs_listener(_count)
 
 
-def run(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, list[Check]]:
+def run(device: Device, fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, list[Check]]:
     """Enqueue a function as one program, which is compiled if it is new; return its result and its checks."""
     inputs: list[Any] = []
-    program = _program(_Key(fn, tuple(_spec(arg, inputs, _is_input) for arg in args)))
+    program = _program(_Key(device, fn, tuple(_spec(arg, inputs, _is_input) for arg in args)))
     if not program.needs_numbers:
         try:
             return program.run(*inputs)
@@ -64,13 +67,13 @@ def run(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, list[Check]]:
             # It decides on a fraction's value, or it is wrong: then it fails again.
             program.needs_numbers = True
     inputs = []
-    program = _program(_Key(fn, tuple(_spec(arg, inputs, _is_array) for arg in args)))
+    program = _program(_Key(device, fn, tuple(_spec(arg, inputs, _is_array) for arg in args)))
     return program.run(*inputs)
 
 
 @final
 class _Program:
-    def __init__(self, fn: Callable[..., Any], specs: tuple[Any, ...]) -> None:
+    def __init__(self, device: Device, fn: Callable[..., Any], specs: tuple[Any, ...]) -> None:
         self.needs_numbers = False
 
         def traced(*inputs: Any) -> tuple[Any, list[Check]]:
@@ -79,7 +82,7 @@ class _Program:
                 result = fn(*(_filled(spec, given) for spec in specs))
             return result, checks
 
-        traced.__name__ = traced.__qualname__ = _name(fn)
+        traced.__name__ = traced.__qualname__ = program_name(function_name(fn), device)
         donated = _count_inputs(specs[0]) if fn in CONSUMING else 0
         self.run: Callable[..., tuple[Any, list[Check]]] = jax.jit(
             traced,
@@ -94,11 +97,12 @@ class _Program:
 class _Key:
     """A function with what it is launched on, equal to another one if both make the same program."""
 
-    __slots__ = ("_hash", "_identity", "fn", "specs")
+    __slots__ = ("_hash", "_identity", "device", "fn", "specs")
 
-    def __init__(self, fn: Callable[..., Any], specs: tuple[Any, ...]) -> None:
-        self.fn, self.specs = fn, specs
-        self._identity = _identity(fn, ()), specs
+    def __init__(self, device: Device, fn: Callable[..., Any], specs: tuple[Any, ...]) -> None:
+        self.device, self.fn, self.specs = device, fn, specs
+        # XLA compiles for each device anyway.
+        self._identity = device, _identity(fn, ()), specs
         self._hash = hash(self._identity)
 
     def __hash__(self) -> int:
@@ -110,7 +114,7 @@ class _Key:
 
 @lru_cache(MOST_PROGRAMS)
 def _program(key: _Key) -> _Program:
-    return _Program(key.fn, key.specs)
+    return _Program(key.device, key.fn, key.specs)
 
 
 @final
@@ -168,13 +172,6 @@ def _count_inputs(spec: Any) -> int:
     if isinstance(spec, tuple):
         return sum(map(_count_inputs, spec[1:]))
     return int(spec is INPUT)
-
-
-def _name(fn: Any) -> str:
-    while isinstance(fn, partial):
-        fn = fn.args[0] if fn.args and callable(fn.args[0]) else fn.func
-    name = getattr(fn, "__name__", type(fn).__name__)
-    return "function" if name == "<lambda>" else str(name)
 
 
 @final
