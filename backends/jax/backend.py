@@ -108,7 +108,7 @@ class JAXBackend(BaseBackend):
     def waitall(self) -> None:
         for device, arrays in self._under_way.items():
             try:
-                self._jax.block_until_ready([x for x in tuple(arrays) if not x.is_deleted()])
+                self._jax.block_until_ready(list(arrays))
             except Exception as error:
                 self._fail(error, f"on {device}")
         self._raise_failures()
@@ -154,8 +154,6 @@ class JAXBackend(BaseBackend):
         """Return the device of an array; raises BackendError for what is none of this backend's."""
         if not isinstance(x, self._array):
             raise BackendError(f"jax takes arrays of its own, not {type(x).__name__}")
-        if x.is_deleted():
-            raise BackendError("jax was given an array that is consumed: its memory holds another one now")
         own = x.device
         if own not in self._names:
             raise BackendError(f"jax was loaded without {own}: its devices are {', '.join(map(str, self.devices))}")
@@ -215,5 +213,5 @@ def _sum(*xs: Array) -> Array:
 def _forget_computed(arrays: deque[Any]) -> None:
     # Several threads may forget at the same time.
     with suppress(IndexError):
-        while arrays[0].is_deleted() or arrays[0].is_ready():
+        while arrays[0].is_ready():
             arrays.popleft()

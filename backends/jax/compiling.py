@@ -32,8 +32,6 @@ __all__ = ["Compiled", "compiled", "run"]
 MOST_PROGRAMS = 1024
 """Functions that are kept compiled; the one that was not launched for the longest time is dropped."""
 PLAIN = (int, str, bytes, bool, type(None), type(Ellipsis))
-CONSUMING = (ops.sgd, ops.sgd_while_finite)
-"""Ops whose first argument's memory may hold the result."""
 
 
 @final
@@ -83,10 +81,8 @@ class _Program:
             return result, checks
 
         traced.__name__ = traced.__qualname__ = program_name(function_name(fn), device)
-        donated = _count_inputs(specs[0]) if fn in CONSUMING else 0
         self.run: Callable[..., tuple[Any, list[Check]]] = jax.jit(
             traced,
-            donate_argnums=tuple(range(donated)),
             # They say the device, also if the result does not depend on them.
             keep_unused=True,
             compiler_options=KEEPING_BARRIERS if isinstance(fn, partial) and fn.func is one_by_one else None,
@@ -166,12 +162,6 @@ def _filled(spec: Any, given: Iterator[Any]) -> Any:
         return spec.value
     kind, *items = spec
     return kind(_filled(item, given) for item in items)
-
-
-def _count_inputs(spec: Any) -> int:
-    if isinstance(spec, tuple):
-        return sum(map(_count_inputs, spec[1:]))
-    return int(spec is INPUT)
 
 
 @final

@@ -112,7 +112,7 @@ def test_training_on_synthetic_data_says_so_everywhere(
         (["run", "nonsense", "--backend", "numpy"], "unknown experiment 'nonsense' (known: async, barriers, "),
         (["nonsense"], "No such command 'nonsense'"),
         (["run", "parallel"], "Missing option '--backend'"),
-        ([*SMALL[:3], "nonsense"], "unknown backend 'nonsense' (known: mxnet, numpy, torch)"),
+        ([*SMALL[:3], "nonsense"], "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
         ([*SMALL, "--engine", "async"], "numpy is the synchronous reference and has no async engine"),
         ([*SMALL, "--variant", "bulk-on"], "numpy queues nothing, and so has no variants: leave out --variant bulk-on"),
         (
