@@ -57,6 +57,7 @@ class JAXBackend(BaseBackend):
         self._jax = import_framework("jax", self.settings, requirement="jax 0.10 or later")
         from backends.jax import clients, compiling, ops
 
+        compiling.keep_programs()
         self.ops: Ops = ops
         self.version: str = self._jax.__version__
         self._compiling, self._array = compiling, self._jax.Array
@@ -80,7 +81,7 @@ class JAXBackend(BaseBackend):
         """What queues the work, and what compiling took until now: it is part of no timing after a warm-up."""
         compiled = self._compiling.compiled
         queue = "XLA's client: one queue per device" if self.engine == "async" else "none: XLA runs a program at once"
-        return f"{queue}; {compiled.programs} programs compiled in {compiled.seconds:.1f} s, within first launches"
+        return f"{queue}; {compiled.programs} programs compiled in {compiled.seconds:.1f} s, in first launches"
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None)

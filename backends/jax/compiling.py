@@ -14,6 +14,7 @@ once; a number that it captures, and that has changed, makes another program. Th
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, lru_cache, partial
+from importlib.util import find_spec
 from types import CodeType, FunctionType, MethodType
 from typing import Any, final
 
@@ -27,22 +28,35 @@ from backends.jax.names import program_name
 from backends.jax.tracing import KEEPING_BARRIERS, Check, collecting_checks, one_by_one
 from backends.profiling.marks import function_name
 
-__all__ = ["Compiled", "compiled", "run"]
+__all__ = ["Compiled", "compiled", "keep_programs", "run"]
 
 MOST_PROGRAMS = 1024
 """Functions that are kept compiled; the one that was not launched for the longest time is dropped."""
 PLAIN = (int, str, bytes, bool, type(None), type(Ellipsis))
 
 
+WORTH_KEEPING = 0.2
+"""Seconds of compiling from which a program is kept on disk."""
+
+
 @final
 class Compiled:
-    """How much was compiled in this process, and how long that took; compiling happens within the first launch."""
+    """How many programs were compiled, or read from where they are kept, and how long it took, in first launches."""
 
     programs = 0
     seconds = 0.0
 
 
 compiled = Compiled()
+
+
+def keep_programs() -> None:
+    """Let JAX keep what took long to compile, for this user's other processes, unless the user says where or not to."""
+    if jax.config.jax_compilation_cache_dir is None and find_spec("platformdirs") is not None:
+        from platformdirs import user_cache_path
+
+        jax.config.update("jax_compilation_cache_dir", str(user_cache_path("parallel-core") / "xla"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
 
 
 def _count(event: str, seconds: float, **_: Any) -> None:
