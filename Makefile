@@ -68,6 +68,15 @@ docs: $(SPHINX)
 	  -D language=$$language docs docs/_build/html/$$language || exit; done
 	@$(SAY) 'the site: docs/_build/html/index.html'
 
+# An sdist and a wheel of what is committed, looked over as a package index does.
+.PHONY: dist
+dist: $(TOOLS)
+	@git diff --quiet HEAD || $(SAY) 'what is not committed is left out of dist/'
+	@rm -rf dist .venv/committed && mkdir -p .venv/committed
+	git archive HEAD | tar -x -C .venv/committed
+	$(BIN)/python -m build --no-isolation --outdir dist .venv/committed >.venv/dist.log 2>&1 || { tail .venv/dist.log; exit 1; }
+	$(BIN)/twine check --strict dist/*
+
 # What is to be translated, put into the catalogues: what is new is empty there, and what has changed is marked fuzzy.
 translations: $(SPHINX)
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder gettext --tag for_translators docs docs/_build/gettext

@@ -41,6 +41,8 @@ myst_heading_anchors = 3
 # The pages show what the notebooks stored: `make notebooks` runs them.
 nb_execution_mode = "off"
 nb_merge_streams = True
+# An output may have a table, which plain CommonMark does not know.
+nb_render_markdown_format = "myst"
 copybutton_prompt_text = "$ "
 
 autodoc_member_order = "bysource"
@@ -51,6 +53,7 @@ add_module_names = False
 default_role = "literal"
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 templates_path = ["_templates"]
 html_sidebars = {
     "**": [
@@ -68,4 +71,4 @@ html_copy_source = False
 html_show_sourcelink = False
 # A browser refuses to read the pages that were found, if they are opened from a folder.
 html_show_search_summary = False
-html_math_renderer = "mathml"
+html_math_renderer = "docutils"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parallel_core.jobs.own_program.steps import profiled_step
     from parallel_core.measurement.benchmark import Benchmark
     from parallel_core.measurement.result import Case, Result
+    from parallel_core.trace_analysis.prediction import predict
     from parallel_core.training.batches import Settings
     from parallel_core.training.dataset import Dataset, load_fashion_mnist
 
@@ -31,6 +32,7 @@ __all__ = [
     "Settings",
     "explain",
     "load_fashion_mnist",
+    "predict",
     "profiled_step",
 ]
 
@@ -44,6 +46,7 @@ HOMES = {
     "Settings": "training.batches",
     "explain": "experiments.explanation",
     "load_fashion_mnist": "training.dataset",
+    "predict": "trace_analysis.prediction",
     "profiled_step": "jobs.own_program.steps",
 }
 

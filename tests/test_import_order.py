@@ -143,7 +143,7 @@ def test_a_folder_s_listing_fits_on_a_screen() -> None:
     within = (folder for top in tops for folder in top.rglob("*/") if not {"__pycache__", "_build"} & {*folder.parts})
     for folder in (ROOT, *tops, *within):
         entries = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-        unlisted = ("__init__.py", "__pycache__", ".egg-info")
+        unlisted = ("__init__.py", "__pycache__", ".egg-info", "dist")
         entries = [name for name in entries if not name.endswith(unlisted)]
         if len(entries) > MAX_ENTRIES:
             crowded[str(folder.relative_to(ROOT))] = len(entries)

@@ -1,8 +1,11 @@
 """What setup.cfg promises: extras, entry points, and constraints for all that is installed."""
 
 import configparser
+import datetime
 import re
 from pathlib import Path
+
+import pytest
 
 from backends.installation.cuda_wheels import WHEELS
 
@@ -40,3 +43,30 @@ def test_the_cuda_build_s_extra_holds_the_wheels_that_are_loaded(root: Path) -> 
 
 def test_the_extras_are_the_promised_ones(root: Path) -> None:
     assert set(read(root)["options.extras_require"]) == {"mxnet", "mxnet-cu112", "torch", "plot", "test", "dev", "docs"}
+
+
+def test_the_citation_is_valid_and_of_this_version(root: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    citation = yaml.safe_load((root / "CITATION.cff").read_text())
+    # What version 1.2.0 of the format asks for, and what it says of the types.
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= citation.keys()
+    assert isinstance(citation["date-released"], datetime.date)
+    assert all(author.keys() & {"name", "family-names"} for author in citation["authors"])
+    for work in citation["references"]:
+        assert {"type", "title", "authors"} <= work.keys()
+    metadata = read(root)["metadata"]
+    assert (citation["version"], citation["license"]) == (metadata["version"], metadata["license"])
+
+
+def test_the_newest_release_of_the_changelog_is_this_version(root: Path) -> None:
+    headings = re.findall(r"^## \[(.+?)\](?: - (\S+))?$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == ("Unreleased", "")
+    version, date = headings[1]
+    assert version == read(root)["metadata"]["version"]
+    assert f"date-released: {date}\n" in (root / "CITATION.cff").read_text()
+
+
+def test_the_changelog_has_only_the_kinds_of_changes_that_its_form_knows(root: Path) -> None:
+    kinds = re.findall(r"^### (.+)$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert {*kinds} <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}

@@ -1,6 +1,6 @@
-"""Write the README's tables of measured numbers from the files that they come from: `python -m benchmarks.tables`.
+"""Write the pages' tables of measured numbers from the files that they come from: `python -m benchmarks.tables`.
 
-Each table's block in the README names its folder. What measures the files in it, on an idle machine:
+Each table's block in the README or in `docs/` names its folder. What measures the files in it, on an idle machine:
 
     parallel-core compare --out benchmarks/results/MACHINE
     python -m benchmarks.run_all                         # abstraction, overlap, allreduce, training

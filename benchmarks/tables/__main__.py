@@ -1,6 +1,6 @@
-"""Fill the README's tables, and write the page beside each benchmark's JSON; to be run from the repository's root.
+"""Fill the pages' tables, and write the page beside each benchmark's JSON; to be run from the repository's root.
 
-python -m benchmarks.tables                                      # from the folders that the README names
+python -m benchmarks.tables                                      # from the folders that the pages name
 python -m benchmarks.tables --results benchmarks/results/NAME    # from another machine's, which it names then
 python -m benchmarks.tables --check                              # change nothing: status 1 if something differs
 """
@@ -14,20 +14,18 @@ import click
 
 from benchmarks import self_test
 from benchmarks.harness.findings import page
+from benchmarks.tables.all_tables import write_table
 from benchmarks.tables.blocks import refill
-from benchmarks.tables.readme import TABLES
 from parallel_core.system.files import write_whole
 
-__all__ = ["main", "written"]
-
-README = Path("README.md")
+__all__ = ["main", "pages", "written"]
 
 
 @click.command()
 @click.option("--check", is_flag=True, help="Change nothing; exit with status 1 if a file differs.")
 @click.option("--results", type=click.Path(path_type=Path), help="The folder of a machine's results.")
 def main(check: bool, results: Path | None) -> None:
-    """Fill the README's tables, and write the page beside each benchmark's JSON, or check that they are as written."""
+    """Fill the pages' tables, and write the page beside each benchmark's JSON, or check that they are as written."""
     try:
         differing = [(path, text) for path, text in written(results) if not is_written(path, text)]
     except (OSError, ValueError, KeyError) as error:
@@ -40,11 +38,12 @@ def main(check: bool, results: Path | None) -> None:
 
 
 def written(results: Path | None = None) -> Iterator[tuple[Path, str]]:
-    """Iterate over the files that are written from results, with what they must hold; the README comes first.
+    """Iterate over the files that are written from results, with what they must hold; the pages come first.
 
     Raises OSError, ValueError or KeyError, with a message for the reader, if a table cannot be written.
     """
-    yield README, refill(README.read_text(), write_table, results)
+    for path in pages():
+        yield path, refill(path.read_text(), path, write_table, results)
     for path in sorted(Path("benchmarks/results").rglob("*.json")):
         document = json.loads(path.read_text())
         if "findings" in document:
@@ -53,14 +52,13 @@ def written(results: Path | None = None) -> Iterator[tuple[Path, str]]:
             yield path.with_suffix(".md"), self_test.page(document)
 
 
-def write_table(name: str, folder: Path) -> str:
-    """Write one of the README's tables from a machine's folder of results."""
-    if name not in TABLES:
-        raise ValueError(f"no table is called {name!r} (known: {', '.join(TABLES)})")
-    try:
-        return TABLES[name](folder)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"the table {name!r} needs {error.filename}, which is not there: measure it") from error
+def pages() -> Iterator[Path]:
+    """Iterate over the pages that may have tables: the README, and those of the site that are written by hand."""
+    yield Path("README.md")
+    for path in sorted(Path("docs").rglob("*.md")):
+        # Names that begin so are of what the site's build makes, and of its settings.
+        if not any(part.startswith(("_", ".")) for part in path.parts):
+            yield path
 
 
 def replace(path: Path, text: str) -> None:

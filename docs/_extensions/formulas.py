@@ -1,10 +1,10 @@
-"""Formulas as MathML, which browsers draw by themselves: MathJax would be loaded from elsewhere."""
+"""Formulas as plain HTML, by docutils: MathJax would be loaded from elsewhere, and MathML needs fonts that few have."""
 
 from functools import partial
 from typing import NoReturn
 
 from docutils.nodes import Element, SkipNode
-from docutils.utils.math.latex2mathml import tex2mathml
+from docutils.utils.math.math2html import math2html
 from sphinx.application import Sphinx
 from sphinx.util.typing import ExtensionMetadata
 from sphinx.writers.html5 import HTML5Translator
@@ -13,13 +13,13 @@ __all__ = ["setup"]
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
-    """Add the renderer `mathml`."""
+    """Add the renderer `docutils`."""
     app.add_html_math_renderer(
-        "mathml", inline_renderers=(partial(_draw, False), None), block_renderers=(partial(_draw, True), None)
+        "docutils", inline_renderers=(partial(_draw, "span"), None), block_renderers=(partial(_draw, "div"), None)
     )
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _draw(as_block: bool, page: HTML5Translator, node: Element) -> NoReturn:
-    page.body.append(tex2mathml(node.astext(), as_block=as_block))
+def _draw(tag: str, page: HTML5Translator, node: Element) -> NoReturn:
+    page.body.append(f'<{tag} class="formula">{math2html(node.astext())}</{tag}>')
     raise SkipNode

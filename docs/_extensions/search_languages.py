@@ -8,10 +8,20 @@ import re
 
 from sphinx.application import Sphinx
 from sphinx.search import SearchLanguage
+from sphinx.util.typing import ExtensionMetadata
+
+__all__ = ["setup"]
 
 # CJK ideographs and Hangul syllables.
 JOINED = "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
 RUN = re.compile(f"[{JOINED}]+|[^\\W{JOINED}]+")
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Add the languages."""
+    for language in (SearchKorean, SearchChinese, SearchVietnamese):
+        app.add_search_language(language)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 class SearchByPairs(SearchLanguage):
@@ -52,9 +62,3 @@ class SearchVietnamese(SearchLanguage):
 
     lang = "vi"
     language_name = "Vietnamese"
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    for language in (SearchKorean, SearchChinese, SearchVietnamese):
-        app.add_search_language(language)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -18,6 +18,9 @@ from sphinx.config import Config
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.matching import Matcher
+from sphinx.util.typing import ExtensionMetadata
+
+__all__ = ["LANGUAGES", "SOURCE", "setup"]
 
 LANGUAGES = {"en": "English", "ko": "한국어", "vi": "Tiếng Việt", "zh_CN": "简体中文"}
 """Each language by its own name; the first one is what the pages are written in."""
@@ -25,6 +28,16 @@ SOURCE = "en"
 TRANSLATED = ("index", "tutorials/**", "search")
 """The pages that exist in every language."""
 ALSO_TRANSLATED = Matcher(TRANSLATED)
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Choose the pages of a build, and give each page the switch."""
+    # Sphinx learns at 800 which suffixes MyST-NB reads.
+    app.connect("config-inited", leave_out_what_is_not_translated, priority=900)
+    app.connect("html-page-context", add_switch)
+    app.add_transform(KeepWhatIsNoProse)
+    app.add_post_transform(LeadToEnglish)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 @dataclass(frozen=True)
@@ -125,12 +138,3 @@ class LeadToEnglish(SphinxPostTransform):
         address += f"#{section}" if section else ""
         text: Iterable[nodes.Node] = link.children or [nodes.Text(page)]
         link.replace_self(nodes.reference("", "", *text, internal=True, refuri=address, hreflang=SOURCE))
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    # Sphinx learns at 800 which suffixes MyST-NB reads.
-    app.connect("config-inited", leave_out_what_is_not_translated, priority=900)
-    app.connect("html-page-context", add_switch)
-    app.add_transform(KeepWhatIsNoProse)
-    app.add_post_transform(LeadToEnglish)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -3,7 +3,6 @@
 from importlib import import_module
 
 import click
-from rich.console import Console
 
 import backends
 from parallel_core.experiments import EXPERIMENTS
@@ -40,5 +39,6 @@ def _list_all() -> None:
     """List the experiments and the exercises by the book's chapter, and the backends."""
     # The other commands need not wait for it.
     from parallel_core.terminal.catalogue import show_catalogue
+    from parallel_core.terminal.console import terminal_console
 
-    show_catalogue(EXPERIMENTS.values(), backends.names(), Console(highlight=False))
+    show_catalogue(EXPERIMENTS.values(), backends.names(), terminal_console())

@@ -34,6 +34,7 @@ from parallel_core.system import files
 from parallel_core.system.signals import until_stopped
 from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.comparison_progress import comparison_progress
+from parallel_core.terminal.console import terminal_console
 
 __all__ = ["compare", "known_experiments", "refuse_unmeasured", "run_plan"]
 
@@ -154,13 +155,13 @@ def compare(
     if with_traces:
         new_traces(folder)
         plan = replace(plan, traces_in=folder)
-    comparison = run_plan(plan, folder, Console(stderr=True, highlight=False))
+    comparison = run_plan(plan, folder, terminal_console(stderr=True))
     analysis = analyse(comparison, saved_timelines(folder))
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
     page = write_report(analysis, folder)
     if json_path is not None:
         write_comparison(comparison, json_path)
-    console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+    console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
     show_comparison(analysis, console)
     console.print(f"Report: {page}", soft_wrap=True)
     refuse_unmeasured(analysis)

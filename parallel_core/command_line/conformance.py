@@ -11,6 +11,8 @@ from backends import Backend, BackendError, Device, Engine
 from backends.conformance import Found, Limits, search
 from parallel_core.command_line import options
 from parallel_core.errors import RequestError
+from parallel_core.terminal.console import ASIDE, terminal_console
+from parallel_core.terminal.layout import show_sentence
 
 __all__ = ["conformance"]
 
@@ -58,7 +60,7 @@ def conformance(
     seconds = 60 * minutes if minutes else None if limits["programs"] else 60
     names = wanted if isinstance(wanted, tuple) else ()
     chosen = Limits(seconds=seconds, devices=len(names) if names else cast("int | None", wanted), **limits)
-    console = Console(highlight=False)
+    console = terminal_console()
     named: dict[str, Any] = {"device_kind": device_kind, "engine": engine, "workers_per_device": workers}
     if names:
         named["devices"] = ",".join(map(str, names))
@@ -71,7 +73,7 @@ def conformance(
                 found += _hold(console, chosen, findings, name, {**named, "engine": one})
                 tried += 1
             except BackendError as error:
-                console.print(f"{name} on {one}: skipped: {error}", style="dim", markup=False)
+                show_sentence(f"{name} on {one}: skipped: {error}", console, ASIDE)
     if not tried:
         raise RequestError("no backend could be loaded")
     ctx.exit(1 if found else 0)
@@ -99,7 +101,7 @@ def _hold(console: Console, limits: Limits, findings: int, name: str, named: dic
     verdict = (
         "all equal to NumPy's" if not found else f"{len(found)} found that {'is' if len(found) == 1 else 'are'} not"
     )
-    console.print(f"{where}: {_rate(done, elapsed)}, {verdict}", markup=False)
+    show_sentence(f"{where}: {_rate(done, elapsed)}, {verdict}", console)
     return len(found)
 
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from parallel_core.command_line import options
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.storage import read_comparison
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.system import files
+from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.difference import show_difference
 
 __all__ = ["diff"]
@@ -32,7 +32,7 @@ def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> N
     difference = compare_with_old(read_comparison(old), read_comparison(new))
     if not difference.changes and not difference.broken:
         raise RequestError(f"{old} and {new} have nothing in common: {difference.left_out[0]}")
-    console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+    console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
     show_difference(difference, console)
     if json_path is not None:
         files.write_json(json_path, difference.as_json())

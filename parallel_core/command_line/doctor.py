@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from parallel_core.command_line import options
 from parallel_core.doctor import Examination, examine
 from parallel_core.system import files
+from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.doctor import show_section, show_summary
 
 __all__ = ["doctor"]
@@ -30,7 +30,7 @@ def doctor(ctx: click.Context, deadline: float, json_path: Path | None) -> None:
     """
     files.check_writable(json_path)
     # If the JSON goes to standard output, nothing else does.
-    console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+    console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
     sections = []
     with console.status("trying the frameworks"):
         for section in examine(deadline):

@@ -25,6 +25,8 @@ from parallel_core.jobs.own_program.running import (
 )
 from parallel_core.plots import can_draw, write_picture_file
 from parallel_core.system import files
+from parallel_core.terminal.console import ASIDE, terminal_console
+from parallel_core.terminal.layout import show_sentence
 
 __all__ = ["profile"]
 
@@ -59,14 +61,14 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     if json_path == files.STANDARD_OUTPUT:
         raise RequestError("--json needs a file: standard output is the program's")
     files.check_writable(json_path)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = terminal_console(stderr=True)
     with _scratch_folder(output) as scratch:
         status = run_program(interpreted(command), Path(scratch), warm_up, steps)
         processes = recorded_in(Path(scratch))
         traces = _packed(processes, output)
     console.print()
     for line in why_incomplete(processes, warm_up, steps):
-        console.print(f"parallel-core: {escape(line)}")
+        show_sentence(f"parallel-core: {line}", console)
     found = None
     if traces:
         try:
@@ -74,7 +76,7 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
             _show(found, traces, output, console)
         except (RequestError, OSError) as error:
             # The program has ended as it has; its status counts.
-            console.print(f"parallel-core: {escape(str(error))}")
+            show_sentence(f"parallel-core: {error}", console)
     if json_path is not None:
         files.write_json(json_path, _document(command, status, processes, traces, found))
     return end_as(status)
@@ -109,14 +111,14 @@ def _packed(processes: Sequence[Recorded], output: Path) -> dict[Path, Recorded]
 
 def _show(found: Analysis, traces: Iterable[Path], output: Path, console: Console) -> None:
     for sentence in found.sentences:
-        console.print(f"· {escape(sentence)}")
+        show_sentence(sentence, console, bullet="· ")
     for note in found.notes:
-        console.print(f"· {escape(note)}", style="dim")
-    console.print(escape(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}"))
+        show_sentence(note, console, ASIDE, bullet="· ")
+    console.print(escape(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}"), soft_wrap=True)
     if can_draw():
         picture = output / "timeline.svg"
         write_picture_file(found.timeline, picture)
-        console.print(escape(f"Timeline: {picture}"))
+        console.print(escape(f"Timeline: {picture}"), soft_wrap=True)
     else:
         console.print("A timeline needs matplotlib: pip install 'parallel-core[plot]'", markup=False)
 

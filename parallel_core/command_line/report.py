@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.storage import read_comparison, saved_timelines
 from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
+from parallel_core.terminal.console import terminal_console
 
 __all__ = ["report"]
 
@@ -23,6 +23,6 @@ def report(saved: Path) -> None:
     folder = saved if saved.is_dir() else saved.parent
     analysis = analyse(read_comparison(saved), saved_timelines(folder))
     page = write_report(analysis, folder)
-    console = Console(highlight=False)
+    console = terminal_console()
     show_comparison(analysis, console)
     console.print(f"Report: {page}", soft_wrap=True)

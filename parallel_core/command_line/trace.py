@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
 
 from parallel_core.command_line import options
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.report.timeline_page import write_timeline_page
 from parallel_core.system import files
 from parallel_core.system.formatting import listed
+from parallel_core.terminal.console import ASIDE, terminal_console
+from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.ranks import show_ranks
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.timeline_details import show_details
@@ -89,7 +90,7 @@ def trace(
     keep_spans = picture is not None or page is not None
     ranks = read_ranks(files_of(paths), kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
     # With `--json -`, standard output is for the JSON alone.
-    console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+    console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
     if len(ranks) == 1:
         (one,) = ranks.values()
         timeline, document, clocks_agree = one.timeline, _as_json(one), True
@@ -116,17 +117,18 @@ def trace(
 
 
 def _show(one: RankTrace, console: Console) -> None:
-    console.print(f"{escape(one.timeline.source)}: {one.spans:,} spans", style="bold")
+    show_sentence(f"{one.timeline.source}: {one.spans:,} spans", console, "bold")
     show_figures(one.figures, console)
     if len(one.figures) == 1:
         show_details(one.figures[0], console)
     for note in one.timeline.notes:
-        console.print(f"· {escape(note)}", style="dim")
+        show_sentence(note, console, ASIDE, bullet="· ")
 
 
 def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Console) -> None:
     sources = dict.fromkeys(one.timeline.source for one in ranks.values())
-    console.print(f"{escape(listed(list(sources)))}: {sum(one.spans for one in ranks.values()):,} spans", style="bold")
+    spans = sum(one.spans for one in ranks.values())
+    show_sentence(f"{listed(list(sources))}: {spans:,} spans", console, "bold")
     show_ranks(summary, console)
     whose: dict[str, list[str]] = {}
     for rank, one in ranks.items():
@@ -134,7 +136,7 @@ def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Conso
             whose.setdefault(note, []).append(str(rank))
     for note, having in whose.items():
         which = "" if len(having) == len(ranks) else f"rank{'s' if len(having) > 1 else ''} {listed(having)}: "
-        console.print(f"· {escape(which + note)}", style="dim")
+        show_sentence(which + note, console, ASIDE, bullet="· ")
 
 
 def _as_json(one: RankTrace) -> dict[str, Any]:

@@ -11,8 +11,11 @@ from parallel_core.comparison.storage import TimelineOf
 from parallel_core.comparison.validity import CellState, assess, doubtful_units, unstable_cases
 from parallel_core.comparison.verdicts import TimeRatio, time_ratio
 from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
+from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled
+from parallel_core.system.formatting import listed
 from parallel_core.trace_analysis.division import Division
 
 __all__ = ["Analysis", "CellAnalysis", "ExperimentAnalysis", "analyse"]
@@ -69,6 +72,13 @@ class CellAnalysis:
         """The metric that answers the experiment's question."""
         return self.metrics.get(EXPERIMENTS[self.cell.experiment].metric)
 
+    @property
+    def middle_result(self) -> Result:
+        """The process whose metric is in the middle, which speaks for the others; only a believed cell has one."""
+        name = EXPERIMENTS[self.cell.experiment].metric
+        ordered = sorted(self.results.valid, key=lambda result: result.metrics.get(name, 0.0))
+        return ordered[len(ordered) // 2]
+
 
 @dataclass(frozen=True)
 class ExperimentAnalysis:
@@ -77,7 +87,8 @@ class ExperimentAnalysis:
     experiment: Experiment
     cells: tuple[CellAnalysis, ...]
     between_frameworks: tuple[TimeRatio, ...]
-    """On each engine, every framework against the first one."""
+    """On each engine, every framework against the first one; of frameworks that have one engine each, which are not the
+    same, against the first one on its own."""
     between_engines: tuple[TimeRatio, ...]
     """For each framework, every engine against its first one."""
     answer: str
@@ -111,6 +122,20 @@ class Analysis:
         return tuple(cell for cell in self.cells if cell.believed)
 
     @property
+    def side_by_side(self) -> Answer | None:
+        """The answer, then what a process of each side answers, and once what would change it; None if none does."""
+        answers = {cell.cell.side: cell.middle_result.answer for cell in self.believed}
+        given = {side: answer for side, answer in answers.items() if answer is not None}
+        if not given:
+            return None
+        sides: dict[str, list[str]] = {}
+        for side, answer in given.items():
+            sides.setdefault(answer.would_change, []).append(side)
+        changes = [change if len(sides) == 1 else f"{listed(own)}: {change}" for change, own in sides.items()]
+        by_side = (f"{side}: {' '.join(answer.sentences)}" for side, answer in given.items())
+        return Answer(tuple(filter(None, (self.answer, *by_side))), " ".join(changes))
+
+    @property
     def backends(self) -> tuple[str, ...]:
         """The frameworks, in the order in which they were asked for."""
         return tuple(dict.fromkeys(results.cell.backend for results in self.comparison.cells))
@@ -139,7 +164,7 @@ def _analyse_experiment(
     assessments = {results.cell: assess(results) for results in all_results}
     believed = {results.cell: results for results in all_results if assessments[results.cell][0] == "measured"}
     against_first = [(cell, next(iter(believed))) for cell in list(believed)[1:]]
-    by_engine = _against_first_of_group(list(believed), lambda cell: cell.engine)
+    by_engine = _between_frameworks(list(believed), [results.cell for results in all_results])
     by_backend = _against_first_of_group(list(believed), lambda cell: cell.backend)
     ratios = {
         (cell, other): time_ratio(believed[cell], believed[other])
@@ -156,6 +181,18 @@ def _analyse_experiment(
     divided = [f"By the trace of {one.cell.side}: {' '.join(one.division.sentences)}" for one in cells if one.division]
     sentences = (*filter(None, [answer]), *map(ratio_sentence, (*between_frameworks, *between_engines)), *divided)
     return ExperimentAnalysis(experiment, cells, between_frameworks, between_engines, answer, sentences)
+
+
+def _between_frameworks(believed: Sequence[Cell], cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """Pair every believed cell with that of the first framework on its engine.
+
+    If no framework was to run on several engines, the first one of every other engine is paired with the first of all.
+    """
+    pairs = _against_first_of_group(believed, lambda cell: cell.engine)
+    if len({cell.backend for cell in cells}) < len(cells):
+        return pairs
+    firsts = {cell.engine: cell for cell in reversed(believed)}
+    return [*pairs, *((cell, believed[0]) for cell in reversed(firsts.values()) if cell.engine != believed[0].engine)]
 
 
 def _against_first_of_group(cells: Sequence[Cell], group: Callable[[Cell], str]) -> list[tuple[Cell, Cell]]:

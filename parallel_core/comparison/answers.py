@@ -162,14 +162,14 @@ def overall_answer(answers: Iterable[str], ratios: Sequence[TimeRatio], believed
     """Say how engines scheduled, then who schedules and who computes better, framework against the first one.
 
     `answers` are those about scheduling alone, `ratios` those between frameworks, of which the ones on the first engine
-    count, and `believed` the cells of all experiments.
+    count, and those between engines, and `believed` the cells of all experiments.
     """
     engine = ratios[0].cell.engine if ratios else ""
     by_pair: dict[tuple[str, str], list[TimeRatio]] = {}
     for ratio in ratios:
-        if ratio.cell.engine == engine:
+        if ratio.cell.engine == engine or ratio.cell.engine != ratio.against.engine:
             by_pair.setdefault((ratio.cell.backend, ratio.against.backend), []).append(ratio)
-    pairs = [_pair_in_words(name, first, engine, pair, believed) for (name, first), pair in by_pair.items()]
+    pairs = [_pair_in_words(name, first, pair, believed) for (name, first), pair in by_pair.items()]
     return " ".join([*answers, *(pairs or [_nothing_to_compare(believed)])])
 
 
@@ -188,9 +188,9 @@ SCHEDULING = _Said("schedules", "better", "worse", " in scheduling", "× {:.2f}"
 KERNELS = _Said("computes", "faster", "slower", " in computing", "{:.2f} × the time")
 
 
-def _pair_in_words(
-    name: str, first: str, engine: str, ratios: Sequence[TimeRatio], believed: Sequence[Answered]
-) -> str:
+def _pair_in_words(name: str, first: str, ratios: Sequence[TimeRatio], believed: Sequence[Answered]) -> str:
+    cell, against = ratios[0].cell, ratios[0].against
+    on_one = cell.engine == against.engine
     whole, scheduling, kernels = [], [], []
     for ratio in ratios:
         experiment = ratio.cell.experiment
@@ -205,8 +205,8 @@ def _pair_in_words(
     sentences: list[str] = []
     for found, said in quantities:
         if found:
-            clauses = _clauses("it" if sentences else name, found, said)
-            opening = f"Against {first} on the {engine} engine, {clauses}"
+            clauses = _clauses("it" if sentences else name if on_one else cell.side, found, said)
+            opening = f"Against {f'{first} on the {cell.engine} engine' if on_one else against.side}, {clauses}"
             sentences.append(f"{clauses[0].upper()}{clauses[1:]}." if sentences else f"{opening}.")
     libraries = [_products_in_words(backend, believed) for backend in (name, first)]
     if any(verdict in COMPUTES for _, _, verdict in kernels) and all(libraries):

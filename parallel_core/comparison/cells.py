@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any, Self
 
 from parallel_core.measurement.result import MACHINE_KEYS, Case, Result
 
-__all__ = ["Cell", "CellResults", "Comparison", "FailedRun"]
+__all__ = ["OWN_ENGINE", "Cell", "CellResults", "Comparison", "FailedRun", "with_engines_that_ran"]
 
 SCHEMA = 1
+OWN_ENGINE = ""
+"""In place of an engine: the one that a backend takes by itself, which its results name."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Cell:
     @property
     def side(self) -> str:
         """The framework and engine, as a table's row names them: `torch async`."""
-        return f"{self.backend} {self.engine}"
+        return f"{self.backend} {self.engine}".rstrip()
 
     def __str__(self) -> str:
         return f"{self.experiment} on {self.side}"
@@ -142,3 +144,17 @@ class Comparison:
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"this is no comparison: {error}") from error
+
+
+def with_engines_that_ran(comparison: Comparison) -> Comparison:
+    """Return the comparison with the engines that backends took by themselves named as their results name them.
+
+    A cell without a result keeps none.
+    """
+
+    def named(results: CellResults) -> CellResults:
+        if results.cell.engine != OWN_ENGINE or not results.results:
+            return results
+        return replace(results, cell=replace(results.cell, engine=str(results.results[0].backend["engine"])))
+
+    return replace(comparison, cells=tuple(map(named, comparison.cells)))

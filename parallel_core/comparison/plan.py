@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.host import available_cores, core_numbers
-from parallel_core.comparison.cells import Cell
+from parallel_core.comparison.cells import OWN_ENGINE, Cell
 from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import Experiment, Mode
 from parallel_core.experiments.experiment import Parameter, parameters_of
@@ -25,6 +25,7 @@ class Plan:
     experiments: tuple[Experiment, ...]
     backends: tuple[str, ...]
     engines: tuple[str, ...]
+    """One may be OWN_ENGINE."""
     interpreters: Mapping[str, str]
     """The Python that runs each backend."""
     rounds: int | None = 5
@@ -116,7 +117,7 @@ class Plan:
     def _words(self, cell: Cell, chosen: Mapping[str, Any], trace: Path | None) -> Iterator[str]:
         options = {
             "backend": cell.backend,
-            "engine": cell.engine,
+            "engine": None if cell.engine == OWN_ENGINE else cell.engine,
             "devices": self.devices_of(self.experiment(cell)),
             "device-kind": self.device_kind,
             "threads": self.threads,

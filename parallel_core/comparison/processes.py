@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeAlias
 
-from parallel_core.comparison.cells import Cell, FailedRun
+from parallel_core.comparison.cells import OWN_ENGINE, Cell, FailedRun
 from parallel_core.comparison.plan import Plan
 from parallel_core.errors import DISTURBED
 from parallel_core.measurement.result import Result
@@ -92,7 +92,8 @@ def _failure(outcome: Outcome, turn: int, deadline: float) -> FailedRun:
 def _result(plan: Plan, cell: Cell, read: Any) -> Result:
     """Read a cell's result; raises ValueError if it is another's, or lacks a parameter that was to be chosen."""
     result = Result.from_json(read)
-    given = Cell(result.experiment, result.backend["name"], result.backend["engine"])
+    engine = OWN_ENGINE if cell.engine == OWN_ENGINE else result.backend["engine"]
+    given = Cell(result.experiment, result.backend["name"], engine)
     if given != cell or not all(name in result.parameters for name in plan.to_calibrate(cell)):
         raise ValueError(NOT_A_RESULT)
     return result

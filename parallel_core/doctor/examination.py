@@ -2,7 +2,7 @@
 
 The object that `doctor --json` writes, which is a public interface:
 
-    {"schema": 1, "parallel_core": "0.1.0", "utc": "2026-01-31T12:00:00+00:00",
+    {"schema": 1, "parallel_core": "0.2.0", "utc": "2026-01-31T12:00:00+00:00",
      "works": true,                     whether the exit status is 0: nothing is broken, and a framework can be used
      "sections": [
        {"name": "Python", "findings": [

@@ -1,12 +1,14 @@
 """What an experiment declares in its module: `EXPERIMENT`, and its parameters, which are those of its `run`."""
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from backends.variants import BLAS_AS_SHIPPED, COPY_ON_COMPUTE_QUEUE, TF32
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import listed
@@ -14,6 +16,8 @@ from parallel_core.system.formatting import listed
 __all__ = [
     "BUDGET",
     "CHAPTERS",
+    "OF_COPIES",
+    "OF_PRODUCTS",
     "Budget",
     "ChosenSize",
     "Exercise",
@@ -34,6 +38,11 @@ CHAPTERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """The titles of the book's chapters, by the packages that hold their experiments."""
+
+OF_PRODUCTS = (BLAS_AS_SHIPPED.setting, TF32.setting)
+"""The settings of variants that make a difference where matrices are multiplied and nothing else is done."""
+OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
+"""The same where results are copied too."""
 
 Mode = Literal["full", "quick"]
 
@@ -100,6 +109,10 @@ class Experiment:
     """The case whose times a comparison sets side by side first."""
     metric: str
     """The figure that answers the question."""
+    metric_means: str = ""
+    """What the figure says, and its landmarks: `the share of the copies' time that was hidden: 0 is none, 1 is all`."""
+    metric_limits: tuple[float, float] = (0.0, math.inf)
+    """Between which values the figure can lie, but for noise."""
     queued_case: str = ""
     """The case that shows best how long before the end of the work control returns; `case` unless it is given."""
     calibrated: tuple[str, ...] = ()
@@ -110,6 +123,8 @@ class Experiment:
     """The exercises of the chapter that it answers."""
     remark: str = ""
     """The figure, example or remark of the chapter that it is about, if it answers no exercise."""
+    settings: tuple[str, ...] | None = None
+    """The settings of variants that make a difference in it; None: all."""
     devices: int = 2
     """Logical devices unless the user chooses; a comparison gives it at least as many."""
     curves: Curves | None = None

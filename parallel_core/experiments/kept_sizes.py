@@ -1,7 +1,7 @@
 """Sizes that a run chose for this machine, kept so that runs on other backends and engines do the same work.
 
 They are in one file, under the machine's description: sizes of another machine are none here. $PARALLEL_CORE_SIZES
-names another file; if it is empty, nothing is kept.
+names another file; if it is empty, nothing is kept. What was spoilt in the file is as good as not kept.
 """
 
 import datetime
@@ -11,17 +11,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from backends import Backend
 from parallel_core.system.files import write_whole
 from parallel_core.system.machine import describe_machine
 
-__all__ = ["KeptSizes", "keep_sizes", "kept_sizes", "place_of"]
+__all__ = ["KeptSizes", "SpoiltSizesError", "keep_sizes", "kept_sizes", "place_of"]
 
 VARIABLE = "PARALLEL_CORE_SIZES"
 SAME_MACHINE = ("processor", "cores", "memory_bytes")
 """What of a machine's description decides whether it is the same one."""
+SHOWN = 60
+"""How many characters are shown of what is spoilt."""
+
+
+class SpoiltSizesError(ValueError):
+    """What is kept for an experiment was changed by others than `keep_sizes`, and cannot be taken."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +47,21 @@ def place_of(backend: Backend) -> str:
 
 
 def kept_sizes(experiment: str, place: str, names: Sequence[str]) -> KeptSizes | None:
-    """Return the sizes of an experiment, if all the parameters that are named are kept for this machine."""
-    with suppress(LookupError, TypeError, ValueError):
-        kept = KeptSizes(**_read()[experiment][place])
-        values = {name: _tuple_of(kept.values[name]) for name in names}
-        return KeptSizes(values, kept.chosen_on, kept.day)
-    return None
+    """Return the sizes of an experiment, if all the parameters that are named are kept for this machine.
+
+    Raises SpoiltSizesError for an entry that `keep_sizes` did not write.
+    """
+    places = _read().get(experiment, {})
+    if not isinstance(places, Mapping):
+        raise SpoiltSizesError(f"they are no object, but {_shortened(places)}")
+    entry = places.get(place)
+    if entry is None:
+        return None
+    match entry:
+        case {"values": dict(kept), "chosen_on": str(chosen_on), "day": str(day)}:
+            values = {name: _tuple_of(kept[name]) for name in names if name in kept}
+            return KeptSizes(values, chosen_on, day) if len(values) == len(names) else None
+    raise SpoiltSizesError(f"an entry reads {_shortened(entry)}")
 
 
 def keep_sizes(experiment: str, place: str, values: Mapping[str, Any], chosen_on: str) -> None:
@@ -55,19 +71,21 @@ def keep_sizes(experiment: str, place: str, values: Mapping[str, Any], chosen_on
         return
     kept = KeptSizes(dict(values), chosen_on, datetime.datetime.now(datetime.UTC).date().isoformat())
     sizes = _read()
-    sizes[experiment] = {**sizes.get(experiment, {}), place: asdict(kept)}
+    before = sizes.get(experiment)
+    sizes[experiment] = {**(before if isinstance(before, dict) else {}), place: asdict(kept)}
     text = json.dumps({"machine": _machine(), "sizes": sizes}, indent=1, ensure_ascii=False) + "\n"
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda stream: stream.write(text.encode()))
+        # JSON may hold half of a character, which UTF-8 does not.
+        write_whole(path, lambda stream: stream.write(text.encode(errors="replace")))
 
 
-def _read() -> dict[str, dict[str, Any]]:
+def _read() -> dict[str, Any]:
     path = _path()
     try:
         document = json.loads(path.read_text(encoding="utf-8")) if path is not None else {}
-        sizes: dict[str, dict[str, Any]] = document["sizes"] if document["machine"] == _machine() else {}
-    except (OSError, ValueError, LookupError, TypeError):
+        sizes: Any = document["sizes"] if document["machine"] == _machine() else {}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
     return sizes if isinstance(sizes, dict) else {}
 
@@ -88,3 +106,7 @@ def _machine() -> dict[str, Any]:
 
 def _tuple_of(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _shortened(value: Any) -> str:
+    return shorten(json.dumps(value), SHOWN)

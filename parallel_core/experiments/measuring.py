@@ -24,6 +24,7 @@ from parallel_core.system.machine_watch import MachineWatch, joined_watches
 __all__ = [
     "FEWEST_TIMINGS",
     "Units",
+    "allows_verdict",
     "largest_error",
     "refuse_single_device",
     "result_of",
@@ -151,8 +152,8 @@ def result_of(
     `error` is the largest difference of what is `compared` from NumPy's, as a share `of` something; `intervals`
     are those of metrics that have one, and `limits` what some of these cannot exceed: if one is shown to, the result is
     invalid. `problems` are further ones, and `described`
-    are further fields of the result. If the budget allowed too few rounds, the explanation says so. What is said of
-    times (unless it does not judge them) is withheld if others took too much of the cores.
+    are further fields of the result. If it judges times, the explanation says so if the budget allowed too few rounds,
+    and all that is said of them is withheld if others took too much of the cores.
     """
     limited = {name: Limit(most, intervals[name]) for name, most in limits.items()}
     by_name = {case.name: case for case in cases}
@@ -167,7 +168,7 @@ def result_of(
     withheld = _withheld(disturbances, watch if judges_times else None)
     said = described.pop("notes", ())
     wrong = (*(() if error < limit else (f"{compared} differ from NumPy's by {error:.1e} of {of}",)), *problems)
-    told = _in_one(withheld) if withheld else _hedged(explanation) if missing else explanation
+    told = _in_one(withheld) if withheld else _hedged(explanation) if missing and judges_times else explanation
     return Result(
         experiment=experiment,
         backend=describe_backend(backend, parameters.get("size")),
@@ -188,6 +189,12 @@ def result_of(
         machine_watch=watch,
         **described,
     )
+
+
+def allows_verdict(cases: Sequence[Case]) -> bool:
+    """Return whether others left so much of the cores that the cases' times say something; true if nobody watched."""
+    watch = _watch_over(cases)
+    return watch is None or watch.allows_verdict
 
 
 def _watch_over(cases: Sequence[Case]) -> MachineWatch | None:

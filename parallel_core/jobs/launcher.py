@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
-from rich.console import Console
 
 from parallel_core.errors import RequestError
 from parallel_core.jobs.agent_connections import REMOTE_SHELL, Agent, agent_command, ask_for_stacks, running_agents
@@ -21,6 +20,7 @@ from parallel_core.jobs.failures.watch import Watch
 from parallel_core.jobs.job import Job, port_for, processes_of
 from parallel_core.jobs.messages import FromAgent, Printed, Process
 from parallel_core.system.signals import until_stopped
+from parallel_core.terminal.console import terminal_console
 
 __all__ = ["launch_job"]
 
@@ -39,7 +39,7 @@ def launch_job(job: Job, shell: Sequence[str] = REMOTE_SHELL, restarts: int = 0)
     """
     if restarts and not _names_checkpoint(job.command):
         raise RequestError("--restarts goes on from a checkpoint: give --checkpoint DIR to the run")
-    display = Display(Console(stderr=True, highlight=False), sys.stdout.buffer, sys.stderr.buffer)
+    display = Display(terminal_console(stderr=True), sys.stdout.buffer, sys.stderr.buffer)
     try:
         ended = asyncio.run(until_stopped(_restarting(job, shell, restarts, display)))
     finally:

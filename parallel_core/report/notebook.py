@@ -12,13 +12,18 @@ from parallel_core.system.formatting import engine_in_words, figure, quantity
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-__all__ = ["as_html", "register_in_notebooks", "show_result"]
+    from parallel_core.trace_analysis.prediction import Prediction
+
+__all__ = ["as_html", "register_in_notebooks", "show_prediction", "show_result"]
 
 
 def register_in_notebooks(shell: "InteractiveShell") -> None:
     """Let IPython show results as tables and a picture, and profiles as a picture; their modules stay unloaded."""
     formatter = shell.display_formatter
     formatter.ipython_display_formatter.for_type_by_name("parallel_core.measurement.result", "Result", show_result)
+    formatter.ipython_display_formatter.for_type_by_name(
+        "parallel_core.trace_analysis.prediction", "Prediction", show_prediction
+    )
     formatter.formatters["image/png"].for_type_by_name(
         "parallel_core.trace_analysis.profiling_run", "Profile", lambda profile: as_png(profile.timeline)
     )
@@ -30,6 +35,15 @@ def show_result(result: Result) -> None:
 
     display(HTML(as_html(result)))
     if (png := as_png(result)) is not None:
+        display(Image(png))
+
+
+def show_prediction(prediction: "Prediction") -> None:
+    """Display a guess beside its result, and the timeline in the notebook, or the result's picture without one."""
+    from IPython.display import Image, Markdown, display
+
+    display(Markdown(prediction._repr_markdown_()))
+    if (png := as_png(prediction.timeline or prediction.result)) is not None:
         display(Image(png))
 
 

@@ -135,7 +135,7 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
         "described": described,
         "lesson": experiment.answer,
         "ratios": [sentence for sentence in experiment.sentences if sentence != experiment.answer],
-        "explanations": [(cell.cell.side, _median_explanation(cell)) for cell in believed],
+        "explanations": [(cell.cell.side, cell.middle_result.explanation) for cell in believed],
         "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
         "doubtful": [(cell.cell.side, doubt) for cell in believed for doubt in _doubts(cell)],
         "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
@@ -208,12 +208,6 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
     ]
     said = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
     return [{name: row[name] for name in said} for row in rows]
-
-
-def _median_explanation(cell: CellAnalysis) -> str:
-    name = EXPERIMENTS[cell.cell.experiment].metric
-    ordered = sorted(cell.results.valid, key=lambda result: result.metrics.get(name, 0.0))
-    return ordered[len(ordered) // 2].explanation
 
 
 def _graph_pictures(experiment: ExperimentAnalysis) -> dict[str, str]:

@@ -1,39 +1,51 @@
 """A comparison in the terminal: a compact table for each experiment."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from humanize import metric
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.difference import Change
 from parallel_core.comparison.verdicts import TimeRatio, factors_in_words
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, with_bounds
-from parallel_core.system.formatting import figure
+from parallel_core.system.formatting import figure, listed
+from parallel_core.terminal.console import ASIDE, BAD, GOOD
+from parallel_core.terminal.layout import show_sentence, show_table
 
 __all__ = ["VERDICT_COLOURS", "factors_in_figures", "show_comparison", "verdicts_in_colour"]
 
 WIDE = 100
 """Columns of a terminal from which figures have their bounds."""
+NARROW = 76
+"""Columns below which each row becomes lines of its own, and there is room for bounds again."""
 TINY = 1e-3
 """Below, a figure has two digits in a narrow terminal."""
-VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": "green", "slower": "red"}
+VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": GOOD, "slower": BAD}
 
 
-def show_comparison(analysis: Analysis, console: Console) -> None:
-    """Print the answer, and for each experiment a table and what is not to be trusted."""
-    console.print(escape(analysis.answer), style="bold")
+def show_comparison(analysis: Analysis, console: Console, answered: bool = True) -> None:
+    """Print the answer, unless that stands elsewhere, and for each experiment a table and what is not to be trusted."""
+    if answered:
+        show_sentence(analysis.answer, console, "bold")
     for experiment in analysis.experiments:
-        console.print(_comparison_table(experiment, narrow=console.width < WIDE))
-        all_data = {result.data for cell in experiment.cells for result in cell.results.valid if result.data}
-        for data in sorted(all_data):
-            console.print(f"data: {escape(data)}", style="dim")
+        described = experiment.experiment
+        against = next((f"; ratio to {cell.cell.side}" for cell in experiment.believed), "")
+        show_sentence(f"\n{described.name}: {described.question}", console, "bold")
+        show_sentence(f"time of “{described.case}”; {described.metric}{against}; 95% intervals", console)
+        show_table(_comparison_table(experiment, without_bounds=NARROW <= console.width < WIDE), console)
+        sides_by_remark = defaultdict[str, list[str]](list)
         for cell in experiment.cells:
             for remark in filter(None, (cell.reason, _first_warning(cell))):
-                console.print(f"! {cell.cell.side}: {escape(remark)}", style="dim")
+                sides_by_remark[remark].append(str(cell.cell.side))
+        for remark, sides in sides_by_remark.items():
+            show_sentence(f"{listed(sides)}: {remark}", console, ASIDE, bullet="! ")
+    cells = [cell for experiment in analysis.experiments for cell in experiment.cells]
+    for data in sorted({result.data for cell in cells for result in cell.results.valid if result.data}):
+        show_sentence(f"data: {data}", console, ASIDE)
 
 
 def _first_warning(cell: CellAnalysis) -> str:
@@ -44,39 +56,28 @@ def _first_warning(cell: CellAnalysis) -> str:
     return f"unstable ({cell.warnings[0]}{more})"
 
 
-def _comparison_table(experiment: ExperimentAnalysis, narrow: bool) -> Table:
-    described = experiment.experiment
-    against = next((f"; ratio to {cell.cell.side}" for cell in experiment.believed), "")
-    table = Table(
-        title=f"\n[bold]{described.name}: {described.question}[/]\n"
-        f"time of “{described.case}”; {described.metric}{against}; 95% intervals",
-        title_justify="left",
-        title_style="",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+def _comparison_table(experiment: ExperimentAnalysis, without_bounds: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("figure", no_wrap=True)
     table.add_column("ratio", no_wrap=True)
     table.add_column("= kernels\n× scheduling", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
+    table.add_column("verdict")
     table.add_column("runs", justify="right", no_wrap=True)
     for cell in experiment.cells:
         verdicts = "" if cell.ratio is None else verdicts_in_colour(cell.ratio)
         runs = str(len(cell.results.valid))
         if cell.time is None:
-            table.add_row(cell.cell.side, "", "", "", "", f"[red]{cell.state}[/]", runs)
+            table.add_row(cell.cell.side, "", "", "", "", f"[{BAD}]{cell.state}[/]", runs)
             continue
         table.add_row(
             cell.cell.side,
             metric(cell.time.estimate, "s"),
-            "" if cell.metric is None else _without_bounds(cell.metric) if narrow else with_bounds(cell.metric),
+            "" if cell.metric is None else _without_bounds(cell.metric) if without_bounds else with_bounds(cell.metric),
             "" if cell.ratio is None else with_bounds(cell.ratio.interval),
             "" if cell.ratio is None else factors_in_figures(cell.ratio),
-            # Broken where a reader would break it, and not where the column ends.
-            verdicts.replace("difference", "differ-\nence") if narrow else verdicts,
+            verdicts,
             runs + ("!" if cell.warnings or cell.reason else ""),
         )
     return table

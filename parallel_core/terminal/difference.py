@@ -2,11 +2,13 @@
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from parallel_core.comparison.difference import Difference
 from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.terminal.comparison import VERDICT_COLOURS, factors_in_figures, verdicts_in_colour
+from parallel_core.terminal.console import ASIDE
+from parallel_core.terminal.layout import show_sentence, show_table
 
 __all__ = ["show_difference"]
 
@@ -14,26 +16,29 @@ __all__ = ["show_difference"]
 def show_difference(difference: Difference, console: Console) -> None:
     """Print the cases that were shown to have changed, and count the others."""
     for sentence in difference.environment_changes:
-        console.print(f"· {escape(sentence)}", style="dim")
+        show_sentence(sentence, console, ASIDE, bullet="· ")
     changed = [change for change in difference.changes if change.verdict in VERDICT_COLOURS]
     if changed:
-        table = Table("cell", "case", "new / old time", "= kernels\n× scheduling", "")
+        kept = Column("new / old time", no_wrap=True), Column("= kernels\n× scheduling", no_wrap=True)
+        table = Table("cell", "case", *kept, "verdict")
         for change in changed:
             names = escape(str(change.cell)), escape(change.case)
             table.add_row(*names, with_bounds(change.ratio), factors_in_figures(change), verdicts_in_colour(change))
-        console.print(table)
+        show_table(table, console)
     for sentence in difference.left_out:
-        console.print(f"· left out: {escape(sentence)}", style="dim")
+        show_sentence(f"left out: {sentence}", console, ASIDE, bullet="· ")
     count = len(difference.changes)
     unknown = sum(change.verdict == "too few runs" for change in difference.changes)
     too_few = f", too few runs to tell in {unknown}" if unknown else ""
-    console.print(
+    show_sentence(
         f"{count} cases compared: {len(changed)} changed, "
         f"no difference shown in {count - len(changed) - unknown}{too_few}.",
-        style="bold",
+        console,
+        "bold",
     )
-    console.print(
+    show_sentence(
         f"By chance alone up to {max(1, round(count / 20))} of them may be called changed; and no interval covers what "
         "else the machine did at the two times.",
-        style="dim",
+        console,
+        ASIDE,
     )

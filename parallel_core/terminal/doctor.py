@@ -6,24 +6,36 @@ from rich.padding import Padding
 from rich.table import Column, Table
 
 from parallel_core.doctor import Examination, Section
+from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
+from parallel_core.terminal.layout import show_sentence
 
 __all__ = ["show_section", "show_summary"]
 
 MARKS = {
-    "fine": "[green]✓ fine[/]",
-    "absent": "[dim]– absent[/]",
-    "doubtful": "[yellow]! doubtful[/]",
-    "broken": "[bold red]✗ broken[/]",
+    "fine": f"[{GOOD}]✓ fine[/]",
+    "absent": f"[{ASIDE}]– absent[/]",
+    "doubtful": f"[{DOUBTFUL}]! doubtful[/]",
+    "broken": f"[bold {BAD}]✗ broken[/]",
 }
 
 
+BEFORE_TEXT = 38
+"""Columns of a finding's mark and name."""
+
+
 def show_section(section: Section, console: Console) -> None:
-    """Print a section: each finding's state as a mark and a word, its name and its text."""
-    rows = Table.grid(Column(width=10), Column(width=20), Column(overflow="fold"), padding=(0, 2, 0, 0))
-    for finding in section.findings:
-        rows.add_row(MARKS[finding.state], escape(finding.name), escape(finding.text))
+    """Print a section: each finding's state as a mark and a word, its name and its text.
+
+    A text whose words would be broken beside its name stands below it.
+    """
     console.print(f"\n[bold]{escape(section.name)}[/]")
-    console.print(Padding(rows, (0, 0, 0, 2), expand=False))
+    for finding in section.findings:
+        row = Table.grid(Column(width=10), Column(width=20), Column(), padding=(0, 2, 0, 0))
+        beside = max(map(len, finding.text.split()), default=0) <= console.width - BEFORE_TEXT
+        row.add_row(MARKS[finding.state], escape(finding.name), escape(finding.text) if beside else "")
+        console.print(Padding(row, (0, 0, 0, 2), expand=False))
+        if not beside:
+            show_sentence(finding.text, console, bullet=" " * 6)
 
 
 def show_summary(examination: Examination, console: Console) -> None:
@@ -31,12 +43,12 @@ def show_summary(examination: Examination, console: Console) -> None:
     if examination.problems:
         console.print("\n[bold]What to do[/]")
     for number, (section, finding) in enumerate(examination.problems, 1):
-        cause, command = (escape(str(text)) for text in finding.cause_and_command.values())
+        cause, command = map(str, finding.cause_and_command.values())
         console.print(f"{number}. {MARKS[finding.state]}: {escape(section)}, {escape(finding.name)}")
-        console.print(Padding(cause, (0, 0, 0, 3), expand=False))
+        show_sentence(cause, console, bullet=" " * 3)
         # Never broken into lines: it is there to be pasted.
-        console.print(f"       {command}", style="bold", soft_wrap=True)
+        console.print(f"       {escape(command)}", style="bold", soft_wrap=True)
     if broken := examination.broken:
-        console.print(f"\n✗ {broken} {'thing is' if broken == 1 else 'things are'} broken.", style="bold red")
+        console.print(f"\n✗ {broken} {'thing is' if broken == 1 else 'things are'} broken.", style=f"bold {BAD}")
     else:
-        console.print("\n✓ All that is installed works.", style="bold green")
+        console.print("\n✓ All that is installed works.", style=f"bold {GOOD}")

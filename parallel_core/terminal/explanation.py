@@ -1,14 +1,44 @@
 """What a person sees of an experiment that is asked to explain itself, and of the variants that it can be run with."""
 
+from collections import Counter
+from dataclasses import dataclass
+
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
-from backends.variants import VARIANTS
+from backends.devices import DeviceKind
+from backends.variants import VARIANTS, Variant
 from parallel_core.experiments.explanation import Explanation
 from parallel_core.system.formatting import listed
 
-__all__ = ["show_explanation", "show_variants"]
+__all__ = ["Chosen", "show_explanation", "show_variants"]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What an experiment is to be run with, by which it is chosen what is said of variants."""
+
+    settings: tuple[str, ...] | None
+    """Those that make a difference in the experiment; None: all."""
+    backends: tuple[str, ...]
+    kinds: tuple[DeviceKind, ...]
+    engine: str | None = None
+
+    def why_not(self, variant: Variant) -> str | None:
+        """Say where a variant applies that does not apply here, and how to see it there; None if it applies."""
+        if self.settings is not None and variant.setting not in self.settings:
+            return "in experiments that train (run data-parallel --explain)"
+        found_on = {name: kinds for name, kinds in variant.found_on.items() if name in self.backends}
+        if not found_on:
+            name = next(iter(variant.found_on))
+            return f"of {name} (--explain --backend {name})"
+        if not any(kind in self.kinds for kinds in found_on.values() for kind in kinds):
+            kind = next(kind for kinds in found_on.values() for kind in kinds)
+            return f"on {kind.upper()}s (--explain --device-kind {kind})"
+        if self.engine == "sync" and variant.not_on_sync:
+            return "on the other engine (--explain --engine async)"
+        return None
 
 
 def show_explanation(explanation: Explanation, console: Console) -> None:
@@ -20,11 +50,16 @@ def show_explanation(explanation: Explanation, console: Console) -> None:
             console.print(Padding(escape(paragraph), (0, 0, 0, 2)))
 
 
-def show_variants(console: Console) -> None:
-    """Print every variant: its name, whether it is the default, who has it, and what it does."""
-    console.print("\n[bold]Variants[/] (--variant NAME)")
-    for variant in VARIANTS:
+def show_variants(console: Console, chosen: Chosen) -> None:
+    """Print the variants that apply, each with who has it and what it does, and count the others."""
+    reasons = {variant.name: chosen.why_not(variant) for variant in VARIANTS}
+    shown = [variant for variant in VARIANTS if reasons[variant.name] is None]
+    console.print("\n[bold]Variants[/] (--variant NAME)" if shown else "\n[bold]Variants[/]: none applies here")
+    for variant in shown:
         default = ", the default" if variant.default else ""
         default += "" if variant.not_on_sync else "; on both engines"
         console.print(Padding(f"[bold]{variant.name}[/] ({listed(variant.backends)}{default})", (0, 0, 0, 2)))
         console.print(Padding(escape(variant.meaning), (0, 0, 0, 4)))
+    counted = Counter(reason for reason in reasons.values() if reason is not None)
+    if counted:
+        console.print(f"Elsewhere: {', '.join(f'{count} more {reason}' for reason, count in counted.items())}.")

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from humanize import metric
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from parallel_core.system.formatting import percent
+from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.trace_analysis.ranks.summary import RankFigures, Ranks, Spread
 
 __all__ = ["show_ranks"]
@@ -35,10 +35,9 @@ COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 def show_ranks(ranks: Ranks, console: Console) -> None:
     """Print the table of several ranks, the straggler, and the notes. Eighty columns are enough."""
-    console.print(_rows_of_ranks(ranks) if len(ranks.by_rank) <= MAX_ROWS else _rows_of_figures(ranks))
-    console.print(f"· {_straggler(ranks)}")
-    for note in ranks.notes:
-        console.print(f"· {escape(note)}")
+    show_table(_rows_of_ranks(ranks) if len(ranks.by_rank) <= MAX_ROWS else _rows_of_figures(ranks), console)
+    for sentence in (_straggler(ranks), *ranks.notes):
+        show_sentence(sentence, console, bullet="· ")
 
 
 def _table(ranks: Ranks, *headings: str) -> Table:

@@ -11,66 +11,71 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT, Answer
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import engine_in_words, kernels_in_words, quantity
+from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL
+from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.terminal.sweep import bandwidths, curves_table
 
 __all__ = ["show", "show_answer"]
 
 
-def show(result: Result, console: Console) -> None:
-    """Print a result: its timings, metrics and checks, why it is invalid, if it is, and what it answers."""
+def show(result: Result, console: Console, answered: bool = True) -> None:
+    """Print a result: its timings, metrics and checks, why it is invalid, if it is, and what it answers.
+
+    If it is not to be `answered` here, `show_answer` is called when all else was said.
+    """
     backend = result.backend
     threads = backend["threads_per_device"]
     processes = backend.get("processes")
     workers = backend.get("workers_per_device", 1)
-    console.print(
-        f"\n[bold]{result.experiment}[/] on [bold]{backend['name']} {backend['version']}[/], "
+    show_sentence(
+        f"\n{result.experiment} on {backend['name']} {backend['version']}, "
         f"{engine_in_words(backend)}, {', '.join(backend['devices'])}, "
         f"{threads} {'thread' if threads == 1 else 'threads'} each"
         f"{'' if workers == 1 else f' for each of {workers} workers'}"
-        f"{f', in each of {processes} processes joined by ' + backend['transport'] if processes else ''}"
+        f"{f', in each of {processes} processes joined by ' + backend['transport'] if processes else ''}",
+        console,
+        "bold",
     )
-    console.print(
-        ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None), style="dim"
-    )
-    if kernels := kernels_in_words(backend):
-        console.print(escape(kernels), style="dim")
-    caption = None if result.data is None else f"data: {result.data}"
-    for table in _tables(result, caption):
-        console.print(table)
+    parameters = ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None)
+    data = "" if result.data is None else f"data: {result.data}"
+    for aside in filter(None, (parameters, kernels_in_words(backend), data)):
+        show_sentence(aside, console, ASIDE)
+    for table in _tables(result):
+        show_table(table, console)
     if result.answer is None:
-        console.print(escape(result.explanation), style="bold")
+        show_sentence(result.explanation, console, "bold")
     # The first sentence says who schedules; the others, what is unusual about the devices.
     for note in (*filter(None, backend["scheduler"].split("; ")[1:]), *result.notes):
-        console.print(f"· {escape(note)}")
+        show_sentence(note, console, bullet="· ")
     wanted = threads * workers * sum(device.startswith("cpu") for device in backend["devices"])
     for sentence in result.machine_watch.in_words(wanted) if result.machine_watch else ():
-        console.print(f"· {escape(sentence)}", style="yellow")
+        show_sentence(sentence, console, DOUBTFUL, bullet="· ")
     for problem in result.problems:
-        console.print(f"INVALID: {escape(problem)}", style="bold red")
-    if result.answer is not None:
+        show_sentence(f"INVALID: {problem}", console, f"bold {BAD}")
+    if result.answer is not None and answered:
         show_answer(result.answer, console)
 
 
-def show_answer(answer: Answer, console: Console) -> None:
-    """Print an answer under its heading, and what would change it."""
+def show_answer(answer: Answer, console: Console, by_trace: str = "") -> None:
+    """Print an answer under its heading, what a trace adds to it, and what would change it."""
     console.print("\nAnswer", style="bold")
-    for sentence in (*answer.sentences, f"{WHAT_WOULD_CHANGE_IT} {answer.would_change}"):
-        console.print(escape(sentence))
+    for sentence in filter(None, (*answer.sentences, by_trace, f"{WHAT_WOULD_CHANGE_IT} {answer.would_change}")):
+        show_sentence(sentence, console)
 
 
-def _tables(result: Result, caption: str | None) -> Iterator[Table]:
+def _tables(result: Result) -> Iterator[Table]:
     curves = EXPERIMENTS[result.experiment].curves
     if curves is not None and curves.over not in result.series:
         curves = None
     if curves is not None:
         yield bandwidths(result) if curves.quantity == "algbw_gb_per_s" else curves_table(result, curves)
     if curves is None or not curves.in_place_of_times:
-        yield _timings(result, caption)
-    yield _numbers(result, caption)
+        yield _timings(result)
+    yield _numbers(result)
 
 
-def _timings(result: Result, caption: str | None) -> Table:
-    table = Table("case", caption=caption, caption_justify="left", title_justify="left")
+def _timings(result: Result) -> Table:
+    table = Table("case")
     for heading in ("control returned after", "done after", "spread"):
         table.add_column(heading, justify="right")
     for case in result.cases:
@@ -79,8 +84,8 @@ def _timings(result: Result, caption: str | None) -> Table:
     return table
 
 
-def _numbers(result: Result, caption: str | None) -> Table:
-    table = Table("metric", Column("value", justify="right"), caption=caption, caption_justify="left")
+def _numbers(result: Result) -> Table:
+    table = Table("metric", Column("value", justify="right"))
     for name, value in result.metrics.items():
         bounds = result.metric_intervals.get(name)
         between = f" ({quantity(name, bounds[0])} … {quantity(name, bounds[1])})" if bounds else ""

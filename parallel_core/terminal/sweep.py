@@ -8,6 +8,7 @@ from rich.text import Text
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves, labelled, write_point
 from parallel_core.system.formatting import figure, quantity, write_size
+from parallel_core.terminal.console import ASIDE
 
 __all__ = ["bandwidths", "curves_table"]
 
@@ -15,10 +16,10 @@ __all__ = ["bandwidths", "curves_table"]
 def curves_table(result: Result, curves: Curves) -> Table:
     """Return the table of a result's curves."""
     values_by_label = labelled(result.series, curves.quantity)
-    table = Table(title=curves.y_title, title_justify="left", title_style="dim", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=curves.y_title, title_justify="left", title_style=ASIDE, box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(escape(curves.x_title), justify="right")
     for label in values_by_label:
-        table.add_column(escape(label or curves.y_title), justify="right", overflow="fold")
+        table.add_column(escape(label or curves.y_title), justify="right")
     for place, value in enumerate(result.series[curves.over]):
         table.add_row(
             write_point(value, curves.over),
@@ -41,14 +42,14 @@ def bandwidths(result: Result) -> Table:
     table = Table(
         title=f"GB/s of each device's vector, and the share of {bound} speed",
         title_justify="left",
-        title_style="dim",
+        title_style=ASIDE,
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
     table.add_column("size", justify="right", no_wrap=True)
     for name in speeds:
-        table.add_column(escape(name), justify="right", no_wrap=name in shares)
+        table.add_column(escape(name), justify="right")
     for row, size in enumerate(result.series["bytes"]):
         fastest = max(shares, key=lambda name: speeds[name][row])
         cells = []

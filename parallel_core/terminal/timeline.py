@@ -9,6 +9,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from parallel_core.system.formatting import figure, listed, percent
+from parallel_core.terminal.console import ASIDE, DOUBTFUL
+from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement, Overhead
 from parallel_core.trace_analysis.critical_path import PathCauses
 from parallel_core.trace_analysis.figures import CaseFigures
@@ -26,7 +28,7 @@ MIN_SHARE = 0.005
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
     """Print a row for each of several cases, and the case called `main` in full; None: all, if they are few."""
     if len(figures) > 1:
-        console.print(_cases_table(figures))
+        show_table(_cases_table(figures), console)
     for case in figures:
         if case.case == main or (main is None and len(figures) <= MAX_FULL_CASES):
             _show_case(case, console)
@@ -34,16 +36,16 @@ def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | N
 
 def _show_case(case: CaseFigures, console: Console) -> None:
     if not case.queues:
-        console.print(f"“{escape(case.case)}”: the profiler recorded nothing in it")
+        show_sentence(f"“{case.case}”: the profiler recorded nothing in it", console)
         return
-    console.print(_queues_table(case))
+    show_table(_queues_table(case), console)
     for line in _case_lines(case):
-        console.print(f"· {escape(line)}")
+        show_sentence(line, console, bullet="· ")
 
 
 def _cases_table(figures: Sequence[CaseFigures]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="by the trace", title_justify="left", title_style="dim")
-    table.add_column("case", overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="by the trace", title_justify="left", title_style=ASIDE)
+    table.add_column("case")
     _add_numbers(table, "done after", "control returned", "queues at once", "hidden", "idle")
     for case in figures:
         table.add_row(
@@ -60,7 +62,7 @@ def _cases_table(figures: Sequence[CaseFigures]) -> Table:
 def _queues_table(case: CaseFigures) -> Table:
     title = f"“{escape(case.case)}”, {metric(case.seconds, 's')} by the trace"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
-    table.add_column("queue", overflow="fold")
+    table.add_column("queue")
     _add_numbers(table, "spans", "busy", "gaps", "idle in gaps", "longest gap")
     for queue in case.queues:
         waits = f", waits {percent(queue.waiting_seconds / case.seconds)}" if queue.waiting_seconds else ""
@@ -123,31 +125,32 @@ def show_agreements(
         if one.quantity not in (SECONDS, DISPATCH) or (one.case == main and one.quantity in (SECONDS, asked))
     ]
     if listed_ones:
-        console.print(_agreements_table(listed_ones))
+        show_table(_agreements_table(listed_ones), console)
     for one in listed_ones:
         if not one.agree:
-            console.print(f"! “{escape(one.case)}”: {escape(one.sentence)}", style="yellow")
+            show_sentence(f"“{one.case}”: {one.sentence}", console, DOUBTFUL, bullet="! ")
     if others := [one for one in agreements if one not in listed_ones]:
-        console.print(
+        show_sentence(
             f"Of the other times, and shares of them after which control returned, "
             f"{sum(one.agree and not one.too_noisy for one in others)} of {len(others)} agree within the noise.",
-            style="dim",
+            console,
+            ASIDE,
         )
     if overhead is not None:
-        console.print(overhead.sentence, style="dim")
+        show_sentence(overhead.sentence, console, ASIDE)
 
 
 def _agreements_table(agreements: Sequence[Agreement]) -> Table:
-    columns = (Column("case", overflow="fold"), Column("quantity", no_wrap=True))
+    columns = (Column("case"), Column("quantity", no_wrap=True))
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    _add_numbers(table, "by trace", "by clock", "noise", "")
+    _add_numbers(table, "by trace", "by clock", "noise", "verdict")
     for one in agreements:
         by_trace, by_clock, noise = (
             metric(value, "s") if one.quantity == SECONDS else figure(round(value, 3))
             for value in (one.by_trace, one.by_clock, one.noise)
         )
         same = "too noisy" if one.too_noisy else "agree"
-        verdict = same if one.agree else "[yellow]differ[/]"
+        verdict = same if one.agree else f"[{DOUBTFUL}]differ[/]"
         table.add_row(escape(one.case), one.quantity, by_trace, by_clock, f"± {noise}", verdict)
     return table
 

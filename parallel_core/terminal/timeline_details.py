@@ -10,6 +10,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from parallel_core.system.formatting import figure, listed, percent
+from parallel_core.terminal.console import ASIDE
+from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.trace_analysis.device_figures.steps import StepsFigures
 from parallel_core.trace_analysis.device_figures.temporal_breakdown import DeviceFigures
 from parallel_core.trace_analysis.figures import CaseFigures
@@ -29,21 +31,21 @@ IN_WORDS = {
 def show_details(case: CaseFigures, console: Console) -> None:
     """Print tables of a case's devices, queues, longest operations and steps, and which steps are unlike the others."""
     if case.devices:
-        console.print(_devices_table(case))
+        show_table(_devices_table(case), console)
     if case.queue_lengths:
-        console.print(_waits_table(case))
+        show_table(_waits_table(case), console)
     if case.operations:
-        console.print(_operations_table(case))
+        show_table(_operations_table(case), console)
     if case.steps is not None:
         if len(case.steps.steps) <= MAX_ROWS:
-            console.print(_steps_table(case.steps))
+            show_table(_steps_table(case.steps), console)
         for line in _steps_lines(case.steps):
-            console.print(f"· {escape(line)}")
+            show_sentence(line, console, bullet="· ")
 
 
 def _table(title: str, first: str, *numbers: str) -> Table:
-    table = Table(Column(first, overflow="fold"), box=box.SIMPLE_HEAD, pad_edge=False)
-    table.title, table.title_justify, table.title_style = title, "left", "dim"
+    table = Table(Column(first), box=box.SIMPLE_HEAD, pad_edge=False)
+    table.title, table.title_justify, table.title_style = title, "left", ASIDE
     for heading in numbers:
         table.add_column(heading, justify="right")
     return table
@@ -89,7 +91,7 @@ def _waits_table(case: CaseFigures) -> Table:
     table.caption = (
         "waiting for the host to launch, from kernel to kernel, for others; operations launched and not begun"
     )
-    table.caption_justify, table.caption_style = "left", "dim"
+    table.caption_justify, table.caption_style = "left", ASIDE
     return table
 
 

@@ -1,4 +1,4 @@
-"""The site, built once: as `make docs` builds it, and with frameworks that cannot be imported."""
+"""The site, built once: as `make docs` builds it, in every language, and with frameworks that cannot be imported."""
 
 import os
 import subprocess
@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.docs.pages import LANGUAGES
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,18 +23,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     absent.mkdir()
     for framework in ("mxnet", "torch"):
         (absent / f"{framework}.py").write_text(f"raise ModuleNotFoundError('hidden', name={framework!r})\n")
+    build(folder / "html", absent)
+    for language in LANGUAGES:
+        build(folder / "html" / language, absent, "-D", f"language={language}")
+    return folder / "html"
+
+
+def build(folder: Path, absent: Path, *options: str) -> None:
+    """Build the site of one language."""
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--builder", "html", *options]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "--fail-on-warning",
-            "--keep-going",
-            "--builder",
-            "html",
-            "docs",
-            folder / "html",
-        ],
+        [*command, "docs", folder],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (absent, ROOT)))},
         capture_output=True,
@@ -41,4 +42,3 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return folder / "html"

@@ -5,7 +5,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Page", "read"]
+__all__ = ["LANGUAGES", "Page", "read"]
+
+LANGUAGES = ("ko", "vi", "zh_CN")
+"""What the first page and the guides are translated into."""
 
 LOADING = {"img": "src", "script": "src", "source": "src", "iframe": "src", "video": "src", "audio": "src"}
 LOADING_LINKS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "shortcut icon"}

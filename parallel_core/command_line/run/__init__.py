@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +13,33 @@ import backends
 from backends import Device
 from backends.profiling import check_profiler
 from parallel_core.command_line import options
+from parallel_core.command_line.run.chosen import chosen_for
 from parallel_core.command_line.run.experiment_options import parameter_options
 from parallel_core.command_line.run.profiling import check_profiling, profile_and_show, profile_if_possible
 from parallel_core.command_line.run.resources import resource_options, run_with_resources
 from parallel_core.command_line.run.side_by_side import is_several, run_side_by_side
-from parallel_core.command_line.run.sizes import Work, about_kept, keep_chosen, with_kept, work_option, work_wanted
+from parallel_core.command_line.run.sizes import Work, about_kept, run_with_sizes, work_option
 from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.experiment import parameters_of
 from parallel_core.experiments.explanation import explanation
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
+from parallel_core.measurement.guess import Guess, check_guess, judge
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
+from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.explanation import show_explanation, show_variants
+from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.measurement_progress import measurement_progress
-from parallel_core.terminal.result import show
+from parallel_core.terminal.result import show, show_answer
 
 __all__ = ["run"]
+
+EXPLAIN = "--explain"
+GIVEN = "parallel_core.given"
+"""Under which a command's context keeps the options that are given."""
 
 
 class _ExperimentGroup(click.Group):
@@ -51,6 +60,16 @@ class _ExperimentGroup(click.Group):
         if args[0] not in EXPERIMENTS and not args[0].startswith("-"):
             raise click.UsageError(f"unknown experiment {args[0]!r} (known: {', '.join(EXPERIMENTS)})")
         return super().resolve_command(ctx, args)
+
+
+class _ExperimentCommand(click.Command):
+    """An experiment's command, whose --explain knows the options that stand after it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what is given as it is written, for --explain, which is called before the others are read."""
+        if EXPLAIN in args:
+            ctx.meta[GIVEN] = self.make_parser(ctx).parse_args(list(args))[0]
+        return super().parse_args(ctx, args)
 
 
 @click.group("run", cls=_ExperimentGroup)
@@ -77,12 +96,15 @@ def _command_of(experiment: Experiment) -> click.Command:
         trace_path: Path | None,
         trace_if_possible: Path | None,
         timeline_path: Path | None,
+        guess: float | None,
         work: Work = "own",
         **own: Any,
     ) -> None:
         if is_several(backend):
             run_side_by_side(experiment, ctx)
             return
+        if guess is not None:
+            check_guess(guess, experiment.metric, experiment.metric_limits)
         where = check_job(experiment.name, backend)
         if where is not None and (trace_path or timeline_path):
             raise RequestError("the profilers see one process: leave out --trace and --timeline")
@@ -95,7 +117,7 @@ def _command_of(experiment: Experiment) -> click.Command:
         files.check_writable(plot_path)
         check_profiling(trace_path or trace_if_possible, timeline_path, json_path, plot_path)
         # Standard output belongs to the JSON if that goes there.
-        console = Console(stderr=json_path == files.STANDARD_OUTPUT, highlight=False)
+        console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
         devices = devices or (experiment.devices if where is None else 1)
         if where is not None and isinstance(devices, int):
             share_gpus(where, devices)
@@ -104,33 +126,38 @@ def _command_of(experiment: Experiment) -> click.Command:
             with joined(loaded, where, experiment.name, own) as together:
                 result = run_with_resources(experiment, together, own)
                 if together.group.rank == 0:
-                    _write(described(result, together), console, json_path, plot_path)
+                    judged = _judged(guess, result)
+                    _write(described(result, together), console, json_path, plot_path, judged)
+                    _answer(result, console, judged)
             _refuse_invalid(result)
             return
         if trace_path is not None or timeline_path is not None:
             check_profiler(loaded)
         profiled = trace_path or trace_if_possible or timeline_path
-        kept = work_wanted(experiment, loaded, own, work)
-        given = own if kept is None else with_kept(ctx, experiment, own, kept)
-        progress = measurement_progress(Console(stderr=True, highlight=False), experiment.name)
+        progress = measurement_progress(terminal_console(stderr=True), experiment.name)
         # A training shows a bar of its own.
         shown = progress if experiment.extent is None else nullcontext()
         with repeatable() if profiled else nullcontext(), shown:
-            result = run_with_resources(experiment, loaded, given)
-        keep_chosen(experiment, loaded, given, work, result)
-        _write(result, console, json_path, plot_path)
+            run_once = partial(run_with_resources, experiment, loaded)
+            result, kept = run_with_sizes(ctx, experiment, loaded, own, work, run_once)
+        judged = _judged(guess, result)
+        _write(result, console, json_path, plot_path, judged)
         if kept is not None:
-            console.print(f"sizes: {about_kept(kept)}", style="dim", markup=False)
-        if trace_path is not None or timeline_path is not None:
-            profile_and_show(loaded, result, console, trace_path, timeline_path)
-        elif trace_if_possible is not None:
-            profile_if_possible(loaded, result, console, trace_if_possible)
+            show_sentence(f"sizes: {about_kept(kept)}", console, ASIDE)
+        by_trace = ""
+        try:
+            if trace_path is not None or timeline_path is not None:
+                by_trace = profile_and_show(loaded, result, console, trace_path, timeline_path)
+            elif trace_if_possible is not None:
+                profile_if_possible(loaded, result, console, trace_if_possible)
+        finally:
+            _answer(result, console, judged, by_trace)
         _refuse_invalid(result)
 
     decorated: Any = command
     for option in reversed(_options_of(experiment)):
         decorated = option(decorated)
-    return click.command(experiment.name, help=experiment.question)(decorated)
+    return click.command(experiment.name, cls=_ExperimentCommand, help=experiment.question)(decorated)
 
 
 def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
@@ -138,9 +165,9 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
 
     def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted:
-            console = Console(highlight=False)
+            console = terminal_console()
             show_explanation(explanation(experiment), console)
-            show_variants(console)
+            show_variants(console, chosen_for(experiment, ctx.meta[GIVEN]))
             ctx.exit()
 
     parameters = parameters_of(experiment)
@@ -163,7 +190,13 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
         options.trace_if_possible,
         options.timeline_file,
         click.option(
-            "--explain",
+            "--guess",
+            type=float,
+            metavar="NUMBER",
+            help=f"Your guess of {experiment.metric}, judged beside the answer: {experiment.metric_means}.",
+        ),
+        click.option(
+            EXPLAIN,
             is_flag=True,
             is_eager=True,
             expose_value=False,
@@ -177,12 +210,30 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
     ]
 
 
-def _write(result: Result, console: Console, json_path: Path | None, plot_path: Path | None) -> None:
-    show(result, console)
+def _judged(guess: float | None, result: Result) -> Guess | None:
+    """Hold a guess, if there is one, against the experiment's figure."""
+    experiment = EXPERIMENTS[result.experiment]
+    return None if guess is None else judge(guess, experiment.metric, result, experiment.metric_limits)
+
+
+def _write(
+    result: Result, console: Console, json_path: Path | None, plot_path: Path | None, judged: Guess | None
+) -> None:
+    show(result, console, answered=False)
+    written = result.as_json() | ({} if judged is None else {"guess": judged.as_json()})
     if json_path is not None:
-        files.write_json(json_path, result.as_json())
+        files.write_json(json_path, written)
     if plot_path is not None:
         write_picture_file(result, plot_path)
+
+
+def _answer(result: Result, console: Console, judged: Guess | None, by_trace: str = "") -> None:
+    """Print the answer, the last that is read; nothing of a trace if the result has no verdict."""
+    if result.answer is not None:
+        believed = not result.problems and (result.machine_watch is None or result.machine_watch.allows_verdict)
+        show_answer(result.answer, console, by_trace if believed else "")
+    if judged is not None:
+        show_sentence(f"\n{judged.sentence}", console, "bold")
 
 
 def _refuse_invalid(result: Result) -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from humanize import precisedelta
 from rich.console import Console
-from rich.markup import escape
 
 from backends import Backend
 from backends.profiling import check_profiler
@@ -14,9 +13,12 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
+from parallel_core.terminal.console import ASIDE, terminal_console
+from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.measurement_progress import measurement_progress
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import agreements, overhead
+from parallel_core.trace_analysis.efficiency import about_efficiency
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.profiling_run import profile, seconds_unprofiled, shown_case
 from parallel_core.trace_analysis.trace_files import write_trace_file
@@ -40,15 +42,18 @@ def check_profiling(trace_path: Path | None, picture_path: Path | None, *others:
 
 def profile_and_show(
     backend: Backend, result: Result, console: Console, trace_path: Path | None, picture_path: Path | None
-) -> None:
-    """Repeat a result's cases under the profiler, print its figures beside the clock's, and write the files."""
+) -> str:
+    """Repeat a result's cases under the profiler, print its figures beside the clock's, and write the files.
+
+    Returns what the trace adds to the answer: how efficient the main case was.
+    """
     duration = precisedelta(seconds_unprofiled(result), minimum_unit="seconds", format="%.2g")
-    console.print(
+    show_sentence(
         f"\nRecording it once more: {duration} without the profiler, several times that if operations are tiny",
-        style="dim",
-        markup=False,
+        console,
+        ASIDE,
     )
-    with measurement_progress(Console(stderr=True, highlight=False), "profiler"):
+    with measurement_progress(terminal_console(stderr=True), "profiler"):
         profiled = profile(backend, result)
     timeline = profiled.timeline
     if trace_path is not None:
@@ -58,12 +63,13 @@ def profile_and_show(
     figures = timeline_figures(timeline)
     experiment = EXPERIMENTS[result.experiment]
     main = shown_case([case.case for case in figures], experiment.case)
-    console.print(f"\nRecorded by the profiler of {escape(timeline.source)}, in one more repetition", style="bold")
+    show_sentence(f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold")
     show_figures(figures, console, main)
     compared = agreements(result, figures, profiled.seconds)
     show_agreements(compared, overhead(result, profiled.seconds), console, main, experiment.metric)
     for note in timeline.notes:
-        console.print(f"· {escape(note)}")
+        show_sentence(note, console, bullet="· ")
+    return next((about_efficiency(case) for case in figures if case.case == main), "")
 
 
 def profile_if_possible(backend: Backend, result: Result, console: Console, trace_path: Path) -> None:
@@ -73,5 +79,5 @@ def profile_if_possible(backend: Backend, result: Result, console: Console, trac
         profile_and_show(backend, result, console, trace_path, None)
     except Exception as error:
         reason = f"{error}\n".encode()
-        console.print(f"no trace: {error}", markup=False)
+        show_sentence(f"no trace: {error}", console)
         files.write_whole(reason_path(trace_path), lambda stream: stream.write(reason))

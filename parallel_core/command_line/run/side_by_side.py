@@ -7,17 +7,21 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 
 import backends
 from parallel_core.command_line.compare import refuse_unmeasured, run_plan
 from parallel_core.comparison.analysis import analyse
+from parallel_core.comparison.cells import OWN_ENGINE, Comparison, with_engines_that_ran
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.storage import write_comparison
 from parallel_core.errors import RequestError
 from parallel_core.experiments import Experiment
 from parallel_core.system import files
+from parallel_core.system.formatting import listed
 from parallel_core.terminal.comparison import show_comparison
+from parallel_core.terminal.console import terminal_console
+from parallel_core.terminal.layout import show_sentence
+from parallel_core.terminal.result import show_answer
 
 __all__ = ["is_several", "run_side_by_side"]
 
@@ -35,19 +39,19 @@ def is_several(backend: str) -> bool:
 def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
     """Run an experiment on the backends that are named, and show their results beside each other, with one answer.
 
-    Sizes that are not given are chosen for the time, the same for all. Raises RequestError for what only one backend
-    can do, and MeasurementError if nothing could be measured.
+    Sizes that are not given are chosen for the time, the same for all. Unless an engine is given, each backend runs on
+    the one that it takes by itself. Raises RequestError for what only one backend can do, and MeasurementError if
+    nothing could be measured.
     """
     values = ctx.params
     names = _known_names(values["backend"])
     devices = values["devices"] or experiment.devices
     if not isinstance(devices, int):
         raise RequestError("--devices needs a number if several backends are named")
-    engines = (values["engine"],) if values["engine"] else ("async",)
     plan = Plan(
         experiments=(experiment,),
         backends=names,
-        engines=engines,
+        engines=(values["engine"] or OWN_ENGINE,),
         interpreters=dict.fromkeys(names, sys.executable),
         rounds=None,
         devices=devices,
@@ -57,14 +61,29 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
         sizes={experiment.name: _given(ctx)},
     )
     files.check_writable(values["json_path"])
-    console = Console(stderr=values["json_path"] == files.STANDARD_OUTPUT, highlight=False)
+    console = terminal_console(stderr=values["json_path"] == files.STANDARD_OUTPUT)
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
-        comparison = run_plan(plan, Path(folder), Console(stderr=True, highlight=False), stays=False)
+        comparison = run_plan(plan, Path(folder), terminal_console(stderr=True), stays=False)
+    comparison = with_engines_that_ran(comparison)
     analysis = analyse(comparison)
     if values["json_path"] is not None:
         write_comparison(comparison, values["json_path"])
-    show_comparison(analysis, console)
+    for line in _about_engines(comparison):
+        show_sentence(line, console)
+    answer = analysis.side_by_side
+    show_comparison(analysis, console, answered=answer is None)
+    if answer is not None:
+        show_answer(answer, console)
     refuse_unmeasured(analysis)
+
+
+def _about_engines(comparison: Comparison) -> tuple[str, ...]:
+    """Say on which engine each backend ran, if that was not the same for all."""
+    engines = {one.cell.backend: one.cell.engine for one in comparison.cells if one.cell.engine != OWN_ENGINE}
+    if len(set(engines.values())) < 2:
+        return ()
+    told = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
+    return (f"{told}: each on the one that it takes by itself (--engine chooses one for all)",)
 
 
 def _known_names(text: str) -> tuple[str, ...]:
@@ -85,7 +104,11 @@ def _given(ctx: click.Context) -> dict[str, str]:
             continue
         option = next(one for one in ctx.command.params if one.name == name)
         words = _words(value)
-        if words is None or not isinstance(option, click.Option) or name.endswith(("_path", "variants", "workers")):
+        if (
+            words is None
+            or not isinstance(option, click.Option)
+            or name.endswith(("_path", "variants", "workers", "guess"))
+        ):
             raise RequestError(f"{option.opts[0]} is for one backend at a time: leave it out, or name one backend")
         given[option.opts[0].removeprefix("--")] = words
     return given

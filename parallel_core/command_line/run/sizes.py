@@ -1,17 +1,18 @@
 """The sizes of a run: those that are given, or kept for this machine, or chosen now and kept."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import click
 
-from backends import Backend
+from backends import Backend, ComputationError
+from parallel_core.errors import RequestError
 from parallel_core.experiments import Experiment
 from parallel_core.experiments.experiment import parameters_of
-from parallel_core.experiments.kept_sizes import KeptSizes, keep_sizes, kept_sizes, place_of
+from parallel_core.experiments.kept_sizes import KeptSizes, SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.measurement.result import Result
 
-__all__ = ["WORK", "Work", "about_kept", "keep_chosen", "with_kept", "work_option", "work_wanted"]
+__all__ = ["WORK", "Work", "about_kept", "keep_chosen", "run_with_sizes", "with_kept", "work_option", "work_wanted"]
 
 Work = Literal["kept", "new", "own"]
 WORK = "work"
@@ -28,8 +29,49 @@ work_option = click.option(
 """Where sizes come from; `own`, for comparisons, neither takes nor keeps any."""
 
 
+def run_with_sizes(
+    ctx: click.Context,
+    experiment: Experiment,
+    backend: Backend,
+    own: Mapping[str, Any],
+    work: Work,
+    run: Callable[[Mapping[str, Any]], Result],
+) -> tuple[Result, KeptSizes | None]:
+    """Run with the options' values and the sizes kept for this machine, if they are wanted and can be had.
+
+    Return the result and the kept sizes that it is of, None if there are none. Sizes that were spoilt where they are
+    kept, or that the run cannot do, are not taken, and a line says so: new ones are chosen, and kept.
+    """
+    kept = None
+    given = own
+    try:
+        if kept := work_wanted(experiment, backend, own, work):
+            given = with_kept(ctx, experiment, own, kept)
+    except SpoiltSizesError as error:
+        kept = None
+        _tell_of_spoilt(error)
+    try:
+        result = run(given)
+    except (RequestError, ComputationError, MemoryError) as error:
+        if kept is None:
+            raise
+        # If the sizes were not the reason, this fails alike.
+        result, kept = run(own), None
+        _tell_of_spoilt(error)
+    if kept is None:
+        keep_chosen(experiment, backend, own, work, result)
+    return result, kept
+
+
+def _tell_of_spoilt(error: Exception) -> None:
+    click.echo(f"parallel-core: no sizes that were kept for this machine are taken, but new ones: {error}", err=True)
+
+
 def work_wanted(experiment: Experiment, backend: Backend, own: Mapping[str, Any], work: Work) -> KeptSizes | None:
-    """Return the sizes kept for this machine; None if some are given, new ones are wanted, or none are kept."""
+    """Return the sizes kept for this machine; None if some are given, new ones are wanted, or none are kept.
+
+    Raises SpoiltSizesError for sizes that a run did not keep.
+    """
     options = _options_of(experiment)
     if work != "kept" or not options or any(own[option] is not None for option in options.values()):
         return None
@@ -56,13 +98,17 @@ def about_kept(kept: KeptSizes) -> str:
 def with_kept(ctx: click.Context, experiment: Experiment, own: Mapping[str, Any], kept: KeptSizes) -> dict[str, Any]:
     """Return the options' values with the sizes that are kept, read as if they had been given.
 
-    Raises click.BadParameter for a size that the option does not take.
+    Raises SpoiltSizesError for a size that the option does not take.
     """
     options = _options_of(experiment)
     known = {option.name: option for option in ctx.command.params}
-    read = {
-        options[name]: known[options[name]].type_cast_value(ctx, _written(value)) for name, value in kept.values.items()
-    }
+    try:
+        read = {
+            options[name]: known[options[name]].type_cast_value(ctx, _written(value))
+            for name, value in kept.values.items()
+        }
+    except click.BadParameter as error:
+        raise SpoiltSizesError(error.message) from error
     return {**own, **read}
 
 

@@ -39,7 +39,7 @@ from parallel_core.experiments.asynchronous_computation.ten_products import (
     multiply,
 )
 from parallel_core.experiments.changes import LESS_NOISE, with_queue, without_queue
-from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import FEWEST_TIMINGS, result_of, time_in_turn
 from parallel_core.experiments.products import largest_size
 from parallel_core.measurement.answer import Answer
@@ -236,6 +236,9 @@ EXPERIMENT = Experiment(
     run=run,
     case=PRODUCTS_CASE,
     metric="dispatch_fraction",
+    metric_means="the share of the products' time after which control returned: near 0 they were queued",
+    metric_limits=(0.0, 1.0),
+    settings=OF_PRODUCTS,
     calibrated=("size",),
     options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},
 )

@@ -43,7 +43,7 @@ from parallel_core.experiments.automatic_parallelism.scheduling import (
     time_programs,
     what_would_change,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Exercise, Experiment, Rounds
+from parallel_core.experiments.experiment import BUDGET, OF_COPIES, Budget, ChosenSize, Exercise, Experiment, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of
 from parallel_core.experiments.products import size_for
 from parallel_core.measurement.answer import Answer
@@ -86,6 +86,10 @@ def run(backend: Backend, size: ChosenSize = None, rounds: Rounds = 5, budget: B
             "work_per_device_seconds": diamonds.bounds.work_per_device,
             "busiest_device_seconds": diamonds.bounds.busiest_device,
             "speedup": diamonds.alone.median / diamonds.free.median,
+        },
+        intervals={
+            "bound_fraction": diamonds.bound_interval,
+            "speedup": times_as_long(diamonds.alone, diamonds.free),
         },
         explanation=verdict(scheduled),
         answer=Answer(
@@ -148,6 +152,9 @@ EXPERIMENT = Experiment(
     run=run,
     case="diamonds, freely scheduled",
     metric="bound_fraction",
+    metric_means="the least time that any schedule needs over the time taken: 1 is as fast as any could be",
+    metric_limits=(0.0, 1.0),
+    settings=OF_COPIES,
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
 )

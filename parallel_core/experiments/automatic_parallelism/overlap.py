@@ -35,7 +35,7 @@ from parallel_core.experiments.automatic_parallelism.copying import (
     copy_into,
 )
 from parallel_core.experiments.changes import LESS_NOISE, with_queue, without_queue
-from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Experiment, Rounds
+from parallel_core.experiments.experiment import BUDGET, OF_COPIES, Budget, ChosenSize, Experiment, Rounds
 from parallel_core.experiments.measuring import (
     Units,
     largest_error,
@@ -240,6 +240,9 @@ EXPERIMENT = Experiment(
     run=run,
     case=TOGETHER,
     metric="overlap_efficiency",
+    metric_means="the share of the shorter part that is hidden: 0 is none, 1 is all, below 0 is worse than in turn",
+    metric_limits=(-1.0, 1.0),
+    settings=OF_COPIES,
     queued_case=RUN,
     calibrated=("size", "copies"),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 500}},

@@ -23,7 +23,7 @@ from humanize import metric
 
 from backends import Array, Backend
 from parallel_core.experiments.changes import LESS_NOISE, more_cores, with_queue, without_queue
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import (
     Units,
     largest_error,
@@ -138,6 +138,8 @@ EXPERIMENT = Experiment(
     run=run,
     case=TOGETHER,
     metric="parallel_speedup",
+    metric_means="how many times as fast the devices are together as one after the other: 1 is taking turns",
+    settings=OF_PRODUCTS,
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
 )

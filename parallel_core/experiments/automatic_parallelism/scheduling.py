@@ -73,6 +73,12 @@ class Scheduled:
         times = self.free.seconds, self.alone.seconds
         return exponential(over_rounds(lambda free, alone: np.log(free / (share * alone)), *times))
 
+    @property
+    def bound_interval(self) -> Interval:
+        """The bound fraction with its interval."""
+        inverse = self.of_bound
+        return Interval(self.bound_fraction, 1 / inverse.high, 1 / inverse.low if inverse.low else math.inf)
+
 
 def record(backend: Backend, program: Program, one_by_one: bool = False) -> tuple[Task, ...]:
     """Run a program and return what it did, the loading of its inputs included."""

@@ -38,7 +38,7 @@ from parallel_core.experiments.automatic_parallelism.copying import (
     copy_into,
 )
 from parallel_core.experiments.changes import LESS_NOISE, with_queue
-from parallel_core.experiments.experiment import BUDGET, Budget, ChosenSize, Exercise, Experiment, Rounds
+from parallel_core.experiments.experiment import BUDGET, OF_COPIES, Budget, ChosenSize, Exercise, Experiment, Rounds
 from parallel_core.experiments.measuring import (
     Units,
     largest_error,
@@ -290,6 +290,9 @@ EXPERIMENT = Experiment(
     run=run,
     case=TOGETHER,
     metric="saved_fraction",
+    metric_means="the share of the parts' added times that is saved: 0 is one after the other, below 0 is worse",
+    metric_limits=(-1.0, 1.0),
+    settings=OF_COPIES,
     calibrated=("size", "copies"),
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500}},
 )

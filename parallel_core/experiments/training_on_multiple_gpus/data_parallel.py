@@ -28,8 +28,10 @@ from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import error_against_numpy
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import bare_epoch_seconds, repeated_steps
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.result import Case, Result
-from parallel_core.system.machine_watch import sample_machine, watched
+from parallel_core.system.formatting import percent
+from parallel_core.system.machine_watch import MachineWatch, sample_machine, watched
 from parallel_core.training.batches import Settings, batches
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, checkpoint_of
 from parallel_core.training.dataset import Dataset
@@ -40,7 +42,7 @@ from parallel_core.training.progress import CompletedSteps, Epoch
 from parallel_core.training.replicas import count_replicas, largest_replica_difference
 from parallel_core.training.step import launch_gradients
 
-__all__ = ["EXPERIMENT", "run", "verdict"]
+__all__ = ["EXPERIMENT", "about_sameness", "run", "verdict", "what_would_change"]
 
 DEFAULTS = Settings()
 SETTINGS = Parameter(
@@ -56,6 +58,8 @@ SETTINGS = Parameter(
 )
 
 STEPS_WATCHED = 5
+CHANCE = 0.2
+"""An accuracy below this is guessing among ten classes, or hardly better."""
 
 
 def run(
@@ -96,7 +100,7 @@ def run(
     watch = watched(before, sample_machine())
     timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
 
-    difference = largest_replica_difference(backend, params)
+    difference, devices = largest_replica_difference(backend, params), count_replicas(backend, params)
     # The check trains nothing, but tells the watchdog of this process that work goes on.
     error = error_against_numpy(data, settings, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
     accuracies = tuple(epoch.accuracy for epoch in epochs)
@@ -126,8 +130,11 @@ def run(
             ),
         ),
         metrics=metrics,
-        explanation=verdict(epochs, timed, count_replicas(backend, params))
-        + (_went_on_from(resumed) if resumed else ""),
+        explanation=verdict(epochs, timed, devices) + (_went_on_from(resumed) if resumed else ""),
+        answer=Answer(
+            (about_sameness(error, devices), *_about_machine(watch)),
+            what_would_change(settings, accuracies[-1], devices),
+        ),
         error=error,
         compared="the first losses",
         of="their size",
@@ -186,7 +193,7 @@ def verdict(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> st
     sentence = f"On {where}, training ran at {speed:.0f} images/s to a test accuracy of {last:.3f}"
     if best.accuracy > last:
         sentence += f" (best: {best.accuracy:.3f} after epoch {best.number})"
-    plateau = [epoch.number for epoch in epochs if epoch.accuracy < 0.2]
+    plateau = [epoch.number for epoch in epochs if epoch.accuracy < CHANCE]
     if plateau and len(epochs) > len(plateau):
         sentence += (
             f"; after epoch {plateau[-1]} it was still at chance, for weights this small pass hardly any gradient back"
@@ -194,6 +201,37 @@ def verdict(epochs: Sequence[Epoch], timed: Sequence[Epoch], devices: int) -> st
     elif plateau:
         sentence += ", which is chance: weights this small pass hardly any gradient back at first, so train for longer"
     return f"{sentence}."
+
+
+def about_sameness(error: float, devices: int) -> str:
+    """Say that dividing the batch does not change what is computed."""
+    told = f"The first losses are those of NumPy on one device to {error:.0e} of their size"
+    if devices == 1:
+        return f"{told}."
+    return (
+        f"{told}, and all {devices} devices end with the same parameters: dividing the batch changes only who computes."
+    )
+
+
+def _about_machine(watch: MachineWatch) -> tuple[str, ...]:
+    """Say that the speed says little, if others took the cores."""
+    if watch.allows_verdict:
+        return ()
+    return (f"How fast it is here cannot be said: other work took {percent(watch.taken_share)} of the cores' time.",)
+
+
+def what_would_change(settings: Settings, accuracy: float, devices: int) -> str:
+    """Say what would let the network learn, or train faster."""
+    if accuracy < CHANCE:
+        return (
+            f"A longer training (--epochs {2 * settings.epochs}, without --limit): the network has learnt nothing yet."
+        )
+    if devices == 1:
+        return "More devices, each with a core of its own (--devices 2): they change the speed, and not the losses."
+    return (
+        f"A larger batch (--batch-size {4 * settings.batch_size}), which gives each device more to do between two "
+        f"exchanges; and one device (--devices 1), for what {devices} gain: `run batch-scaling` puts that to the test."
+    )
 
 
 def _went_on_from(resumed: Checkpoint) -> str:
@@ -211,5 +249,6 @@ EXPERIMENT = Experiment(
     extent=_extent,
     case="training, an epoch",
     metric="images_per_second",
+    metric_means="images that training gets through in a second, on all devices together",
     options={"full": {"epochs": 3}, "quick": {"epochs": 1, "limit": 60}},
 )

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, final
 
-from rich.console import Console
-
 from backends import Backend
 from backends.process_groups import GroupedBackend
 from parallel_core.jobs.messages import Progress, TrainedEpoch, Training
 from parallel_core.jobs.rank.reporting import reports_are_read, send_report
+from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.training_progress import epoch_line, training_progress
 from parallel_core.training.loop import ignore
 from parallel_core.training.progress import CompletedSteps, Epoch
@@ -39,7 +38,7 @@ def progress_of(backend: Backend, epochs: int, images: int) -> Iterator[ShowsTra
     elif isinstance(backend, GroupedBackend) and backend.group.rank > 0:
         yield _NoProgress()
     else:
-        with training_progress(Console(stderr=True, highlight=False), epochs, images) as progress:
+        with training_progress(terminal_console(stderr=True), epochs, images) as progress:
             yield progress
 
 

@@ -10,7 +10,6 @@ from babel.messages.pofile import read_po
 
 ROOT = Path(__file__).parents[3]
 LOCALES = ROOT / "docs" / "locales"
-LANGUAGES = ("ko", "vi", "zh_CN")
 DOMAINS = ("guides", "sphinx")
 
 

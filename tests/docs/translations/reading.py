@@ -41,6 +41,11 @@ class Page(HTMLParser):
             variable = "--font-stack--monospace" if {*names} & {*CODE} else "--font-stack"
             self.letters.setdefault((self.within[-1][1], variable), set()).update(data)
 
+    @property
+    def switch(self) -> dict[str, dict[str, str]]:
+        """The switch's links, by the language that each leads to."""
+        return {link["hreflang"]: link for link in self.links if link["tag"] == "a" and "lang" in link}
+
     def alternates(self) -> Iterator[tuple[str, str]]:
         """Yield the language and the address of each other edition that the page's head names."""
         for link in self.links:

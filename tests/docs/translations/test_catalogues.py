@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from babel.messages.pofile import read_po
 
-from tests.docs.translations.catalogues import DOMAINS, LANGUAGES, LOCALES, ROOT, Entry, catalogue, entries
+from tests.docs.pages import LANGUAGES
+from tests.docs.translations.catalogues import DOMAINS, LOCALES, ROOT, Entry, catalogue, entries
 from tests.docs.translations.markup import markup
 
 IN_EACH = pytest.mark.parametrize("language", LANGUAGES)
@@ -53,7 +54,9 @@ def lost(entry: Entry) -> dict[str, int]:
 
 
 def added(entry: Entry) -> dict[str, int]:
-    return dict(markup(entry.translation) - markup(entry.message))
+    more = markup(entry.translation) - markup(entry.message)
+    # What English writes as a word, another language may write in figures.
+    return {part: count for part, count in more.items() if not part.startswith("number ")}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from tests.docs.translations.catalogues import LANGUAGES, Entry, Term, entries, glossary
+from tests.docs.pages import LANGUAGES
+from tests.docs.translations.catalogues import Entry, Term, entries, glossary
 from tests.docs.translations.markup import prose
 
 IN_EACH = pytest.mark.parametrize("language", LANGUAGES)

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from parallel_core.comparison.analysis import CellAnalysis, analyse
-from parallel_core.comparison.cells import Cell, Comparison
+from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.measurement import confidence_intervals
+from parallel_core.measurement.answer import Answer
 from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
 from tests.parallel_core.comparison.made_up import comparison, every_chart, failed, measured, parallel
@@ -121,3 +122,19 @@ def test_a_point_of_a_curve_is_of_the_processes_that_have_it_as_a_number() -> No
         assert known.estimate == pytest.approx(3)
         # No infinity, which a reader would take for a value.
         assert math.isnan(unknown.estimate)
+
+
+def test_side_by_side_each_side_answers_and_once_it_is_said_what_would_change_it() -> None:
+    def answered(results: CellResults, change: str) -> CellResults:
+        answer = Answer((f"It ran on {results.cell.backend}.",), change)
+        return replace(results, results=tuple(replace(result, answer=answer) for result in results.results))
+
+    mxnet, torch = (measured(Cell("parallel", name, "async"), [1.0, 1.1, 1.2]) for name in ("mxnet", "torch"))
+    assert analyse(comparison(mxnet, torch)).side_by_side is None
+    alike = analyse(comparison(answered(mxnet, "More cores."), answered(torch, "More cores.")))
+    assert alike.side_by_side == Answer(
+        (alike.answer, "mxnet async: It ran on mxnet.", "torch async: It ran on torch."), "More cores."
+    )
+    unlike = analyse(comparison(answered(mxnet, "More cores."), answered(torch, "More rounds."))).side_by_side
+    assert unlike is not None
+    assert unlike.would_change == "mxnet async: More cores. torch async: More rounds."

@@ -86,12 +86,31 @@ def test_the_answer_when_nothing_can_be_compared() -> None:
     assert answer_to(comparison(failed(parallel("mxnet")))) == "Nothing could be measured; every cell says why."
     alone = comparison(failed(parallel("mxnet")), measured(parallel("torch"), ONE))
     assert answer_to(alone).endswith("Only torch was measured, so there is no other framework to compare it with.")
-    apart = comparison(measured(parallel("mxnet"), ONE), measured(parallel("torch", "sync"), ONE))
+    apart = comparison(
+        measured(parallel("mxnet"), ONE),
+        failed(parallel("mxnet", "sync")),
+        failed(parallel("torch")),
+        measured(parallel("torch", "sync"), ONE),
+    )
     assert answer_to(apart).endswith("No two frameworks were measured in the same experiment on the same engine.")
     few = [measured(parallel(name), ONE[:2]) for name in ("mxnet", "torch")]
     for cells in (few, [with_bare(one.cell, [(2.0, 1.0)] * 2) for one in few]):
         answer = answer_to(comparison(*cells))
         assert answer.endswith(" Against mxnet on the async engine, there are too few runs to tell in parallel.")
+
+
+@pytest.mark.parametrize("names", [("torch", "mxnet", "numpy"), ("numpy", "torch", "mxnet")])
+def test_a_framework_with_another_engine_than_all_others_is_held_against_them(names: tuple[str, ...]) -> None:
+    seconds = {"torch": 1.0, "mxnet": 2.0, "numpy": 4.0}
+    cells = [parallel(name, "sync" if name == "numpy" else "async") for name in names]
+    answer = answer_to(comparison(*(measured(cell, times(seconds[cell.backend])) for cell in cells)))
+    assert " Against torch on the async engine, mxnet was slower in parallel (2.00 × the time)." in answer
+    across = {
+        "torch": " Against torch async, numpy sync was slower in parallel (4.00 × the time).",
+        "numpy": " Against numpy sync, torch async was faster in parallel (0.25 × the time).",
+    }
+    assert across[names[0]] in answer
+    assert answer.count("Against") == 2
 
 
 def with_metric(one: CellResults, metric: float, noise: float = 0.01, **backend: Any) -> CellResults:

@@ -4,6 +4,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+from parallel_core.comparison.cells import OWN_ENGINE
 from tests.parallel_core.comparison.made_up import PLAN
 
 A, B, C, D = PLAN.cells
@@ -25,6 +26,11 @@ def test_a_command_fixes_all_that_is_to_be_the_same() -> None:
         "overlap --backend torch --engine async --devices 2 --device-kind cpu --rounds 5 --size 800 --copies 7 --json -"
         " --work own"
     )
+
+
+def test_a_backend_that_takes_its_own_engine_is_asked_for_none() -> None:
+    plan = replace(PLAN, engines=(OWN_ENGINE,))
+    assert "--engine" not in plan.command(plan.cells[0], {})
 
 
 def test_what_is_chosen_takes_the_place_of_what_is_usual() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from parallel_core.comparison.cells import FailedRun
+from parallel_core.comparison.cells import OWN_ENGINE, CellResults, FailedRun, with_engines_that_ran
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.processes import Ran, run_cells
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
+from tests.parallel_core.comparison.made_up import comparison
 
 PLAN = Plan(
     experiments=(EXPERIMENTS["building-blocks"], EXPERIMENTS["parallel"]),
@@ -53,6 +54,18 @@ def test_cells_of_a_backend_and_engine_share_a_process() -> None:
         assert result.parameters.get("size") == size
         assert both.seconds[cell] > 0
     assert both.start > 0
+
+
+def test_a_backend_that_takes_its_own_engine_is_named_by_what_it_ran_on() -> None:
+    plan = replace(PLAN, engines=(OWN_ENGINE,), experiments=PLAN.experiments[1:])
+    (cell,) = plan.cells
+    assert str(cell) == "parallel on numpy"
+    result = asyncio.run(run_cells(plan, plan.cells, SMALL, 1, 60.0)).outcomes[cell]
+    assert isinstance(result, Result)
+    measured, failed = CellResults(cell, (result,)), CellResults(replace(cell, backend="torch"))
+    named = with_engines_that_ran(comparison(measured, failed))
+    assert [str(one.cell) for one in named.cells] == ["parallel on numpy sync", "parallel on torch"]
+    assert with_engines_that_ran(named) == named
 
 
 def test_what_was_measured_before_a_crash_is_kept(interpreter: Path) -> None:

@@ -1,13 +1,18 @@
 """`--explain`: every experiment says what is asked, how it is measured and how to read it, and runs nothing."""
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
 from backends.variants import VARIANTS
 from parallel_core import RequestError, explain
 from parallel_core.command_line import cli
+from parallel_core.command_line.run import chosen
 from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments.experiment import OF_COPIES
 from parallel_core.experiments.explanation import HEADINGS, explanation
+from parallel_core.terminal.explanation import Chosen
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
@@ -29,17 +34,79 @@ def test_the_command_prints_them_and_needs_no_backend(experiment: Experiment) ->
     assert explanation(experiment).question.split()[-1] in done.output
 
 
+def variants_of(experiment: str, *options: str) -> str:
+    """Return what --explain says of variants."""
+    done = CliRunner().invoke(cli, ["run", experiment, "--explain", *options])
+    assert done.exit_code == 0, done.output
+    return done.output.split("\nVariants")[1]
+
+
+BOTH = ("--backend", "mxnet,torch")
+
+
 def test_the_command_lists_the_variants_behind_the_parts() -> None:
-    _, told = CliRunner().invoke(cli, ["run", "overlap", "--explain"]).output.split("\nVariants ")
-    words = " ".join(told.split())
+    on_cpus, on_gpus = (variants_of("data-parallel", *BOTH, "--device-kind", kind) for kind in ("cpu", "gpu"))
     for variant in VARIANTS:
-        assert f"  {variant.name} ({variant.backends[0]}" in told
-        assert variant.meaning in words
+        for kind, told in (("cpu", on_cpus), ("gpu", on_gpus)):
+            there = any(kind in kinds for kinds in variant.found_on.values())
+            assert (f"  {variant.name} ({variant.backends[0]}" in told) == there
+            assert (variant.meaning in " ".join(told.split())) == there
     assert [f"bulk-{one}" for one in ("off (mxnet, the default)", "on (mxnet)")] == [
-        line.strip() for line in told.splitlines() if line.startswith("  bulk")
+        line.strip() for line in on_cpus.splitlines() if line.startswith("  bulk")
     ]
-    assert "temporary-space-low (mxnet on CPUs)" in told
-    assert "copy-on-compute-queue (mxnet on CPUs and torch)" in told
+    assert "temporary-space-low (mxnet on CPUs)" in on_cpus
+    assert "copy-on-compute-queue (mxnet on CPUs and torch)" in on_cpus
+    assert "4 more on GPUs (--explain --device-kind gpu)." in on_cpus
+
+
+@pytest.mark.parametrize(
+    ("experiment", "options", "listed", "more"),
+    [
+        ("overlap", ("--backend", "torch"), ["copy-on-own-queue", "copy-on-compute-queue"], "2 more of mxnet"),
+        ("cost-model", BOTH, [], "12 more in experiments that train"),
+        ("overlap", ("--backend", "numpy"), [], "--explain --backend mxnet"),
+        ("parallel", ("--backend", "mxnet", "--engine", "sync"), ["blas-for-processor", "blas-as-shipped"], "in exp"),
+        ("overlap", ("--backend", "torch", "--engine", "sync"), [], "2 more on the other engine"),
+    ],
+)
+def test_only_variants_that_apply_are_listed_and_the_others_counted(
+    experiment: str, options: tuple[str, ...], listed: list[str], more: str
+) -> None:
+    told = variants_of(experiment, *options, "--device-kind", "cpu")
+    assert [line.split()[0] for line in told.splitlines() if line.startswith("  ") and line[2] != " "] == listed
+    assert ("none applies here" in told) == (not listed)
+    elsewhere = " ".join(told.split()).partition("Elsewhere: ")[2]
+    assert more in elsewhere
+    assert len(listed) + sum(int(count) for count in re.findall(r"(\d+) more", elsewhere)) == len(VARIANTS)
+
+
+def test_without_options_it_is_what_is_installed_and_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chosen, "find_spec", lambda name: name == "torch" or None)
+    monkeypatch.setattr(chosen, "ask_driver", tuple)
+    assert chosen.chosen_for(EXPERIMENTS["overlap"], {}) == Chosen(OF_COPIES, ("torch",), ("cpu",))
+    monkeypatch.setattr(chosen, "ask_driver", lambda: ("a card",))
+    assert chosen.chosen_for(EXPERIMENTS["graph"], {}).kinds == ("cpu", "gpu")
+    # A driver that does not answer gives no GPU.
+    monkeypatch.setattr(chosen, "ask_driver", lambda: "broken")
+    assert chosen.chosen_for(EXPERIMENTS["graph"], {}).kinds == ("cpu",)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--backend", "nmupy"), r"^unknown backend 'nmupy' \(known: mxnet, numpy, torch"),
+        (("--device-kind", "tpu"), r"^unknown device kind 'tpu' \(known: auto, cpu, gpu\)$"),
+        (("--engine", "lazy"), r"^unknown engine 'lazy' \(known: async, sync\)$"),
+    ],
+)
+def test_what_is_not_known_is_refused_in_a_line(options: tuple[str, ...], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        CliRunner().invoke(cli, ["run", "overlap", "--explain", *options], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_an_experiment_declares_settings_that_there_are(experiment: Experiment) -> None:
+    assert set(experiment.settings or ()) <= {variant.setting for variant in VARIANTS}
 
 
 def test_a_docstring_of_another_form_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,7 @@ from parallel_core.plots.timeline import MAX_PANELS, timeline_picture
 from parallel_core.plots.titles import with_titles
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.lanes import block_text, lanes
-from tests.parallel_core.report.timeline_page.made_up import NASTY, busy
-from tests.parallel_core.trace_analysis.frameworks import (
+from tests.parallel_core.plots.frameworks import (
     CASES,
     SECOND,
     many_small,
@@ -26,6 +25,7 @@ from tests.parallel_core.trace_analysis.frameworks import (
     torch_async,
     torch_sync,
 )
+from tests.parallel_core.report.timeline_page.made_up import NASTY, busy
 
 SVG = "{http://www.w3.org/2000/svg}"
 

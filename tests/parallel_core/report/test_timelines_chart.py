@@ -15,8 +15,8 @@ from parallel_core.report import write_report
 from parallel_core.report.page import render
 from parallel_core.report.timelines_chart import Panel, TimelinesChart, panels, timelines_chart
 from tests.parallel_core.comparison.made_up import NASTY, comparison, failed, measured
+from tests.parallel_core.plots.frameworks import many_small
 from tests.parallel_core.report.pages import TIMELINES, timeline_of
-from tests.parallel_core.trace_analysis.frameworks import many_small
 
 SIDES = ("mxnet async", "mxnet sync", "torch async", "torch sync")
 

@@ -34,7 +34,7 @@ from parallel_core.experiments.asynchronous_computation.increments import (
 )
 from parallel_core.experiments.asynchronous_computation.ten_products import compare_with_numpy
 from parallel_core.experiments.asynchronous_computation.waiting import compare_barriers, time_blockers
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import FEWEST_TIMINGS, result_of
 from parallel_core.experiments.products import largest_size
 from parallel_core.measurement.progress import tell
@@ -122,6 +122,9 @@ EXPERIMENT = Experiment(
     run=run,
     case="increments, waiting once",
     metric="dispatch_fraction",
+    metric_means="the share of the products' time after which control returned: near 0 they were queued",
+    metric_limits=(0.0, 1.0),
+    settings=OF_PRODUCTS,
     queued_case="10 products",
     calibrated=("size", "steps"),
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500, "steps": 2000}},

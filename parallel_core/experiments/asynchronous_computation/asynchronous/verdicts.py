@@ -49,11 +49,11 @@ def answer(backend: Backend, intervals: Mapping[str, Interval], model: CostModel
     """Answer what waiting waits for and what an operation costs, and say what would change when control returns."""
     dispatched = intervals["dispatch_fraction"]
     return Answer(
-        (about_barriers(intervals["wait_fraction"]), about_sides(model)), what_would_change(backend, dispatched, size)
+        (about_barriers(intervals["wait_fraction"]), about_sides(model)), _what_would_change(backend, dispatched, size)
     )
 
 
-def what_would_change(backend: Backend, dispatched: Interval, size: int) -> str:
+def _what_would_change(backend: Backend, dispatched: Interval, size: int) -> str:
     """Say what would let control return later, if the products are queued, or earlier."""
     place = decide(dispatched, EARLY, LATE)
     if place is None:

@@ -33,7 +33,7 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation.barriers import verdicts
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
-from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import Units, largest_error, result_of, take_in_turn, with_parts
 from parallel_core.experiments.products import normal_matrix, products, products_as_unit, size_for
 from parallel_core.measurement.answer import Answer
@@ -177,6 +177,9 @@ EXPERIMENT = Experiment(
     run=run,
     case="wait, 64 behind on the same device",
     metric="added_wait_fraction",
+    metric_means="what a product behind adds to a wait for one result, over what it adds to one for all: 0 is nothing",
+    metric_limits=(0.0, 1.0),
+    settings=OF_PRODUCTS,
     queued_case="waitall, 64 behind on the same device",
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 384}},

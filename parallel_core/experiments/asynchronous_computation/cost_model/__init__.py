@@ -106,6 +106,7 @@ def run(
             "sizes_missed_with_disturbance": len(verdicts.still_missed(points)),
             **{name: size for name, size in sizes.items() if size is not None},
         },
+        intervals={"smallest_t2_over_t1": ratio} if (ratio := models[points[0].elements].t2_over_t1) else {},
         explanation=verdicts.verdict(points),
         answer=Answer((verdicts.about_book(points[0]),), verdicts.what_would_change(backend, points)),
         notes=(
@@ -156,6 +157,8 @@ EXPERIMENT = Experiment(
     run=run,
     case="increment of 2 elements",
     metric="smallest_t2_over_t1",
+    metric_means="the time to compute the smallest operation over that to issue it: below 1 Python is slower",
+    settings=(),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "largest": 2**17}},
     curves=Curves(
         over="elements",

@@ -38,7 +38,7 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.timing impo
     time_here,
     with_threads,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.products import PRODUCTS, size_for_run
 from parallel_core.measurement.answer import Answer
@@ -144,6 +144,8 @@ EXPERIMENT = Experiment(
     run=run,
     case="independent, 1 worker",
     metric="parallel_speedup",
+    metric_means="how many times as fast the most workers do independent products as the fewest: 1 is no gain",
+    settings=OF_PRODUCTS,
     calibrated=("size",),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 250}},
 )

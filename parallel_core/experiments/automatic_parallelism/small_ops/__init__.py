@@ -29,7 +29,7 @@ from typing import Annotated
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts
-from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
+from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import (
     FEWEST_TIMINGS,
     Units,
@@ -207,6 +207,8 @@ EXPERIMENT = Experiment(
     run=run,
     case="all devices, size 128",
     metric="largest_speedup",
+    metric_means="how many times as fast all devices are as one, at the size at which they gain most: 1 is no gain",
+    settings=OF_PRODUCTS,
     queued_case="one device, size 128",
     calibrated=("sizes",),
     curves=Curves(

@@ -45,6 +45,7 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures impor
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import ONE_ROOT, size_of_parts, time_parts
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.sweep import about_budget, sweep
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import time_size
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import countdown
@@ -98,17 +99,26 @@ def run(
         parts = time_parts(backend, size, rounds, left(PARTS_SHARE))
     errors += [error_of_sums(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
 
+    largest = max(timed)
     judged = "native" if "native" in names else names[-1]
-    sentences = {
-        "explanation": verdicts.verdict(timed, judged),
+    described = {
+        "explanation": verdicts.about_size(largest, timed[largest]),
+        "answer": Answer(
+            (
+                *(verdicts.about_size(one, timed[one]) for one in sorted(timed)[:1] if one != largest),
+                verdicts.about_roots(size, parts) if parts else verdicts.about_bound(timed, judged),
+            ),
+            verdicts.what_would_change(backend, timed, parts),
+        ),
         "notes": (
+            *([verdicts.about_bound(timed, judged)] if parts else []),
             *verdicts.about_sharding(timed),
-            *([verdicts.about_roots(size, parts), verdicts.about_parts(size, parts)] if parts else []),
+            *([verdicts.about_parts(size, parts)] if parts else []),
             *verdicts.about_exceeded(timed),
             *about_budget(whole, timed, budget),
         ),
     }
-    return result_with(backend, timed, errors, count, judged, rounds, budget, parts, **sentences)
+    return result_with(backend, timed, errors, count, judged, rounds, budget, parts, **described)
 
 
 def _known(algorithms: Sequence[str]) -> tuple[str, ...]:
@@ -129,6 +139,7 @@ EXPERIMENT = Experiment(
     run_between_processes=run_between_processes,
     case="native, 4 MiB",
     metric="algbw_gb_per_s",
+    metric_means="GB of the longest vector that all devices sum in a second",
     curves=Curves(
         over="bytes",
         quantity="algbw_gb_per_s",

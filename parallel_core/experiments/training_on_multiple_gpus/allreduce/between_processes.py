@@ -34,7 +34,12 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import
     measure_each,
     time_repeated,
 )
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdicts import verdict_between
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdicts import (
+    about_link,
+    between_changes,
+    verdict_between,
+)
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing
@@ -88,11 +93,13 @@ def run_between_processes(
     with stream_between(group, where) as stream:
         errors, timed = sweep(whole, sizes is not None, time_and_check, lambda: _of_first(group, end - perf_counter()))
 
-    sentences = {
+    hosts = len(set(group.hosts))
+    described = {
         "explanation": verdict_between(timed, group.hosts, stream.other, group.transport),
+        "answer": Answer((about_link(timed, count),), between_changes(timed, group.transport, hosts)),
         "notes": about_budget(whole, timed, budget),
     }
-    return result_with(backend, timed, (*small, *errors), count, NATIVE, rounds, budget, {}, **sentences)
+    return result_with(backend, timed, (*small, *errors), count, NATIVE, rounds, budget, {}, **described)
 
 
 def _of_first(group: Group, seconds: float) -> float:

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from humanize import metric
 
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
+from backends import Backend
+from parallel_core.experiments.changes import LESS_NOISE, more_cores, with_queue
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import Timed
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import (
     ADDING,
@@ -22,18 +24,21 @@ from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import differ_beyond_noise, over_rounds, times_as_long
 from parallel_core.system.formatting import figure, listed, write_size
 
-__all__ = ["about_exceeded", "about_parts", "about_roots", "about_sharding", "verdict", "verdict_between"]
+__all__ = [
+    "about_bound",
+    "about_exceeded",
+    "about_link",
+    "about_parts",
+    "about_roots",
+    "about_sharding",
+    "about_size",
+    "between_changes",
+    "verdict_between",
+    "what_would_change",
+]
 
 
-def verdict(timed: Timed, judged: str) -> str:
-    """Say which algorithm was the fastest at the largest and the smallest size, and how near one is to the copies."""
-    largest = max(timed)
-    sentences = [_about_size(largest, timed[largest]), _about_bound(timed[largest], judged)]
-    smaller = [_about_size(size, timed[size]) for size in sorted(timed)[:1] if size != largest]
-    return " ".join(sentences + smaller)
-
-
-def _about_size(size: int, cases: Mapping[str, Case]) -> str:
+def about_size(size: int, cases: Mapping[str, Case]) -> str:
     """Say which algorithm was the fastest at a size, and how much faster than the star."""
     ordered = sorted((name for name in cases if name != PLAIN_COPY), key=lambda name: cases[name].median)
     best, *others = ordered
@@ -53,11 +58,12 @@ def _about_size(size: int, cases: Mapping[str, Case]) -> str:
     return f"At {write_size(size)} {best} was the fastest: {speed}{than_star}."
 
 
-def _about_bound(cases: Mapping[str, Case], judged: str) -> str:
-    """Say how near an algorithm is to the copies that it cannot do without."""
-    copies, mine = cases[PLAIN_COPY], cases[judged]
+def about_bound(timed: Timed, judged: str) -> str:
+    """Say how near an algorithm is, with the largest vectors, to the copies that it cannot do without."""
+    largest = max(timed)
+    copies, mine = timed[largest][PLAIN_COPY], timed[largest][judged]
     times = times_as_long(mine, copies)
-    told = f"There {judged} took {with_bounds(times)} × as long as copying every vector once"
+    told = f"At {write_size(largest)} {judged} took {with_bounds(times)} × as long as copying every vector once"
     if decide(times, 1.0) == 0:
         return f"{told}, so that is no bound here: a copy touches more memory than a sum in place."
     least = "the least that must be read and written"
@@ -110,7 +116,21 @@ def about_roots(size: int, parts: Mapping[str, Case]) -> str:
             return f"{compared}: what one device would do alone, all do at the same time."
         case 0:
             return f"{compared}: spreading the additions costs more waiting here than it saves."
-    return f"{compared}: no difference is shown, so the additions are not what takes long, or the devices take turns."
+    return f"{compared}: no difference is shown; the additions may not be what takes long, or devices take turns."
+
+
+def what_would_change(backend: Backend, timed: Timed, parts: Mapping[str, Case]) -> str:
+    """Say what would make another algorithm the fastest, or spread additions pay more."""
+    if not parts:
+        return "All algorithms (without --algorithm): they are compared then, and spread additions with those on one."
+    if backend.engine == "sync":
+        return with_queue(backend, "devices should add up their parts at the same time")
+    if decide(times_as_long(parts[ONE_ROOT], parts[SPREAD_ROOTS]), 1.0) is None:
+        return LESS_NOISE
+    return more_cores(backend) or (
+        f"More devices that have a core each (--devices {2 * len(backend.devices)}), of which one would have more to "
+        f"add up alone; and vectors of other sizes than {write_size(min(timed))} to {write_size(max(timed))} (--sizes)."
+    )
 
 
 def about_parts(size: int, parts: Mapping[str, Case]) -> str:
@@ -153,6 +173,27 @@ def verdict_between(timed: Timed, hosts: Sequence[str], other: int, transport: s
     if smallest != largest:
         sentences.append(f"They summed {_about_stream(smallest, timed[smallest], other)}")
     return " ".join(sentences)
+
+
+def about_link(timed: Timed, devices: int) -> str:
+    """Say what each link carried at the largest size, and what one would if a single device added up all."""
+    largest = max(timed)
+    bus = bus_bandwidth(algorithm_bandwidth(largest, timed[largest][NATIVE].median), devices)
+    return (
+        f"If each of {devices} devices adds up another part of {write_size(largest)}, every link carries "
+        f"{figure(2 * (devices - 1) / devices)} vectors each way, here at {figure(bus)} GB/s; if one device added up "
+        f"all, its link would carry {devices - 1}."
+    )
+
+
+def between_changes(timed: Timed, transport: str, hosts: int) -> str:
+    """Say what would make a sum between processes faster, or slower."""
+    place = decide(times_as_long(timed[max(timed)][NATIVE], timed[max(timed)][ONE_STREAM]), 1.0)
+    if place is None:
+        return LESS_NOISE
+    if hosts == 1:
+        return "Hosts of their own for the processes (launch --hosts), whose cores then add up nothing for each other."
+    return f"A faster network (launch --interface) for {transport}, or fewer bytes: a smaller network to be trained."
 
 
 def _about_stream(size: int, cases: Mapping[str, Case], other: int) -> str:

@@ -32,7 +32,7 @@ from typing import Annotated
 from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import refuse_single_device, result_of
+from parallel_core.experiments.measuring import allows_verdict, refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import (
     PER_DEVICE,
@@ -44,10 +44,12 @@ from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import Task
+from parallel_core.measurement.verdicts import times_as_long
 
 __all__ = ["EXPERIMENT", "run"]
 
@@ -93,12 +95,13 @@ def run(
     error = largest_of(
         [uneven, *differences[SYNCHRONISED], difference(backend, WAYS[PER_DEVICE], count * MIN_ROWS, count)]
     )
+    cases = [replace(case, name=f"{name}, {some} rows") for some in timed for name, case in timed[some].items()]
     per_device, synchronised = (timed[most][name] for name in (PER_DEVICE, SYNCHRONISED))
     return result_of(
         "batch-norm",
         backend,
         parameters={"rows": rows, "rounds": rounds, "budget": budget},
-        cases=[replace(case, name=f"{name}, {some} rows") for some in timed for name, case in timed[some].items()],
+        cases=cases,
         metrics={
             "synchronising_cost": synchronised.median / per_device.median,
             "per_device_difference_fraction": differences[PER_DEVICE][-1],
@@ -106,15 +109,23 @@ def run(
             "synchronising_allreduces": float(extra_allreduces),
             "synchronising_bytes": float(extra_bytes),
         },
+        intervals={"synchronising_cost": times_as_long(synchronised, per_device)},
         explanation=verdicts.verdict(differences[SYNCHRONISED][-1], differences[PER_DEVICE][-1], most),
-        notes=(
-            verdicts.about_growth(numbers, differences[PER_DEVICE]),
-            verdicts.about_cost(per_device, synchronised, most),
-            verdicts.about_exchange(extra_allreduces, extra_bytes),
+        answer=Answer(
+            (
+                verdicts.about_growth(numbers, differences[PER_DEVICE]),
+                verdicts.about_cost(per_device, synchronised, most)
+                if allows_verdict(cases)
+                else "What synchronising costs cannot be said: other work took too much of the cores' time.",
+            ),
+            verdicts.what_would_change(backend, per_device, synchronised, most),
         ),
+        notes=(verdicts.about_exchange(extra_allreduces, extra_bytes),),
         error=error,
         compared="steps",
         of="the largest change",
+        # How far the steps differ stays true on a machine that was disturbed.
+        judges_times=False,
         series={
             "rows": tuple(map(float, numbers)),
             "difference": tuple(differences[PER_DEVICE]),
@@ -130,6 +141,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="synchronised statistics, 64 rows",
     metric="synchronising_cost",
+    metric_means="a step's time with statistics of all rows over that with each device's own: 1 is no cost",
     curves=Curves(
         over="rows",
         quantity="difference",

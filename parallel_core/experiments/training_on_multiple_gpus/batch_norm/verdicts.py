@@ -3,12 +3,14 @@
 import math
 from collections.abc import Sequence
 
+from backends import Backend
+from parallel_core.experiments.changes import LESS_NOISE
 from parallel_core.measurement.confidence_intervals import decide, with_bounds
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import times_as_long
 from parallel_core.system.formatting import figure
 
-__all__ = ["about_cost", "about_exchange", "about_growth", "compared", "verdict"]
+__all__ = ["about_cost", "about_exchange", "about_growth", "compared", "verdict", "what_would_change"]
 
 ROUNDING = 1e-5
 """A difference below it is called rounding; the frameworks compare float64, but may round a rate to float32."""
@@ -17,16 +19,16 @@ ROUNDING = 1e-5
 def verdict(synchronised: float, per_device: float, rows: int) -> str:
     """Say which statistics give the step of one device, by the changes' relative differences at so many rows each."""
     return (
-        f"With {rows} rows a device, a step with statistics of the global batch {compared(synchronised)}; "
-        f"a step with statistics of each device's rows {compared(per_device)}."
+        f"With {rows} rows a device, a step by statistics of the global batch {compared(synchronised)}; "
+        f"one by those of each device's rows {compared(per_device)}."
     )
 
 
 def compared(difference: float) -> str:
     """Say how a step compares with that of one device."""
     if difference < ROUNDING:
-        return f"equals that of one device to rounding ({difference:.0e} of the largest change)"
-    return f"differs from that of one device by {_percent(difference)} of the largest change"
+        return f"equals one device's to rounding ({difference:.0e} of the largest change)"
+    return f"differs from one device's by {_percent(difference)} of the largest change"
 
 
 def about_growth(rows: Sequence[int], differences: Sequence[float]) -> str:
@@ -56,6 +58,16 @@ def about_cost(per_device: Case, synchronised: Case, rows: int) -> str:
 def about_exchange(allreduces: int, moved: int) -> str:
     """Say what synchronising adds to a step's exchange."""
     return f"Synchronising adds {allreduces} allreduces and {moved:,} bytes between devices to a step."
+
+
+def what_would_change(backend: Backend, per_device: Case, synchronised: Case, rows: int) -> str:
+    """Say what would bring both steps nearer to each other, in what they change and in what they take."""
+    if decide(times_as_long(synchronised, per_device), 1.0) is None:
+        return LESS_NOISE
+    more = f"More rows a device (--rows {4 * rows}): its own mean and variance are nearer to those of the global batch"
+    if backend.engine == "sync":
+        return f"{more}, and operations weigh less beside them."
+    return f"{more}, and waiting for the other devices weighs less beside computing."
 
 
 def _percent(share: float) -> str:

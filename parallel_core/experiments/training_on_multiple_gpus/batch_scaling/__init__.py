@@ -40,6 +40,7 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import one_step
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import units_of
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
@@ -111,7 +112,10 @@ def run(
             },
         },
         explanation=verdicts.verdict(timed, batch_size),
-        notes=(verdicts.about_efficiency(timed, _most_efficient(backend)),),
+        answer=Answer(
+            (verdicts.about_efficiency(timed), *verdicts.about_cores(_most_efficient(backend))),
+            verdicts.what_would_change(backend, timed, batch_size),
+        ),
         error=error,
         intervals=intervals,
         # Shares of a batch have no limit, for they may fit better into a core's cache.
@@ -221,6 +225,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="all devices, scaled batch",
     metric="scaled_batch_speedup",
+    metric_means="images a second with a batch that grows with the devices, over those without: 1 is no gain",
     curves=Curves(
         over="devices",
         quantity="images_per_second",

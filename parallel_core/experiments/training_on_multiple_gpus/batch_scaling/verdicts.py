@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from backends import Backend
+from parallel_core.experiments.changes import LESS_NOISE, more_cores, with_queue
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, counted_devices
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import times_as_long
 
-__all__ = ["Timed", "about_efficiency", "divided", "efficiency", "verdict"]
+__all__ = ["Timed", "about_cores", "about_efficiency", "divided", "efficiency", "verdict", "what_would_change"]
 
 Timed = Mapping[str, Mapping[int, Case]]
 """The times of an image, by the kind of batch and the number of devices."""
@@ -47,14 +49,37 @@ def efficiency(timed: Timed, kind: str) -> Interval:
     return times_as_long(divided(timed[FIXED][1], count), timed[kind][count])
 
 
-def about_efficiency(timed: Timed, most: float) -> str:
-    """Say how much of k devices' worth was reached with either batch; `most` is what shared cores leave of it."""
+def about_efficiency(timed: Timed) -> str:
+    """Say how much of k devices' worth was reached with either batch."""
     count = max(timed[FIXED])
     efficiencies = [_about_kind(kind, efficiency(timed, kind), count) for kind in timed]
-    sentence = f"The efficiency of {counted_devices(count)} was {' and '.join(efficiencies)}"
-    if most < 1:
-        sentence += f"; they share cores, which leaves {most:.2f} at most if one device keeps its core busy"
-    return f"{sentence}."
+    return f"The efficiency of {counted_devices(count)} was {' and '.join(efficiencies)}."
+
+
+def about_cores(most: float) -> tuple[str, ...]:
+    """Say what shared cores leave of the efficiency at most, if they do."""
+    if most >= 1:
+        return ()
+    return (f"Devices share cores here, which leaves an efficiency of {most:.2f} if one keeps its core busy.",)
+
+
+def what_would_change(backend: Backend, timed: Timed, batch_size: int) -> str:
+    """Say what would make the larger batch worth more to the devices, or less."""
+    if backend.engine == "sync":
+        return with_queue(backend, "the devices should work at the same time, and each count for more")
+    count = max(timed[FIXED])
+    place = decide(times_as_long(timed[FIXED][count], timed[SCALED][count]), 1.0)
+    if place is None:
+        return LESS_NOISE
+    if place == 0:
+        smaller = max(1, batch_size // 4)
+        return (
+            more_cores(backend) or f"Smaller batches (--batch-size {smaller}), whose launches and exchange weigh more."
+        )
+    return (
+        f"Larger batches (--batch-size {4 * batch_size}), beside which launches and exchange weigh less with either "
+        "kind; `run learning-rates` shows what larger batches cost in accuracy."
+    )
 
 
 def _about_kind(kind: str, found: Interval, count: int) -> str:

@@ -12,7 +12,8 @@ Method: Each example is run with the verbs of the backend, and its values are co
 The two traps are set in NumPy, and the verb that avoids them is shown beside them. Then the verbs are timed on these
 values.
 
-Look at: the notes, one for each example, with its values; `allreduce_seconds` and the other times.
+Look at: the answer and the notes, a sentence for each example, with its values; `allreduce_seconds` and the other
+times.
 
 Read: A value that is not the expected one makes the result invalid. With so few numbers the times are those of a call;
 only `get_params` and `copy_to` handle the whole network.
@@ -25,15 +26,19 @@ from humanize import metric
 
 from backends import Backend
 from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Rounds
-from parallel_core.experiments.measuring import refuse_single_device
+from parallel_core.experiments.measuring import refuse_single_device, result_of
 from parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonstrations import (
     DEMONSTRATIONS,
+    SUM,
+    TRAPS,
     matrix,
     ones_and_twos,
 )
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.measurement.verdicts import over_rounds
 from parallel_core.system.formatting import listed
 from parallel_core.training.step import get_params
 
@@ -49,16 +54,26 @@ def run(backend: Backend, rounds: Rounds = 5, budget: Budget = BUDGET) -> Result
     shown = {name: demonstrate(backend) for name, demonstrate in DEMONSTRATIONS.items()}
     wrong = [name for name, demonstration in shown.items() if not demonstration.error < 1e-4]
     cases = _time_verbs(backend, rounds, budget)
-    return Result(
-        experiment="building-blocks",
-        backend=describe_backend(backend),
+    return result_of(
+        "building-blocks",
+        backend,
         parameters={"rounds": rounds, "budget": budget},
         cases=cases,
         metrics={f"{case.name}_seconds": case.median for case in cases},
-        checks={"max_relative_error": largest_of([demonstration.error for demonstration in shown.values()])},
-        explanation=verdict(wrong, len(shown), cases),
-        notes=tuple(demonstration.sentence for demonstration in shown.values()),
-        problems=tuple(f"{name}: the values differ from those that must come out" for name in wrong),
+        intervals={f"{case.name}_seconds": over_rounds(lambda seconds: seconds, case.seconds) for case in cases},
+        explanation=verdict(wrong, len(shown), shown[SUM].sentence),
+        answer=Answer(
+            tuple(shown[name].sentence for name in TRAPS),
+            "Nothing would: the values are the same on every backend, engine (--engine sync) and number of --devices; "
+            "only the times differ.",
+        ),
+        notes=(
+            *(one.sentence for name, one in shown.items() if name not in (SUM, *TRAPS)),
+            f"Until all was done, the verbs took: {listed([f'{one.name} {_seconds(one)}' for one in cases])}.",
+        ),
+        error=largest_of([demonstration.error for demonstration in shown.values()]),
+        compared=f"the values of {listed([repr(name) for name in wrong or shown])}",
+        judges_times=False,
     )
 
 
@@ -84,13 +99,15 @@ def _time_allreduce(backend: Backend) -> Timing:
     return measure(backend, lambda: backend.allreduce(values))
 
 
-def verdict(wrong: Sequence[str], count: int, cases: Sequence[Case]) -> str:
-    """Say which of `count` examples failed, and what the verbs took."""
-    taken = listed([f"{case.name} {metric(case.median, 's')}" for case in cases])
+def verdict(wrong: Sequence[str], count: int, summed: str) -> str:
+    """Say which of `count` examples failed, or, if none did, what allreduce did to a few numbers."""
     if not wrong:
-        return f"All {count} examples gave the values that must come out. Until all was done, the verbs took: {taken}."
-    failed = listed([f"{name!r}" for name in wrong])
-    return f"{len(wrong)} of {count} examples gave wrong values: {failed}. Until all was done, the verbs took: {taken}."
+        return f"All {count} examples gave the values that must come out. {summed}"
+    return f"{len(wrong)} of {count} examples gave wrong values: {listed([f'{name!r}' for name in wrong])}."
+
+
+def _seconds(case: Case) -> str:
+    return metric(case.median, "s")
 
 
 EXPERIMENT = Experiment(
@@ -100,6 +117,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="allreduce",
     metric="allreduce_seconds",
+    metric_means="the seconds that summing one small vector of each device takes",
     queued_case="get_params",
     options={"full": {"rounds": 50}, "quick": {"rounds": 20}},
 )

@@ -11,11 +11,14 @@ from parallel_core.experiments.measuring import largest_error
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
 from parallel_core.training.step import get_params
 
-__all__ = ["DEMONSTRATIONS", "Demonstration", "matrix", "ones_and_twos"]
+__all__ = ["DEMONSTRATIONS", "SUM", "TRAPS", "Demonstration", "matrix", "ones_and_twos"]
 
 BIAS = 1
 """The place of the first layer's bias among the parameters."""
 RATE = np.float32(0.5)
+SUM = "allreduce of 1s and 2s"
+TRAPS = ("rebinding list items", "shared memory")
+"""The names of the examples that show what the functions do, and what goes wrong in them."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,8 @@ def _rebinding_list_items(backend: Backend) -> Demonstration:
     apart = _stepped(backend, gradients)
     together = _stepped(backend, sums)
     return Demonstration(
-        f"An allreduce that ends with `data[i] = …` changes its own list: the gradients are {_beside(gradients)} then, "
-        f"and a step from 0 leaves the devices' parameters at {_beside(apart)}. With what `allreduce` returns, "
-        f"{_beside(sums)}, both are at {_beside(together)}.",
+        f"An allreduce that rebinds list items (`data[i] = …`) leaves gradients {_beside(gradients)}, and a step from "
+        f"0 gives parameters {_beside(apart)}; after what `allreduce` returns both are {_once(together)}.",
         largest_error(
             [*gradients, *apart, *sums, *together],
             [np.full((1, 2), value) for value in (3, 2, -1.5, -1, 3, 3, -1.5, -1.5)],
@@ -131,8 +133,8 @@ def _shared_memory(backend: Backend) -> Demonstration:
     second = backend.copy_to(first, backend.devices[1])
     own = [_step(backend, first, gradient, backend.devices[0]), backend.to_numpy(second)]
     return Demonstration(
-        f"Where both devices hold the same array at 0, each one's step of −{RATE} counts for both, and they are at "
-        f"{_beside(shared)}. After `copy_to` a step on the first device alone leaves them at {_beside(own)}.",
+        f"If both devices hold the same array at 0, each one's step of −{RATE} counts for both: they are at "
+        f"{_beside(shared)}; after `copy_to` a step on the first device alone leaves them at {_beside(own)}.",
         largest_error([*shared, *own], [np.full((1, 2), value) for value in (-1, -1, -0.5, 0)]),
     )
 
@@ -155,6 +157,11 @@ def _beside(arrays: Sequence[np.ndarray]) -> str:
     return " and ".join(map(_written, arrays))
 
 
+def _once(arrays: Sequence[np.ndarray]) -> str:
+    """Write arrays that should be equal: one if they are."""
+    return " and ".join(dict.fromkeys(map(_written, arrays)))
+
+
 def _written(array: np.ndarray) -> str:
     """Write an array in one line, its numbers as short as they are."""
     return np.array2string(array + 0.0, separator=", ", formatter={"float_kind": "{:g}".format}).replace("\n", "")
@@ -163,10 +170,9 @@ def _written(array: np.ndarray) -> str:
 DEMONSTRATIONS: Mapping[str, Callable[[Backend], Demonstration]] = MappingProxyType(
     {
         "parameters on a device": _parameters_on_a_device,
-        "allreduce of 1s and 2s": _allreduce_of_ones_and_twos,
+        SUM: _allreduce_of_ones_and_twos,
         "an even split": _an_even_split,
         "uneven splits": _uneven_splits,
-        "rebinding list items": _rebinding_list_items,
-        "shared memory": _shared_memory,
+        **dict(zip(TRAPS, (_rebinding_list_items, _shared_memory), strict=True)),
     }
 )

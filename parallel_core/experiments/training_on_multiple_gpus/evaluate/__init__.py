@@ -45,6 +45,7 @@ from parallel_core.experiments.training_on_multiple_gpus.evaluate.scores import 
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import counted_devices, device_counts
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import Step, units_of
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import exponential
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.sweep import Curves
@@ -142,7 +143,11 @@ def run(
             "evaluation_speedup": speedup,
         },
         limits={"evaluation_speedup": float(last)} if last > 1 else {},
-        explanation=f"{verdicts.about_counts(compared)} {verdicts.about_speed(speeds, speedup, cases[0].watch)}",
+        explanation=verdicts.about_counts(compared),
+        answer=Answer(
+            (verdicts.about_division(last, batch_size), verdicts.about_speed(speeds, speedup, cases[0].watch)),
+            verdicts.what_would_change(backend, speedup, cases[0].watch, batch_size),
+        ),
         notes=(verdicts.about_network(checkpoint, taken, steps_of(data, wanted)),),
         error=compared.error,
         compared="scores",
@@ -215,6 +220,7 @@ EXPERIMENT = Experiment(
     run=run,
     case="1 device",
     metric="evaluation_speedup",
+    metric_means="how many times as many images a second all devices classify as one does: 1 is no gain",
     curves=Curves(
         over="devices",
         quantity="images_per_second",

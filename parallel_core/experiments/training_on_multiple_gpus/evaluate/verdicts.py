@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 
+from backends import Backend
+from parallel_core.experiments.changes import LESS_NOISE, more_cores, with_queue
 from parallel_core.experiments.training_on_multiple_gpus.evaluate.scores import Compared
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import counted_devices
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
-from parallel_core.system.formatting import listed
+from parallel_core.system.formatting import listed, percent
 from parallel_core.system.machine_watch import MachineWatch
 from parallel_core.training.checkpoints import Checkpoint
 
-__all__ = ["about_counts", "about_network", "about_speed", "origin"]
+__all__ = ["about_counts", "about_division", "about_network", "about_speed", "origin", "what_would_change"]
 
 NAMED = 3
 """How many images of unequal classes are named."""
@@ -46,7 +48,7 @@ def about_counts(compared: Compared) -> str:
 def about_speed(speeds: Mapping[int, Interval], speedup: Interval, watch: MachineWatch | None) -> str:
     """Say how many images a second all devices evaluated, and whether that is more than on one."""
     if watch is not None and not watch.allows_verdict:
-        return "How fast that was cannot be said: other work took too much of the cores' time."
+        return f"How fast that was cannot be said: other work took {percent(watch.taken_share)} of the cores' time."
     count = max(speeds)
     if count == 1:
         return f"One device evaluated {with_bounds(speeds[1])} images/s."
@@ -60,6 +62,33 @@ def about_speed(speeds: Mapping[int, Interval], speedup: Interval, watch: Machin
         case 0:
             return f"{counted_devices(count)} were slower: {told}."
     return f"Whether {counted_devices(count)} are faster the noise leaves open: {told}."
+
+
+def about_division(devices: int, batch_size: int) -> str:
+    """Say how the accuracy is computed."""
+    if devices == 1:
+        return f"The device classifies {batch_size} images at a time and counts those that are right."
+    return (
+        f"Each of {devices} devices holds the whole network, classifies {batch_size} images of every "
+        f"{devices * batch_size:,} and counts those that are right; then {devices} counts are added up, and nothing "
+        "else is exchanged."
+    )
+
+
+def what_would_change(backend: Backend, speedup: Interval, watch: MachineWatch | None, batch_size: int) -> str:
+    """Say what would make more devices faster; nothing changes the count."""
+    if len(backend.devices) == 1:
+        return "More devices (--devices 2), each with a core of its own: they change the speed, and not the count."
+    if backend.engine == "sync":
+        return with_queue(backend, "devices should classify at the same time, and count as many images")
+    if watch is not None and not watch.allows_verdict:
+        return "A quiet machine, for the speed: measure again when the other work has ended."
+    if decide(speedup, 1.0) is None:
+        return LESS_NOISE
+    return more_cores(backend) or (
+        f"Larger shards (--batch-size {2 * batch_size}), which take fewer launches: they change the speed, and not the "
+        "count."
+    )
 
 
 def about_network(checkpoint: Checkpoint | None, steps: int, wanted: int) -> str:

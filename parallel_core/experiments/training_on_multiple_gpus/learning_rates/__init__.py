@@ -54,6 +54,7 @@ from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
     case_name,
     plans,
 )
+from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.machine_watch import sample_machine, watched
@@ -141,6 +142,7 @@ def run(
             "rounds": rounds,
         },
         cases=cases,
+        intervals={"best_rate_ratio": verdicts.ratio_of_ranges(one, scaled[total], noise)},
         metrics={
             "best_rate_ratio": verdicts.best_rate(scaled[total]) / verdicts.best_rate(one),
             "best_rate_one_device": verdicts.best_rate(one),
@@ -152,8 +154,14 @@ def run(
             **verdicts.ranges({"one_device": one, "scaled_batch": scaled[total]}, noise),
         },
         explanation=verdicts.verdict(one, scaled, noise),
+        answer=Answer(
+            (
+                verdicts.about_scaling(one, scaled, noise),
+                verdicts.about_fixed(one, fixed, difference, seeds.between_devices),
+            ),
+            verdicts.what_would_change(one, scaled[total], noise, rounds, chosen),
+        ),
         notes=(
-            verdicts.about_fixed(one, fixed, difference, seeds.between_devices),
             verdicts.about_seeds(rounds, chosen),
             *(verdicts.about_rule(one, curve, count, noise) for count, curve in scaled.items()),
         ),
@@ -241,6 +249,7 @@ EXPERIMENT = Experiment(
     extent=_extent,
     case="1 device",
     metric="best_rate_ratio",
+    metric_means="the best rate with a batch that grew with the devices, over one device's best: 1 is the same",
     queued_case="all devices, scaled batch",
     devices=4,
     curves=Curves(

@@ -8,7 +8,18 @@ from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import c
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide
 from parallel_core.system.formatting import figure, listed
 
-__all__ = ["about_fixed", "about_rule", "about_seeds", "best_rate", "best_rates", "ranges", "verdict"]
+__all__ = [
+    "about_fixed",
+    "about_rule",
+    "about_scaling",
+    "about_seeds",
+    "best_rate",
+    "best_rates",
+    "ranges",
+    "ratio_of_ranges",
+    "verdict",
+    "what_would_change",
+]
 
 Curve = Mapping[float, float]
 """Accuracies by learning rate."""
@@ -35,8 +46,14 @@ def ranges(curves: Mapping[str, Curve], noise: float) -> dict[str, float]:
     }
 
 
+def ratio_of_ranges(one: Curve, scaled: Curve, noise: float) -> Interval:
+    """Return the scaled batch's best rate over one device's, with the ratios that all their best rates allow."""
+    before, after = best_rates(one, noise), best_rates(scaled, noise)
+    return Interval(best_rate(scaled) / best_rate(one), min(after) / max(before), max(after) / min(before))
+
+
 def verdict(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
-    """Say which rates were best on one device and with the largest batch, and whether the rule foretold it."""
+    """Say which rates were best on one device and with the largest batch."""
     count = max(scaled)
     curve = scaled[count]
     if max(*one.values(), *curve.values()) < CHANCE:
@@ -45,16 +62,29 @@ def verdict(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
             "larger weights (--initial-scale)."
         )
     before, after = best_rates(one, noise), best_rates(curve, noise)
-    sentence = (
+    several = len(before) + len(after) > 2
+    alike = "of several none is shown to be worse, for the" if several else "all others are worse by more than the"
+    return (
         f"The best rates were {_best(one, before)} on 1 device and {_best(curve, after)} on {counted_devices(count)} "
-        f"with {count} × the batch; accuracies that differ by less than {noise:.3f} are within the noise over seeds"
+        f"with {count} × the batch; {alike} noise over seeds{f' is {noise:.3f}' if several else f', {noise:.3f}'}."
     )
+
+
+def about_scaling(one: Curve, scaled: Mapping[int, Curve], noise: float) -> str:
+    """Say whether linear scaling foretold the best rates with the largest batch."""
+    count = max(scaled)
+    curve = scaled[count]
+    before, after = best_rates(one, noise), best_rates(curve, noise)
+    if max(*one.values(), *curve.values()) < CHANCE:
+        return (
+            f"Linear scaling foretells {_rates([count * best_rate(one)])}, and the network learnt with neither batch."
+        )
     # The rule is right if it leads from any of the best rates to one of the best.
     foretold = {rate: found for rate in before if (found := _nearest(count * rate, curve)) is not None}
     if not foretold:
-        return f"{sentence}. Linear scaling foretells {_rates([count * rate for rate in before])}, which was not tried."
+        return f"Linear scaling foretells {_rates([count * rate for rate in before])}, which was not tried."
     right = [rate for rate in foretold.values() if rate in after]
-    foretells = f"{sentence}. Linear scaling foretells {_rates(sorted(foretold.values()))}"
+    foretells = f"Linear scaling foretells {_rates(sorted(foretold.values()))}"
     if len(right) == len(foretold):
         return f"{foretells}, and that was as good as any."
     if right:
@@ -95,6 +125,19 @@ def about_seeds(rounds: int, steps: int) -> str:
     return f"Each point is the mean over {_seeds(rounds)}, in trainings of {length} (--budget gives more)."
 
 
+def what_would_change(one: Curve, scaled: Curve, noise: float, rounds: int, steps: int) -> str:
+    """Say what would make the sets of best rates smaller, or others."""
+    longer = (
+        f"longer trainings (--limit {2 * steps}), with which smaller rates catch up and the best ones may be others"
+    )
+    if max(*one.values(), *scaled.values()) < CHANCE:
+        return f"L{longer[1:].partition(',')[0]}, or larger initial weights (--initial-scale): nothing was learnt here."
+    sets = (best_rates(one, noise), best_rates(scaled, noise))
+    if rounds < FEWEST_FOR_A_VERDICT or max(map(len, sets)) > 1:
+        return f"More seeds (--rounds {2 * rounds}), which leave fewer rates within the noise; and {longer}."
+    return f"L{longer[1:]}; and rates between those that were tried (--rates)."
+
+
 def about_rule(one: Curve, scaled: Curve, count: int, noise: float) -> str:
     """Hold the linear scaling rule against keeping the rate, for all rates whose `count`-fold was tried too."""
     pairs = {rate: tried for rate in one if one[rate] >= CHANCE and (tried := _nearest(count * rate, scaled))}
@@ -126,8 +169,12 @@ def _is_lower(difference: float, noise: float) -> bool:
 
 
 def _best(curve: Curve, rates: Sequence[float]) -> str:
-    """Write the best rates, with the highest accuracy."""
-    return f"{_rates(rates)} (accuracy up to {max(curve.values()):.3f})"
+    """Write the best rates, several neighbours by the first and the last one, with the highest accuracy."""
+    tried = sorted(curve)
+    first = tried.index(rates[0])
+    neighbours = len(rates) > 2 and tuple(tried[first : first + len(rates)]) == tuple(rates)
+    written = f"{figure(rates[0])} to {figure(rates[-1])}" if neighbours else _rates(rates)
+    return f"{written} (accuracy up to {max(curve.values()):.3f})"
 
 
 def _rates(values: Sequence[float]) -> str:

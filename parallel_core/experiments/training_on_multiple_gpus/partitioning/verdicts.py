@@ -2,18 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
+from backends import Backend
+from parallel_core.experiments.changes import LESS_NOISE, more_cores, with_queue
 from parallel_core.measurement.confidence_intervals import decide, with_bounds
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import differ_beyond_noise, times_as_long
 from parallel_core.system.formatting import figure, listed
 
-__all__ = ["about_bytes", "about_crossings", "about_micro_batches", "about_width", "verdict"]
-
-
-def verdict(timed: Mapping[int, Mapping[str, Case]], undivided: str) -> str:
-    """Say which division was the fastest for the widest network, and for the narrowest; `undivided` is none of them."""
-    widths = sorted({min(timed), max(timed)}, reverse=True)
-    return " ".join(about_width(width, timed[width], undivided) for width in widths)
+__all__ = [
+    "about_bytes",
+    "about_crossings",
+    "about_data_parallelism",
+    "about_micro_batches",
+    "about_width",
+    "what_would_change",
+]
 
 
 def about_width(width: int, cases: Mapping[str, Case], undivided: str) -> str:
@@ -34,6 +37,16 @@ def about_width(width: int, cases: Mapping[str, Case], undivided: str) -> str:
     return f"At width {width} {equal[0]} was the fastest: {gain}."
 
 
+def about_data_parallelism(divided_batch: Case, other: Case, width: int) -> str:
+    """Hold data parallelism against the fastest of the other divisions."""
+    ratio = times_as_long(other, divided_batch)
+    meanings = {0: "it lost", 1: "it won", None: "no difference is shown"}
+    return (
+        f"At width {width} data parallelism was {with_bounds(ratio)} × as fast as {other.name}, the fastest of the "
+        f"other divisions: {meanings[decide(ratio, 1.0)]}."
+    )
+
+
 def about_bytes(moved: Mapping[int, Mapping[str, int]], names: Sequence[str]) -> str:
     """Order some divisions by the bytes that they moved between devices, for the narrowest and the widest network."""
     sentences = []
@@ -49,6 +62,18 @@ def about_crossings(crossings: Mapping[str, int]) -> str:
     ordered = sorted(crossings, key=crossings.__getitem__)
     waits = listed([f"{name} {crossings[name]} ×" for name in ordered])
     return f"How often a device waits for another one in a step: {waits}."
+
+
+def what_would_change(backend: Backend, undivided: Case, divided_batch: Case, batch: int, width: int) -> str:
+    """Say what would make divisions faster, or another one the best."""
+    if backend.engine == "sync":
+        return with_queue(backend, "devices should work at the same time, and a division be faster than one device")
+    if decide(times_as_long(undivided, divided_batch), 1.0) is None:
+        return LESS_NOISE
+    return more_cores(backend) or (
+        f"A wider network (--wide {4 * width}), with which data parallelism moves more bytes, or a larger batch "
+        f"(--batch {4 * batch}), with which the other divisions do."
+    )
 
 
 def about_micro_batches(whole: Case, cut: Case, width: int, micro_batches: int) -> str:

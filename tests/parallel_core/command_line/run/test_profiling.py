@@ -38,6 +38,10 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
         "Under the profiler it took",
     ):
         assert text in done.stdout, text
+    # The answer comes last, and has a sentence of the trace if there is a verdict.
+    answer = " ".join(done.stdout.rpartition("\nAnswer\n")[2].split())
+    assert "What would change it: " in answer
+    assert ("By the trace of “on all together” " in answer) == (not answer.startswith("No verdict"))
     found = read_timeline(trace)
     assert [case.name for case in found.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]
     assert found.source.startswith(f"{framework} ")
@@ -53,10 +57,11 @@ def test_everything_is_timed_and_written_before_the_profiler_runs(
     path = tmp_path / "result.json"
     written: list[object] = []
 
-    def profile_instead(_: Backend, result: Result, *__: object) -> None:
+    def profile_instead(_: Backend, result: Result, *__: object) -> str:
         written.append(json.loads(path.read_text()))
         assert written == [json.loads(json.dumps(result.as_json()))]
         assert all(len(case.seconds) == 2 and case.again for case in result.cases)
+        return ""
 
     monkeypatch.setattr("parallel_core.command_line.run.profile_and_show", profile_instead)
     arguments = [*SMALL, "--backend", "torch", "--json", str(path), "--trace", str(tmp_path / "trace.json")]

@@ -23,10 +23,29 @@ def test_both_do_the_same_work_and_there_is_one_answer(tmp_path: Path) -> None:
     path = tmp_path / "both.json"
     done = program("--backend", "mxnet,torch", "--size", "64", "--json", str(path))
     assert done.returncode in (0, 3), done.stderr
-    assert "Against mxnet on the async engine" in " ".join(done.stdout.split())
+    tables, answer = " ".join(done.stdout.split()).split(" Answer ")
+    assert "Against mxnet on the async engine" in answer
+    assert answer.count("What would change it: ") == 1
+    assert "mxnet async: " in answer
+    assert "torch async: " in answer
+    assert "one after the other" not in tables
     cells = json.loads(path.read_text())["cells"]
     assert [cell["backend"] for cell in cells] == ["mxnet", "torch"]
     assert {run["parameters"]["size"] for cell in cells for run in cell["results"]} == {64}
+
+
+@pytest.mark.long
+def test_each_backend_runs_on_its_own_engine_and_the_heading_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "both.json"
+    done = program("--backend", "numpy,torch", "--size", "64", "--json", str(path))
+    assert done.returncode in (0, 3), done.stderr
+    told = " ".join(done.stdout.split())
+    assert told.startswith("numpy on its sync engine and torch on its async engine: ")
+    assert "Against numpy sync, " in told
+    assert [(one["backend"], one["engine"]) for one in json.loads(path.read_text())["cells"]] == [
+        ("numpy", "sync"),
+        ("torch", "async"),
+    ]
 
 
 @pytest.mark.parametrize(

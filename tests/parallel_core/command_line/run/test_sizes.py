@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import backends
 from backends import Backend
@@ -15,7 +17,7 @@ from parallel_core.command_line.run import run
 from parallel_core.command_line.run.sizes import keep_chosen, with_kept, work_wanted
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.kept_sizes import KeptSizes, keep_sizes, kept_sizes, place_of
+from parallel_core.experiments.kept_sizes import KeptSizes, SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.measurement.result import Result
 
 PARALLEL = EXPERIMENTS["parallel"]
@@ -120,3 +122,69 @@ def test_a_run_says_that_its_sizes_were_kept(file: Path, numpy: Backend) -> None
     done = CliRunner().invoke(run, ["parallel", "--backend", "numpy", "--rounds", "2"])
     assert "sizes: size 16: kept for this machine, as chosen on numpy sync" in " ".join(done.output.split())
     assert file.exists()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=5), parts, max_size=3),
+    max_leaves=6,
+)
+ENTRIES = JSON | st.fixed_dictionaries({"values": JSON, "chosen_on": JSON, "day": JSON})
+NEAR = st.fixed_dictionaries(
+    {"values": st.fixed_dictionaries({"size": JSON}), "chosen_on": st.just("torch async"), "day": st.just("2026-01-01")}
+)
+
+
+def command_of(name: str) -> click.Command:
+    command = run.get_command(click.Context(run), name)
+    assert command is not None
+    return command
+
+
+@given(document=JSON, places=JSON, entry=ENTRIES | NEAR, level=st.sampled_from(["sizes", "places", "entry"]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+def test_whatever_stands_in_the_file_a_run_has_right_sizes_or_none(
+    file: Path, numpy: Backend, document: object, places: object, entry: object, level: str
+) -> None:
+    place = place_of(numpy)
+    keep_sizes("parallel", place, {"size": 8}, "numpy sync")
+    whole = json.loads(file.read_text())
+    spoilt = {"sizes": document, "places": {"parallel": places}, "entry": {"parallel": {place: entry}}}
+    file.write_text(json.dumps({**whole, "sizes": spoilt[level]}))
+    said = "one line"
+    try:
+        kept = kept_sizes("parallel", place, ["size"])
+        if kept is not None:
+            read = with_kept(click.Context(command_of("parallel")), PARALLEL, NONE_GIVEN, kept)
+            assert isinstance(read["size"], int)
+            assert read["size"] > 0
+    except SpoiltSizesError as error:
+        said = str(error)
+    assert len(said.splitlines()) == 1
+    keep_sizes("parallel", place, {"size": 16}, "numpy sync")
+    kept = kept_sizes("parallel", place, ["size"])
+    assert kept is not None
+    assert kept.values == {"size": 16}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        7,
+        {"values": {"size": "many"}, "chosen_on": "numpy sync", "day": "2026-01-01"},
+        {"values": {"size": -3}, "chosen_on": "numpy sync", "day": "2026-01-01"},
+        # More than any memory holds: the run itself cannot do it.
+        {"values": {"size": 10**8}, "chosen_on": "numpy sync", "day": "2026-01-01"},
+    ],
+)
+def test_spoilt_sizes_are_not_taken_and_a_line_says_so(file: Path, numpy: Backend, entry: object) -> None:
+    keep_sizes("parallel", place_of(numpy), {"size": 16}, "numpy sync")
+    whole = json.loads(file.read_text())
+    file.write_text(json.dumps({**whole, "sizes": {"parallel": {place_of(numpy): entry}}}))
+    arguments = ["--rounds", "1", "--budget", "0.5", "--json", str(file.parent / "run.json")]
+    done = CliRunner().invoke(run, ["parallel", "--backend", "numpy", *arguments])
+    assert done.exception is None or isinstance(done.exception, MeasurementError), done.output
+    (said,) = [line for line in done.stderr.splitlines() if "kept for this machine" in line]
+    assert said.startswith("parallel-core: no sizes that were kept for this machine are taken, but new ones: ")
+    assert json.loads((file.parent / "run.json").read_text())["parameters"]["size"] not in (-3, 10**8)
+    assert "as chosen on" not in done.stdout

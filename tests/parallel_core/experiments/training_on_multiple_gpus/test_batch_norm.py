@@ -103,8 +103,8 @@ def test_too_few_rows_are_refused(backend: Backend) -> None:
 @pytest.mark.parametrize(
     ("synchronised", "per_device", "sentences"),
     [
-        (1e-15, 0.123, ["global batch equals that of one device to rounding (1e-15", "rows differs from", "12% of"]),
-        (0.02, 1e-9, ["global batch differs from that of one device by 2%", "rows equals that of one device"]),
+        (1e-15, 0.123, ["global batch equals one device's to rounding (1e-15", "rows differs from", "12% of"]),
+        (0.02, 1e-9, ["global batch differs from one device's by 2%", "rows equals one device's"]),
         (0.0, 2.5, ["(0e+00 of the largest change)", "by 250% of the largest change"]),
     ],
 )

@@ -1,7 +1,6 @@
 """The building blocks show the right values, and name what is wrong."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import parallel_core
 from backends import Array, Backend, Device
 from parallel_core.experiments.training_on_multiple_gpus.building_blocks import verdict as about_blocks
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import enlarged_start
-from parallel_core.measurement.result import Case
 
 SMALL: dict[str, Any] = {"rounds": 2}
 
@@ -19,15 +17,18 @@ SMALL: dict[str, Any] = {"rounds": 2}
 def test_every_building_block_shows_its_values(backend: Backend) -> None:
     result = parallel_core.run_building_blocks(backend, rounds=1)
     assert result.problems == ()
-    parameters, summed, even, uneven, rebound, shared = result.notes
+    parameters, even, uneven, times = result.notes
+    assert times.startswith("Until all was done, the verbs took: get_params ")
+    assert result.answer is not None
+    summed, rebound, shared = result.answer.sentences
     assert "b1 is [0, 0, 0], and its gradient [0, 0, 0]" in parameters
     assert "its gradient is not zero" in parameters
     assert "hold [[1, 1]] and [[2, 2]], after it [[3, 3]] and [[3, 3]]" in summed
     assert "cpu:2 gets [[10, 11, 12, 13, 14], [15, 16, 17, 18, 19]]" in even
     assert "5 rows over 2 devices are 3 and 2; 1 row over 3 is 1, 0 and 0" in uneven
-    assert "the gradients are [[3, 3]] and [[2, 2]] then" in rebound
-    assert "parameters at [[-1.5, -1.5]] and [[-1, -1]]" in rebound
-    assert "both are at [[-1.5, -1.5]] and [[-1.5, -1.5]]" in rebound
+    assert "leaves gradients [[3, 3]] and [[2, 2]], and a step from 0 gives" in rebound
+    assert "gives parameters [[-1.5, -1.5]] and [[-1, -1]]; after what `allreduce` returns" in rebound
+    assert rebound.endswith(" both are [[-1.5, -1.5]].")
     assert "they are at [[-1, -1]] and [[-1, -1]]" in shared
     assert "leaves them at [[-0.5, -0.5]] and [[0, 0]]" in shared
     assert result.explanation.startswith("All 6 examples gave the values that must come out.")
@@ -58,9 +59,12 @@ def test_a_verb_that_is_wrong_makes_the_building_blocks_invalid(
 ) -> None:
     monkeypatch.setattr(backend, verb, broken(backend))
     result = parallel_core.run_building_blocks(backend, rounds=1)
-    assert [problem.split(":")[0] for problem in result.problems] == wrong
+    (problem,) = result.problems
+    assert problem.startswith(f"the values of {' and '.join(map(repr, wrong))} differ from NumPy's by ")
     assert result.checks["max_relative_error"] >= 1e-4
     assert f"{len(wrong)} of 6 examples gave wrong values: {wrong[0]!r}" in result.explanation
+    assert result.answer is not None
+    assert result.answer.sentences == (f"No answer: the result is invalid, because {problem}.",)
 
 
 def test_parameters_of_another_seed_make_the_building_blocks_invalid(
@@ -69,16 +73,9 @@ def test_parameters_of_another_seed_make_the_building_blocks_invalid(
     module = "parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonstrations"
     monkeypatch.setattr(f"{module}.get_params", lambda backend, device: backend.asarray(enlarged_start(1, 1), device))
     (problem,) = parallel_core.run_building_blocks(backend, rounds=1).problems
-    assert problem.startswith("parameters on a device: ")
+    assert problem.startswith("the values of 'parameters on a device' differ ")
 
 
 def test_building_blocks_name_what_is_wrong() -> None:
-    cases = [replace(case(2e-3), name="get_params"), replace(case(1e-6), name="allreduce")]
-    assert about_blocks([], 6, cases).endswith(
-        "Until all was done, the verbs took: get_params 2.00 ms and allreduce 1.00 μs."
-    )
-    assert "2 of 6 examples gave wrong values: 'a' and 'b'." in about_blocks(["a", "b"], 6, cases)
-
-
-def case(*seconds: float) -> Case:
-    return Case("any", seconds, seconds)
+    assert about_blocks([], 6, "So it is.") == "All 6 examples gave the values that must come out. So it is."
+    assert about_blocks(["a", "b"], 6, "So it is.") == "2 of 6 examples gave wrong values: 'a' and 'b'."

@@ -54,8 +54,8 @@ def test_learning_rates_have_a_curve_for_each_kind_of_batch(backend: Backend) ->
     assert result.checks["max_device_difference"] < 1e-4
     assert result.problems == ()
     assert result.metrics["best_test_accuracy_one_device"] == max(result.series["test_accuracy 1 device"])
-    assert len(result.notes) == 4
-    assert result.notes[1].startswith("Each point is of 1 seed, too few for their noise (--rounds), and of 3 batches")
+    assert len(result.notes) == 3
+    assert result.notes[0].startswith("Each point is of 1 seed, too few for their noise (--rounds), and of 3 batches")
     low, high = (result.metrics[f"{which}_best_rate_one_device"] for which in ("lowest", "highest"))
     assert low <= result.metrics["best_rate_one_device"] <= high
 
@@ -131,7 +131,7 @@ ONE = {0.1: 0.5, 0.2: 0.7, 0.4: 0.69, 0.8: 0.1}
     ],
 )
 def test_best_rates(scaled: dict[float, float], sentences: list[str]) -> None:
-    told = about_rates.verdict(ONE, {2: scaled}, 0.02)
+    told = f"{about_rates.verdict(ONE, {2: scaled}, 0.02)} {about_rates.about_scaling(ONE, {2: scaled}, 0.02)}"
     for sentence in sentences:
         assert sentence in told
 
@@ -140,6 +140,13 @@ def test_rates_that_all_end_at_chance_say_nothing() -> None:
     told = about_rates.verdict({0.1: 0.1, 0.2: 0.12}, {2: {0.1: 0.1, 0.2: 0.11}}, 0.02)
     assert told.startswith("Every rate ended at chance, which says nothing about rates")
     assert "best" not in told
+    told = about_rates.about_scaling({0.1: 0.1, 0.2: 0.12}, {2: {0.1: 0.1, 0.2: 0.11}}, 0.02)
+    assert told == "Linear scaling foretells 0.4, and the network learnt with neither batch."
+
+
+def test_a_best_rate_is_a_set_and_neighbours_are_named_by_the_first_and_the_last() -> None:
+    told = about_rates.verdict({0.1: 0.7, 0.2: 0.7, 0.4: 0.69, 0.8: 0.1}, {2: {0.1: 0.7, 0.2: 0.3, 0.4: 0.7}}, 0.02)
+    assert "best rates were 0.1 to 0.4 (accuracy up to 0.700) on 1 device and 0.1 and 0.4 (accuracy" in told
 
 
 @pytest.mark.parametrize(

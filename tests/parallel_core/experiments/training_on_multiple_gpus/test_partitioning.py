@@ -182,13 +182,18 @@ def test_the_verdict_follows_from_the_times(a: float, b: float, sentence: str) -
     assert without_bounds(answers.about_width(2, cases(one=4e-3, a=a, b=b), "one")).startswith(sentence)
 
 
-def test_the_widest_network_is_spoken_of_first() -> None:
-    timed = {1: cases(one=1e-3, a=2e-3), 4: cases(one=4e-3, a=2e-3)}
-    assert without_bounds(answers.verdict(timed, "one")) == (
-        "At width 4 a was the fastest: 2.00 × as fast as one, 2 ms a step. "
-        "At width 1 one was faster than every division: the best, a, was 0.50 × as fast as one, "
-        "2 ms a step."
-    )
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (4e-3, "2.00 × as fast as a, the fastest of the other divisions: it won."),
+        (1e-3, "0.50 × as fast as a, the fastest of the other divisions: it lost."),
+        (2.01e-3, "1.01 × as fast as a, the fastest of the other divisions: no difference is shown."),
+    ],
+)
+def test_data_parallelism_is_held_against_the_fastest_other_division(other: float, sentence: str) -> None:
+    by_name = cases(a=other, mine=2e-3)
+    told = without_bounds(answers.about_data_parallelism(by_name["mine"], by_name["a"], 4))
+    assert told == f"At width 4 data parallelism was {sentence}"
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ import backends
 from backends.process_groups import Group, GroupedBackend
 from parallel_core import run_data_parallel
 from parallel_core.experiments.training_on_multiple_gpus import process_scaling as scaling
-from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
+from parallel_core.experiments.training_on_multiple_gpus.process_scaling import verdicts, with_scaling
 from parallel_core.measurement.result import Result
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.lenet import initial_parameters
 from tests.backends.process_groups.threads import together
+from tests.parallel_core.experiments.bounds import without_bounds
 
 DATA = synthetic("a test needs no more", train=40, test=10)
 BYTES = sum(array.nbytes for array in initial_parameters())
@@ -71,3 +72,55 @@ def test_a_single_process_is_left_as_it_is() -> None:
         return with_scaling(result, backend, DATA, Settings(epochs=1), 2) is result
 
     assert together(1, program) == [True]
+
+
+def test_every_rank_has_the_first_one_s_figures_with_bounds_around_them() -> None:
+    first, second = scaled(trained=2, calls=[])
+    assert first.metric_intervals == second.metric_intervals
+    for name in ("scaling_efficiency", "step_seconds", "lone_step_seconds", "exposed_exchange_seconds"):
+        low, high = first.metric_intervals[name]
+        assert low <= first.metrics[name] == second.metrics[name] <= high
+    assert first.answer is not None
+    assert first.answer.sentences[0] == first.explanation
+    assert len(first.answer.sentences) == 3
+
+
+def timed(together: float, silent: float, alone: float, exchange: float) -> dict[str, list[float]]:
+    ways = {"together": together, "without exchange": silent, "alone": alone, "exchange alone": exchange}
+    return {name: [seconds, 1.001 * seconds, 0.999 * seconds] * 2 for name, seconds in ways.items()}
+
+
+@pytest.mark.parametrize(
+    ("together", "alone", "sentence"),
+    [
+        (0.06, 0.1, "which is 1.67 × as fast of 2 × at most: they are worth more than one."),
+        (0.2, 0.1, "which is 0.50 × as fast of 2 × at most: a single process is faster."),
+        (0.1, 0.101, "that they are worth more than one is not shown."),
+    ],
+)
+def test_processes_are_worth_more_than_one_only_if_that_is_shown(together: float, alone: float, sentence: str) -> None:
+    intervals = verdicts.intervals_of(timed(together, 0.05, alone, 0.01), 2)
+    assert without_bounds(verdicts.about_speed(intervals, 2)).endswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("silent", "exchange", "sentence"),
+    [
+        (0.07, 0.06, "the step 30.00 ms more than without it: a part of the exchange hides under computing."),
+        (0.07, 0.01, "more than without it: besides the exchange, processes wait for each other."),
+        (0.07, 0.03, "more than without it: the step waits for it."),
+        (0.0999, 0.03, "more than without it: no difference is shown."),
+        (0.15, 0.03, "it was the faster one, so the exchange is not what takes long."),
+    ],
+)
+def test_an_exchange_is_called_exposed_only_if_that_is_shown(silent: float, exchange: float, sentence: str) -> None:
+    found = timed(0.1, silent, 0.15, exchange)
+    told = verdicts.about_exchange(found, verdicts.intervals_of(found, 2), 1_000_000)
+    assert without_bounds(told).endswith(sentence)
+
+
+def test_what_would_change_it_is_an_exchange_that_is_exposed_or_the_hosts() -> None:
+    exposed, hidden = (verdicts.intervals_of(timed(0.1, silent, 0.15, 0.03), 2) for silent in (0.07, 0.0999))
+    assert verdicts.what_would_change(exposed, Settings(), 1).startswith("Sums of gradients during the backward pass")
+    assert verdicts.what_would_change(exposed, Settings(exchange="during"), 2).startswith("A faster network")
+    assert verdicts.what_would_change(hidden, Settings(), 1).startswith("Hosts of their own")

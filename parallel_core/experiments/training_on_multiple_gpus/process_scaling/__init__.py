@@ -6,20 +6,31 @@
     exchange alone      sums as large as the gradients, and nothing is computed
 
 Steps without exchange have wrong gradients, which take as long to compute as right ones; they train parameters of their
-own, which are discarded.
+own, which are discarded. How often all is timed the first rank decides, and its times are those of all.
 """
 
+import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from statistics import median
 from time import perf_counter
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from backends import Array, Backend
-from backends.process_groups import Group, GroupedBackend, barrier
+from backends.process_groups import Group, GroupedBackend, barrier, broadcast
+from parallel_core.experiments.training_on_multiple_gpus.process_scaling import verdicts
+from parallel_core.experiments.training_on_multiple_gpus.process_scaling.verdicts import (
+    ALONE,
+    EXCHANGE,
+    SILENT,
+    TOGETHER,
+    Timed,
+)
+from parallel_core.measurement.answer import Answer
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Result
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
@@ -31,14 +42,18 @@ from parallel_core.training.step import get_params
 __all__ = ["with_scaling"]
 
 STEPS = 5
-ROUNDS = 3
-WARMUPS = 1
+MOST_ROUNDS = 7
+TIMED_SECONDS = 15.0
+"""How long the rounds may take before there are fewer of them."""
 LONG_STEP = 1.0
 """Seconds; if a step takes longer, only one is timed."""
 
 
 def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, settings: Settings, trained: int) -> Result:
     """Add to a training's result what its processes exchanged, how long that took, and how the training scales.
+
+    All have intervals, and the answer says no more than these show. Other work on the host is not watched, for the
+    ranks would be taken for it.
 
     `scaling_efficiency` is the speed of all n ranks over n times that of one, on the same global batches.
     `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` what a step takes longer
@@ -51,43 +66,65 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
     few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
     silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, on_exchange=ignore)
     steps = {
-        "together": partial(_time_step, backend, data, few),
-        "without exchange": partial(_time_step, silent, data, few),
-        "alone": partial(_time_alone, backend, data, few),
-        "exchange alone": partial(_time_exchange, backend, settings, few.limit or STEPS),
+        TOGETHER: partial(_time_step, backend, data, few),
+        SILENT: partial(_time_step, silent, data, few),
+        ALONE: partial(_time_alone, backend, data, few),
+        EXCHANGE: partial(_time_exchange, backend, settings, few.limit or STEPS),
     }
-    seconds = _time_in_turns(backend, steps)
+    timed = _time_in_turns(backend, steps)
     size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
-    together, alone = seconds["together"], seconds["alone"]
-    efficiency = alone / (backend.group.size * together)
-    exposed = together - seconds["without exchange"]
-    metrics = {
-        "scaling_efficiency": efficiency,
-        "step_seconds": together,
-        "lone_step_seconds": alone,
-        "exchange_seconds": seconds["exchange alone"],
-        "exposed_exchange_seconds": exposed,
-        "exchanged_bytes": size * trained,
+    intervals = verdicts.intervals_of(timed, backend.group.size)
+    metrics = {name: interval.estimate for name, interval in intervals.items()} | {"exchanged_bytes": size * trained}
+    bounds = {
+        name: (interval.low, interval.high)
+        for name, interval in intervals.items()
+        if math.isfinite(interval.low + interval.high)
     }
-    note = (
-        f"A step took {together * 1e3:.3g} ms on {backend.group.size} processes and {alone * 1e3:.3g} ms on one, "
-        f"{alone / together:.2f} × as long: {efficiency:.0%} of what as many processes could gain at most. "
-        f"Its exchange of {size / 1e6:.3g} MB took {seconds['exchange alone'] * 1e3:.3g} ms by itself, and the step "
-        f"{exposed * 1e3:.3g} ms longer than without."
+    # Of an invalid result the answer says only that.
+    answer = (
+        result.answer
+        if result.problems
+        else Answer(
+            (
+                result.explanation,
+                verdicts.about_speed(intervals, backend.group.size),
+                verdicts.about_exchange(timed, intervals, size),
+            ),
+            verdicts.what_would_change(intervals, settings, len(set(backend.group.hosts))),
+        )
     )
-    return replace(result, metrics={**result.metrics, **metrics}, notes=(*result.notes, note))
+    return replace(
+        result,
+        metrics={**result.metrics, **metrics},
+        metric_intervals={**result.metric_intervals, **bounds},
+        answer=answer,
+    )
 
 
-def _time_in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
-    """Time every way in turns, in all ranks at once; return the medians of this rank's times."""
-    timed: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(WARMUPS + ROUNDS):
-        for name, time_once in ways.items():
-            barrier(backend.group)
-            timed[name].append(time_once())
-            # A way without exchanges is progress, too.
-            backend.on_exchange(backend.exchanges)
-    return {name: median(taken[WARMUPS:]) for name, taken in timed.items()}
+def _time_in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> Timed:
+    """Time every way in turns, in all ranks at once; return the first rank's times, round by round, in all of them."""
+    warmed = perf_counter()
+    _time_round(backend, ways)
+    fitting = int(TIMED_SECONDS / (perf_counter() - warmed))
+    rounds = _of_first(backend.group, max(FEWEST_FOR_A_VERDICT, min(MOST_ROUNDS, fitting)))
+    timed = [_time_round(backend, ways) for _ in range(rounds)]
+    by_way: Timed = _of_first(backend.group, {name: [one[name] for one in timed] for name in ways})
+    return by_way
+
+
+def _time_round(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+    seconds = {}
+    for name, time_once in ways.items():
+        barrier(backend.group)
+        seconds[name] = time_once()
+        # A way without exchanges is progress, too.
+        backend.on_exchange(backend.exchanges)
+    return seconds
+
+
+def _of_first(group: Group, value: Any) -> Any:
+    """Give all ranks what the first one has."""
+    return json.loads(broadcast(group, json.dumps(value).encode()))
 
 
 def _time_step(backend: Backend, data: Dataset, settings: Settings) -> float:

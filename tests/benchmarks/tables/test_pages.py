@@ -3,17 +3,19 @@
 import json
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.experiments.exercises import with_source
 from benchmarks.self_test import Rates
-from benchmarks.tables.__main__ import main, written
+from benchmarks.tables.__main__ import main, pages, written
+from benchmarks.tables.all_tables import TABLES, write_table
 from benchmarks.tables.blocks import BLOCK
-from benchmarks.tables.readme import TABLES
+from parallel_core.measurement.answer import Answer
 from tests.parallel_core.comparison import made_up
 
 MEASURED = re.compile(r"\d\s?(ns|μs|ms|s|min|%|×|images/s|[GM]B/s|GFLOP/s)(?=[\s,.;:)]|$)")
@@ -30,9 +32,10 @@ def test_every_table_and_page_is_as_its_file_says() -> None:
     assert differing == [], "python -m benchmarks.tables"
 
 
-def test_every_table_of_measured_numbers_is_in_a_block(root: Path) -> None:
-    by_hand = BLOCK.sub("", (root / "README.md").read_text())
-    assert [line for line in by_hand.splitlines() if line.startswith("|") and MEASURED.search(line)] == []
+@pytest.mark.usefixtures("at_root")
+def test_every_table_of_measured_numbers_is_in_a_block() -> None:
+    by_hand = [line for path in pages() for line in BLOCK.sub("", path.read_text()).splitlines()]
+    assert [line for line in by_hand if line.startswith("|") and MEASURED.search(line)] == []
     assert MEASURED.search("| 4 KiB | 2.4 ms (1.3–3.6) | 2 % |")
 
 
@@ -45,6 +48,18 @@ def copied(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("README.md").write_text(f"Before.\n\n<!-- table: processes from {folder} -->\n<!-- end -->\n\nAfter.\n")
     return folder
+
+
+def test_pages_of_the_site_are_filled_too_with_links_of_their_own(copied: Path) -> None:
+    block = f"<!-- table: processes from {copied} -->\n<!-- end -->\n"
+    for page in ("docs/explanation/one.md", "docs/_build/one.md", "docs/.kept/one.md"):
+        Path(page).parent.mkdir(parents=True)
+        Path(page).write_text(block)
+    assert [str(path) for path in pages()] == ["README.md", "docs/explanation/one.md"]
+    assert run()[0] == 0
+    assert f"[processes](../../{copied}/processes.json): AMD" in Path("docs/explanation/one.md").read_text()
+    assert f"[processes]({copied}/processes.json): AMD" in Path("README.md").read_text()
+    assert Path("docs/_build/one.md").read_text() == block
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -88,7 +103,8 @@ def test_where_numbers_come_from_is_said(copied: Path) -> None:
     [
         ("<!-- table: what from somewhere -->", "no table is called 'what' (known: first-run, "),
         ("<!-- table: processes from nowhere -->", "needs nowhere/processes.json, which is not there: measure it"),
-        ("<!-- table: processes -->", "a block is not of the form"),
+        ("<!-- table: processes -->", "a block of README.md is not of the form"),
+        ("<!-- table: processes of what from nowhere -->", "'processes of what' has not the words that 'processes'"),
         ("<!-- table: gpu from nowhere -->", "needs nowhere/gpu-*.json, which is not there: measure it"),
     ],
 )
@@ -100,16 +116,55 @@ def test_what_cannot_be_written_is_one_line(line: str, message: str) -> None:
     assert len(told.splitlines()) == 1
 
 
+def test_words_after_a_tables_name_are_handed_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(folder: Path, experiment: str) -> str:
+        return f"{experiment} in {folder}"
+
+    monkeypatch.setitem(cast("dict[str, object]", TABLES), "answer", answer)
+    assert write_table("answer overlap", Path("nowhere")) == "overlap in nowhere"
+
+
+def write_exercise(folder: Path, mxnet: dict[str, Any], torch: dict[str, Any]) -> None:
+    path = folder / "experiments" / "exercises.json"
+    path.parent.mkdir(exist_ok=True)
+    run = with_source(made_up.MACHINE, {"mxnet": mxnet, "torch": torch})
+    path.write_text(json.dumps({"runs": {"barriers": run}}))
+
+
 def test_an_exercise_that_failed_or_is_invalid_says_so(tmp_path: Path) -> None:
     cell = made_up.Cell("barriers", "mxnet", "async")
     invalid = made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25}, problems=("It cannot be.",))
-    run = with_source(made_up.MACHINE, {"mxnet": invalid.as_json(), "torch": {"failed": "it was | killed"}})
-    path = tmp_path / "experiments" / "exercises.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps({"runs": {"barriers": run}}))
-    row = TABLES["exercises"](tmp_path).splitlines()[2]
-    cells = ["`barriers`: `added_wait_fraction`", "0.25. INVALID: It cannot be.", "not measured: it was \\| killed"]
-    assert row == f"| {' | '.join(cells)} |"
+    write_exercise(tmp_path, invalid.as_json(), {"failed": "it was | killed"})
+    assert TABLES["exercises"](tmp_path).splitlines()[:4] == [
+        "`barriers`: `added_wait_fraction`",
+        "",
+        "- MXNet: 0.25. INVALID: It cannot be.",
+        "- PyTorch: not measured: it was | killed",
+    ]
+
+
+def test_an_exercises_answer_has_its_figure_its_sentences_and_what_would_change_it(tmp_path: Path) -> None:
+    cell = made_up.Cell("barriers", "mxnet", "async")
+    metrics = {"added_wait_fraction": 0.25}
+    known = replace(
+        made_up.result(cell, {"a": 1.0}, metrics=metrics), metric_intervals={"added_wait_fraction": (0.0, 1.0)}
+    )
+    answered = replace(known, answer=Answer(("It waited.", "For one."), "A second worker (--workers 2)."))
+    before = replace(made_up.result(cell, {"a": 1.0}), explanation="It was old.", notes=("With a note.",))
+    for torch, told in (
+        (before.as_json(), ", `added_wait_fraction` 1: It was old. With a note."),
+        ({"failed": "it was killed"}, ": not measured: it was killed"),
+    ):
+        write_exercise(tmp_path, answered.as_json(), torch)
+        first, second, source = write_table("answer barriers", tmp_path).split("\n\n")
+        assert first == (
+            "**MXNet**, `added_wait_fraction` 0.25 (0.00–1.00): It waited. For one. "
+            "What would change it: A second worker (--workers 2)."
+        )
+        assert second == f"**PyTorch**{told}"
+        assert source.startswith("[exercises](")
+    with pytest.raises(ValueError, match=r"no exercise 'overlap' was run \(known: barriers\)"):
+        write_table("answer overlap", tmp_path)
 
 
 def test_kinds_of_cells_that_were_not_compared_have_no_row(tmp_path: Path) -> None:

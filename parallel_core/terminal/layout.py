@@ -1,0 +1,121 @@
+"""Tables and sentences that fit the terminal: no number is parted from its unit, and nothing is cut off."""
+
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.table import Column, Table
+from rich.text import Text
+
+__all__ = ["show_sentence", "show_table"]
+
+UNLIMITED = 100_000
+HELD = re.compile(r"(?<=\d) (?=[^\W\d]|[×%=])|(?<=[%)]) (?=×)|(?<=[±×−]) (?=[\d−-])| (?=[…=])|(?<=[…=]) ")
+"""The spaces at which no line ends: after a number, after its sign, within bounds, and around an equals sign."""
+HOLDER = "\N{SYMBOL FOR SPACE}"
+
+
+def show_sentence(text: str, console: Console, style: str = "", bullet: str = "") -> None:
+    """Print text, which is no markup, in lines that end between words; lines after a bullet are set in."""
+    for line in _lines(text, console.width, bullet):
+        # Words longer than the terminal are left to it, so that they can be copied in one piece.
+        console.print(Text(line, style), soft_wrap=True)
+
+
+def _lines(text: str, width: int, bullet: str = "") -> Iterator[str]:
+    first, following = bullet, " " * len(bullet)
+    for paragraph in text.splitlines():
+        held = HELD.sub(HOLDER, paragraph)
+        lines = wrap(
+            held,
+            width,
+            initial_indent=first,
+            subsequent_indent=following,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        yield from (line.replace(HOLDER, " ") for line in lines or [""])
+        first = following
+
+
+def show_table(table: Table, console: Console) -> None:
+    """Print a table; cells of columns that are aligned to the right or not wrapped keep their lines, others may wrap.
+
+    Where that is wider than the terminal, the table loses its box, and then each row becomes lines of its own: its
+    first cell, and below it a line for each other cell that is not empty, after its heading. The title and the caption
+    are wrapped at the terminal's width, and not at the table's. The table is consumed.
+    """
+    title, caption, table.title, table.caption = table.title, table.caption, None, None
+    if title:
+        show_sentence(_text(title).plain, console, str(table.title_style or ""))
+    for box in (table.box, SIMPLE_HEAD):
+        if box is not table.box:
+            table.box, table.pad_edge, table.padding = box, False, (0, 1, 0, 0)
+        if widths := _widths(table, console):
+            for column, width in zip(table.columns, widths, strict=True):
+                column.width, column.no_wrap = width, False
+            console.print(table)
+            break
+    else:
+        _show_records(table, console)
+    if caption:
+        show_sentence(_text(caption).plain, console, str(table.caption_style or ""))
+
+
+def _widths(table: Table, console: Console) -> Sequence[int]:
+    """Return a width for each column with which the table fits; none if there are none."""
+    full, whole, least = [], [], []
+    for column in table.columns:
+        header, cells = _text(column.header).plain, [_text(cell).plain for cell in column.cells]
+        word, line = _longest_word(HELD.sub(HOLDER, header)), max(map(_longest_line, cells), default=0)
+        is_kept = column.no_wrap or column.justify == "right"
+        full.append(max(_longest_line(header), line))
+        whole.append(max(word, line))
+        least.append(max(word, line if is_kept else max(map(_longest_word, cells), default=0)))
+    options = console.options.update(width=UNLIMITED)
+    room = console.width - (Measurement.get(console, options, table).maximum - sum(full))
+    if sum(full) <= room:
+        return full
+    if sum(least) > room:
+        return ()
+    # Headings are broken into lines before cells are.
+    widths, wanted = (whole, full) if sum(whole) <= room else (least, whole)
+    for _ in range(room - sum(widths)):
+        missing = [most - width for most, width in zip(wanted, widths, strict=True)]
+        widths[missing.index(max(missing))] += 1
+    return widths
+
+
+def _longest_line(text: str) -> int:
+    return max(map(len, text.split("\n")))
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
+
+
+def _text(cell: RenderableType) -> Text:
+    return cell if isinstance(cell, Text) else Text.from_markup(str(cell))
+
+
+def _show_records(table: Table, console: Console) -> None:
+    first, *headings = (" ".join(_text(column.header).plain.split()) for column in table.columns)
+    if len(headings) == 1:
+        # Of a name and its value both headings are idle.
+        first, headings = "", [""]
+    for name, *row in zip(*(column.cells for column in table.columns), strict=True):
+        show_sentence(": ".join(filter(None, (first, _text(name).plain))), console, "bold")
+        cells = (Text("; ").join(_text(cell).split("\n")) for cell in row)
+        lines = [(heading, cell) for heading, cell in zip(headings, cells, strict=True) if cell.plain.strip()]
+        beside = max((len(heading) for heading, _ in lines), default=0) + len("    ")
+        if beside + max((_longest_word(cell.plain) for _, cell in lines), default=0) <= console.width:
+            record = Table.grid(Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
+            for heading, cell in lines:
+                record.add_row(f"  {heading}" if heading else "", cell)
+            console.print(record)
+        else:
+            for heading, cell in lines:
+                show_sentence(": ".join(filter(None, (heading, cell.plain))), console, bullet="  ")

@@ -1,0 +1,128 @@
+"""Predict before the program answers: a guess, the run that it is held against, and what the profiler saw of it.
+
+The run has a process of its own, as `parallel-core run` has, because a framework reads its engine and threads once: so
+one notebook can predict for both engines of both frameworks.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from backends.profiling import Timeline
+from parallel_core.errors import RequestError
+from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.guess import Guess, check_guess, judge
+from parallel_core.measurement.result import Result
+from parallel_core.trace_analysis.trace_files import read_timeline
+
+__all__ = ["Prediction", "Question", "limits_of", "predict"]
+
+ANY = (-float("inf"), float("inf"))
+BACKEND_VARIABLE = "PARALLEL_CORE_BACKEND"
+USUAL_BACKEND = "torch"
+
+
+@dataclass(frozen=True, repr=False)
+class Question:
+    """What is asked of a reader who has not guessed yet."""
+
+    experiment: str
+    asks: str
+    metric: str
+    means: str
+    """What the figure says, with its landmarks; empty for a metric that is not the experiment's main one."""
+
+    def __repr__(self) -> str:
+        about = f"{self.metric}: {self.means}." if self.means else f"{self.metric} is to be guessed."
+        named = "" if EXPERIMENTS[self.experiment].metric == self.metric else f', metric="{self.metric}"'
+        return f'{self.asks}\n{about}\nYour guess? predict("{self.experiment}", GUESS{named})'
+
+    def _repr_markdown_(self) -> str:
+        # Notebooks ask for this method.
+        asks, about, call = repr(self).split("\n")
+        return f"**{asks}**\n\n{about}\n\n{call.replace('predict', '`predict', 1)}`"
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction:
+    """A guess beside the result that it was held against; `timeline` is what the profiler recorded, if asked for."""
+
+    guess: Guess
+    result: Result = field(compare=False)
+    timeline: Timeline | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        return "\n".join((self.guess.sentence, *_said(self.result)))
+
+    def _repr_markdown_(self) -> str:
+        # Notebooks ask for this method.
+        guess = self.guess
+        rows = (
+            f"| `{guess.metric}` on {self.result.backend['name']} | |",
+            "| --- | --- |",
+            f"| you guessed | {guess.guessed_in_words} |",
+            f"| measured | {guess.measured_in_words} |",
+        )
+        judged = f"**{guess.reason[:1].upper()}{guess.reason[1:]}.**"
+        return "\n\n".join(("\n".join(rows), judged, *_said(self.result)))
+
+
+def predict(
+    experiment: str,
+    guess: float | None = None,
+    *,
+    backend: str | None = None,
+    metric: str | None = None,
+    timeline: bool = False,
+    **options: Any,
+) -> Prediction | Question:
+    """Hold a guess of an experiment's figure against a run of it in a fresh process; without a guess, ask for one.
+
+    `metric` is the experiment's main one unless it is named, and `backend` the one in PARALLEL_CORE_BACKEND, or torch.
+    `options` are those of `parallel-core run EXPERIMENT`: `engine="sync"`, `sizes=(64, 256)`. With `timeline` the
+    framework's profiler records it once more, if the backend has a profiler. Blocks until all is done. Raises
+    RequestError for a guess that is no number or impossible, and for options that the command refuses, and
+    MeasurementError if the run fails; an invalid result leaves the guess open.
+    """
+    if experiment not in EXPERIMENTS:
+        raise RequestError(f"unknown experiment {experiment!r} (known: {', '.join(EXPERIMENTS)})")
+    asked = EXPERIMENTS[experiment]
+    metric = metric or asked.metric
+    if guess is None:
+        return Question(experiment, asked.question, metric, asked.metric_means if metric == asked.metric else "")
+    value = check_guess(guess, metric, limits_of(asked, metric))
+    chosen = {"backend": backend or os.environ.get(BACKEND_VARIABLE, USUAL_BACKEND), **_as_words(options)}
+    result, recorded = _run(experiment, chosen, timeline)
+    return Prediction(judge(value, metric, result, limits_of(asked, metric)), result, recorded)
+
+
+def limits_of(experiment: Experiment, metric: str) -> tuple[float, float]:
+    """Return between which values a metric can lie, but for noise; of others than the main one nothing is known."""
+    return experiment.metric_limits if metric == experiment.metric else ANY
+
+
+def _run(experiment: str, options: Mapping[str, str], with_timeline: bool) -> tuple[Result, Timeline | None]:
+    if not with_timeline:
+        return measure_elsewhere(experiment, options), None
+    with TemporaryDirectory(prefix="parallel-core-") as folder:
+        path = Path(folder) / "trace.json"
+        result = measure_elsewhere(experiment, {**options, "trace-if-possible": str(path)})
+        return result, read_timeline(path) if path.exists() else None
+
+
+def _as_words(options: Mapping[str, Any]) -> dict[str, str]:
+    """Write options as the command takes them; None is an option that is not given."""
+    given = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
+    return {
+        name: ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+        for name, value in given.items()
+    }
+
+
+def _said(result: Result) -> tuple[str, ...]:
+    """Return the sentences that answer the experiment's question."""
+    return (result.explanation,) if result.answer is None else result.answer.sentences

@@ -1,0 +1,120 @@
+"""Each exercise of the chapters has a page, whose commands are those of the program's list, and they can be run."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from parallel_core.command_line import cli
+from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments.experiment import Exercise
+from tests.conftest import MEASURED
+from tests.parallel_core.command_line.test_command_line import run
+
+FOLDER = Path(__file__).parents[2] / "docs" / "exercises"
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md")) if path.stem != "index"}
+COMMAND = re.compile(r"^\$ parallel-core (.+)$", re.MULTILINE)
+MOST_COMMANDS = 2
+SECTIONS = ["Predict", "Run", "Look at", "The answer"]
+EXERCISES = [
+    pytest.param(experiment, exercise, id=f"{experiment.name} {exercise.title}")
+    for experiment in EXPERIMENTS.values()
+    for exercise in experiment.exercises
+]
+# So little work that times say nothing.
+SMALL = {
+    "allreduce": "--sizes 4KiB --rounds 1",
+    "barriers": "--size 16 --deepest 2 --rounds 1",
+    "batch-scaling": "--batch-size 8 --steps 1 --rounds 1",
+    "cost-model": "--largest 128 --rounds 1 --budget 1",
+    "dependencies": "--size 16 --rounds 1",
+    "eager-cpu": "--size 16 --rounds 1 --against none",
+    "evaluate": "--train-steps 1 --images 100 --rounds 1 --budget 1",
+    "independent-ops": "--size 16 --rounds 1 --budget 1",
+    "learning-rates": "--rates 0.1,0.4 --batch-size 8 --limit 1 --rounds 1 --devices 2",
+    "small-ops": "--sizes 8 --rounds 1 --budget 1",
+    "three-way": "--size 16 --copies 1 --rounds 1",
+}
+
+
+def commands(page: str) -> list[list[str]]:
+    """Return the commands that a page tells its reader to run, without the program's name."""
+    return [shlex.split(words) for words in COMMAND.findall(PAGES[page])]
+
+
+def page_of(experiment: Experiment, exercise: Exercise) -> str:
+    """Return the page of an exercise: it says where in the chapters the exercise stands."""
+    (found,) = [
+        name for name, text in PAGES.items() if f"*{experiment.chapter}, {exercise.title}.*" in text.splitlines()[2]
+    ]
+    return found
+
+
+def parse(words: list[str]) -> None:
+    """Read a command as the program does, and run nothing; raises click.UsageError for one that it refuses."""
+    command: click.Command = cli
+    context = click.Context(command)
+    while isinstance(command, click.Group):
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None
+        command, context = found, click.Context(found, parent=context, info_name=name)
+    command.parse_args(context, words)
+
+
+@pytest.mark.parametrize(("experiment", "exercise"), EXERCISES)
+def test_every_exercise_has_a_page_with_the_command_that_the_list_names(
+    experiment: Experiment, exercise: Exercise
+) -> None:
+    words = commands(page_of(experiment, exercise))[0]
+    assert words[:2] == ["run", experiment.name]
+    listed = exercise.options.split()
+    # A file on the page stands for FILE in the list.
+    assert [word for word in listed if not word.startswith("FILE")] == [word for word in words if word in listed]
+    assert any(word.startswith("FILE") for word in listed) == any(word.endswith(".json") for word in words)
+
+
+def test_no_page_is_of_no_exercise() -> None:
+    named = [page_of(one.values[0], one.values[1]) for one in EXERCISES]  # type: ignore[arg-type]
+    assert sorted(named) == sorted(PAGES)
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (FOLDER / "index.md").read_text(encoding="utf-8")
+    assert [name for name in PAGES if f"({name}.md)" not in index] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_asks_first_and_folds_the_answer_away(page: str) -> None:
+    text = PAGES[page]
+    assert re.findall("^## (.+)$", text, re.MULTILINE) == SECTIONS
+    folded = text.partition("## The answer\n")[2].strip()
+    assert folded.startswith(":::{dropdown} ")
+    assert folded.endswith(":::")
+    assert "<!-- table: answer " in folded
+    assert "Answer" not in text.partition("## The answer")[0]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_its_commands_are_few_and_the_program_takes_them(page: str) -> None:
+    assert 1 <= len(commands(page)) <= MOST_COMMANDS
+    for words in commands(page):
+        parse(words)
+
+
+def test_a_command_that_the_program_refuses_is_found() -> None:
+    with pytest.raises(click.UsageError):
+        parse(["run", "overlap", "--backend", "torch", "--gess", "1"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", PAGES)
+def test_its_commands_run_at_small_sizes(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in commands(page):
+        small = SMALL[words[1]].split() if words[0] == "run" else []
+        done = run(*words, *small)
+        assert done.returncode in MEASURED, done.stderr
+        if "--guess" in words:
+            assert "You guessed " in done.stdout

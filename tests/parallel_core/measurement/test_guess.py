@@ -1,0 +1,121 @@
+"""A guess is held against a figure's interval: it is judged, or left open, and told in words."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from parallel_core import RequestError, Result
+from parallel_core.measurement.guess import Guess, check_guess, judge
+from parallel_core.system.machine_watch import MachineWatch
+from tests.parallel_core.plots.synthetic_results import TIMED
+
+ANY = (-math.inf, math.inf)
+SHARE = (0.0, 1.0)
+QUIET = MachineWatch(10.0, 2.0, 0.0, 0.0, 0.0, None, None)
+BUSY = replace(QUIET, others_share=0.9)
+NUMBERS = st.floats(-1e6, 1e6)
+POSITIVE = st.floats(1e-6, 1e6)
+
+
+def measured(low: float, high: float, name: str = "speedup", **changed: Any) -> Result:
+    """Return a result with one figure in the middle of its bounds."""
+    middle = replace(TIMED, metrics={name: (low + high) / 2}, metric_intervals={name: (low, high)})
+    return replace(middle, **changed)
+
+
+def judged(guess: float, low: float, high: float, limits: tuple[float, float] = ANY) -> Guess:
+    return judge(guess, "speedup", measured(low, high), limits)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_a_guess_within_the_interval_is_never_said_to_be_outside(one: float, other: float, guess: float) -> None:
+    low, high = sorted((one, other))
+    assume(low <= guess <= high)
+    assert judged(guess, low, high).judgement in ("within", "open")
+
+
+@given(NUMBERS, POSITIVE, POSITIVE)
+def test_a_guess_far_outside_is_judged_however_wide_the_interval(low: float, width: float, distance: float) -> None:
+    high, far = low + width, 1e-2 * max(1.0, abs(low) + width) + distance
+    assert judged(low - far, low, high).judgement == "too low"
+    assert judged(high + far, low, high).judgement == "too high"
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_the_mirrored_guess_is_judged_the_other_way(one: float, other: float, guess: float) -> None:
+    low, high = sorted((one, other))
+    mirrored = {"too low": "too high", "too high": "too low"}
+    there, back = (
+        judge(sign * guess, "speedup", measured(*bounds), SHARE)
+        for sign, bounds in ((1, (low, high)), (-1, (-high, -low)))
+    )
+    assert back.judgement == mirrored.get(there.judgement, there.judgement)
+
+
+@given(st.floats(0.02, 100), st.floats(1.01, 1.9))
+def test_a_guess_that_is_written_like_a_bound_is_not_said_to_be_outside(low: float, factor: float) -> None:
+    shown = judged(low, low, low * factor).measured_in_words
+    written = float(shown.partition("(")[2].partition("–")[0].replace(",", ""))
+    assert judged(written, low, low * factor).judgement == "within"
+
+
+def test_a_guess_within_a_wide_interval_stays_open() -> None:
+    assert judged(0.7, 0.2, 0.9, SHARE).judgement == "open"
+    assert judged(0.7, 0.5, 0.9, SHARE).judgement == "within"
+    assert judged(2.0, 1.0, 3.0).judgement == "open"
+    assert judged(2.0, 1.6, 3.0).judgement == "within"
+    assert judged(0.5, -0.1, 3.0).judgement == "open"
+
+
+def test_nothing_is_said_without_an_interval_or_of_an_invalid_or_disturbed_result() -> None:
+    for result, why in (
+        (measured(1.0, 1.2, metric_intervals={}), "one run does not say how well this is known"),
+        (measured(1.0, 1.2, problems=("sums differ",)), "sums differ"),
+        (measured(1.0, 1.2, machine_watch=BUSY), "other work took so much of the cores' time"),
+        (measured(1.0, 1.2, metrics={"speedup": math.nan}), "did not find this figure"),
+    ):
+        guess = judge(5.0, "speedup", result, ANY)
+        assert guess.judgement == "open"
+        assert why in guess.sentence
+    assert judge(5.0, "speedup", measured(1.0, 1.2, machine_watch=QUIET), ANY).judgement == "too high"
+
+
+def test_what_is_counted_is_known_exactly_on_a_busy_machine_too() -> None:
+    counted = measured(6.0, 6.0, "layer_waits", metric_intervals={}, machine_watch=BUSY)
+    assert judge(6, "layer_waits", counted, ANY).sentence == "You guessed 6; measured 6: your guess is right."
+    assert judge(5, "layer_waits", counted, ANY).sentence == "You guessed 5; measured 6: your guess is too low."
+
+
+def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit() -> None:
+    assert judged(0.5, 0.9, 0.96).sentence == "You guessed 0.5; measured 0.93 (0.90–0.96): your guess is too low."
+    slow = judge(1e-6, "sum_seconds", measured(2e-4, 4e-4, "sum_seconds"), ANY)
+    assert slow.sentence == "You guessed 1.00 μs; measured 300 μs (200 μs … 400 μs): your guess is too low."
+    assert slow.as_json() == {
+        "metric": "sum_seconds",
+        "value": 1e-6,
+        "judgement": "too low",
+        "reason": "your guess is too low",
+    }
+
+
+@pytest.mark.parametrize("value", ["0.5", None, True, math.nan, math.inf, [1], 1j])
+def test_a_guess_that_is_no_number_gets_one_line(value: object) -> None:
+    with pytest.raises(RequestError, match=r"^a guess of speedup is a number, and not "):
+        check_guess(value, "speedup", ANY)
+
+
+def test_an_impossible_guess_gets_one_line_that_says_what_is_possible() -> None:
+    with pytest.raises(RequestError, match=r"^share cannot be 1\.4: guess a number between 0 and 1$"):
+        check_guess(1.4, "share", SHARE)
+    with pytest.raises(RequestError, match=r"^speedup cannot be -2: guess a number of at least 0$"):
+        check_guess(-2, "speedup", (0.0, math.inf))
+    assert check_guess(1, "share", SHARE) == 1.0
+
+
+def test_an_unknown_metric_is_refused_with_those_that_are_there() -> None:
+    with pytest.raises(RequestError, match=r"has no metric 'speed' \(known: speedup\)"):
+        judge(1.0, "speed", measured(1.0, 1.2), ANY)

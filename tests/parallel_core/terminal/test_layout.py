@@ -1,0 +1,159 @@
+"""What is printed fits the terminal: no number, unit or name is lost or parted, however narrow it is."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.table import Column, Table
+
+import backends
+from parallel_core.comparison.analysis import analyse
+from parallel_core.comparison.difference import compare_with_old
+from parallel_core.comparison.storage import read_comparison
+from parallel_core.doctor import Finding, Section
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.result import Result
+from parallel_core.terminal.catalogue import show_catalogue
+from parallel_core.terminal.comparison import NARROW, WIDE, show_comparison
+from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
+from parallel_core.terminal.difference import show_difference
+from parallel_core.terminal.doctor import show_section
+from parallel_core.terminal.layout import show_sentence, show_table
+from parallel_core.terminal.ranks import show_ranks
+from parallel_core.terminal.result import show
+from parallel_core.terminal.timeline import show_figures
+from parallel_core.terminal.timeline_details import show_details
+from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.ranks.reading import read_ranks
+from parallel_core.trace_analysis.ranks.summary import summary_of
+from parallel_core.trace_analysis.trace_files import read_timeline
+from tests.parallel_core.experiments.test_experiments import RUNS
+
+SAVED = Path(__file__).parents[3] / "benchmarks/results/epyc-2-cores/comparison.json"
+TRACES = Path(__file__).parents[1] / "trace_analysis/traces"
+WIDTHS = (60, 80)
+WIDEST = 200
+QUANTITY = re.compile(r"[±−-]? ?\d[\d,.]*(?:e[−+-]?\d+)?(?: (?:[nμm]?s|[kMG]B|[KMG]iB|GB/s|×)(?![\w/])|%)?")
+BOX = re.compile(r"[\u2500-\u257f]+")
+
+Show = Callable[[Console], None]
+
+
+def printed(show_it: Show, width: int) -> str:
+    stream = StringIO()
+    show_it(Console(file=stream, width=width, highlight=False))
+    return BOX.sub(" ", stream.getvalue())
+
+
+def words(text: str) -> set[str]:
+    """Return the words, but for what a row that is printed as lines does without: the headings of names and values."""
+    return {word.strip(";:,") for word in text.split()} - {"metric", "value", ""}
+
+
+def quantities(text: str) -> set[str]:
+    """Return the numbers with their signs and units, each from one line."""
+    return {" ".join(found.split()) for line in text.splitlines() for found in QUANTITY.findall(line)}
+
+
+def assert_nothing_is_lost(show_it: Show, width: int, reference_width: int = WIDEST) -> None:
+    narrow, reference = printed(show_it, width), printed(show_it, reference_width)
+    assert quantities(reference) <= quantities(narrow)
+    assert words(reference) <= words(narrow)
+    assert "…" not in words(narrow) - words(reference)
+    # A word that is longer than the terminal stays in one piece.
+    assert all(len(line) <= width or len(max(words(line), key=len)) > width - 8 for line in narrow.splitlines())
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Result]:
+    """Small results on NumPy of each kind of table: times, metrics, curves, bandwidths."""
+    backend = backends.load("numpy", 2, "cpu", None, 1)
+    names = ("async", "cost-model", "parallel", "allreduce", "partitioning", "data-parallel")
+    return {name: RUNS[name](backend) for name in names}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_results(results: dict[str, Result], width: int) -> None:
+    for result in results.values():
+        assert_nothing_is_lost(partial(show, result), width)
+
+
+def test_where_the_data_came_from_is_said_once(results: dict[str, Result]) -> None:
+    assert printed(partial(show, results["data-parallel"]), 80).count("data: ") == 1
+    assert printed(partial(show_comparison, analyse(read_comparison(SAVED))), 80).count("data: ") == 1
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_comparisons_and_their_differences(width: int) -> None:
+    saved = read_comparison(SAVED)
+    # Between these widths figures have no bounds.
+    reference = WIDE - 1 if width >= NARROW else WIDEST
+    assert_nothing_is_lost(partial(show_comparison, analyse(saved)), width, reference)
+    assert_nothing_is_lost(partial(show_difference, compare_with_old(saved, saved)), width)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_traces_and_ranks(width: int) -> None:
+    timeline = read_timeline(TRACES / "one_gpu/h100_launched_before.json.gz")
+    (case,) = timeline_figures(timeline)
+    assert_nothing_is_lost(partial(show_figures, (case,)), width)
+    assert_nothing_is_lost(partial(show_details, case), width)
+    ranks = summary_of(read_ranks(sorted((TRACES / "two_gpus").iterdir())))
+    assert_nothing_is_lost(partial(show_ranks, ranks), width)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_catalogue_and_what_doctor_finds(width: int) -> None:
+    names = partial(show_catalogue, EXPERIMENTS.values(), ("numpy", "torch"))
+    assert_nothing_is_lost(names, width)
+    path = "/home/someone/environments/of/some/projects/parallel-core/bin/python"
+    section = Section("Python", (Finding("interpreter", "fine", f"CPython 3.11.7: {path}"),))
+    assert_nothing_is_lost(partial(show_section, section), width)
+
+
+CELLS = st.text(st.sampled_from("ab1 [±"), max_size=12).map(str.strip)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=4), st.integers(12, 60))
+def test_any_table_keeps_its_words(rows: list[tuple[str, str, str]], width: int) -> None:
+    def show_it(console: Console) -> None:
+        table = Table("name", Column("first heading", justify="right"), "second")
+        for row in rows:
+            table.add_row(*(cell.replace("[", "\\[") for cell in row))
+        show_table(table, console)
+
+    shown = words(printed(show_it, width))
+    assert {word for row in rows for cell in row for word in words(cell)} <= shown
+
+
+@given(st.lists(st.sampled_from(["5.0 ms", "± 3%", "(1 … 2)", "x = 4", "2 ×", "word", "some-path/of"]), min_size=1))
+def test_no_line_of_a_sentence_ends_within_a_quantity(parts: list[str]) -> None:
+    lines = printed(lambda console: show_sentence(", ".join(parts), console, bullet="· "), 20).splitlines()
+    assert all(len(line) <= 20 for line in lines)
+    assert " ".join(line.strip() for line in lines) == "· " + ", ".join(parts)
+    for part in parts:
+        assert any(part in line for line in lines)
+
+
+def contrast(colour: str, background: float) -> float:
+    """Return the contrast by WCAG 2 of one of the 256 colours with a background of this luminance."""
+    number = int(colour.removeprefix("color(").removesuffix(")"))
+    steps = (0, 95, 135, 175, 215, 255)
+    cube = number - 16
+    grey = 8 + 10 * (number - 232)
+    levels = (grey,) * 3 if number >= 232 else (steps[cube // 36], steps[cube // 6 % 6], steps[cube % 6])
+    red, green, blue = (((level / 255 + 0.055) / 1.055) ** 2.4 for level in levels)
+    own = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return (max(own, background) + 0.05) / (min(own, background) + 0.05)
+
+
+@pytest.mark.parametrize("colour", [ASIDE, BAD, DOUBTFUL, GOOD])
+def test_colours_can_be_read_on_white_and_on_black(colour: str) -> None:
+    # Of one colour on both, 4.6 is the most that can be had.
+    assert min(contrast(colour, 1.0), contrast(colour, 0.0)) > 3.8

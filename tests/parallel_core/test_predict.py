@@ -1,0 +1,107 @@
+"""A prediction asks, runs in a process of its own, and shows guess and result side by side."""
+
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+import parallel_core
+from parallel_core import RequestError
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.trace_analysis.prediction import Prediction, Question, predict
+from tests.conftest import RunPython
+
+SMALL: dict[str, Any] = {"backend": "numpy", "size": 16, "rounds": 3}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_says_what_its_figure_means(name: str) -> None:
+    asked = predict(name)
+    assert isinstance(asked, Question)
+    question, about, call = str(asked).split("\n")
+    assert question.endswith("?")
+    assert about == f"{EXPERIMENTS[name].metric}: {EXPERIMENTS[name].metric_means}."
+    assert call == f'Your guess? predict("{name}", GUESS)'
+    least, most = EXPERIMENTS[name].metric_limits
+    assert least < most
+
+
+def test_another_metric_is_asked_for_by_its_name() -> None:
+    asked = str(predict("dependencies", metric="speedup"))
+    assert asked.endswith('speedup is to be guessed.\nYour guess? predict("dependencies", GUESS, metric="speedup")')
+
+
+def test_the_guess_is_held_against_a_run_in_a_process_of_its_own() -> None:
+    prediction = predict("parallel", 1.0, **SMALL)
+    assert isinstance(prediction, Prediction)
+    assert prediction.result.backend["name"] == "numpy"
+    assert prediction.result.parameters["size"] == 16
+    assert prediction.guess.measured is not None
+    assert prediction.guess.measured.estimate == prediction.result.metrics["parallel_speedup"]
+    assert str(prediction).startswith(f"{prediction.guess.sentence}\n")
+    shown = prediction._repr_markdown_()
+    assert "| you guessed | 1 |\n| measured | " in shown
+    assert prediction.timeline is None
+    with pytest.raises(FrozenInstanceError):
+        prediction.guess = None  # type: ignore[misc, assignment]
+
+
+def test_a_list_of_values_is_written_as_the_command_takes_it() -> None:
+    prediction = predict("small-ops", 1.0, backend="numpy", sizes=(8, 16), rounds=1, budget=1, workers=None)
+    assert isinstance(prediction, Prediction)
+    assert prediction.result.series["size"] == (8.0, 16.0)
+
+
+def test_the_profiler_sees_it_once_more_if_the_backend_has_one(require: Callable[[str], None]) -> None:
+    require("torch")
+    seen = predict("parallel", 1.0, timeline=True, **{**SMALL, "backend": "torch"})
+    assert isinstance(seen, Prediction)
+    assert seen.timeline is not None
+    assert [case.name for case in seen.timeline.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]
+    unseen = predict("parallel", 1.0, timeline=True, **SMALL)
+    assert isinstance(unseen, Prediction)
+    assert unseen.timeline is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (("overlapp", 1.0), {}, "unknown experiment 'overlapp'"),
+        (("overlap", 1.4), {}, "overlap_efficiency cannot be 1.4: guess a number between -1 and 1"),
+        (("overlap", "much"), {}, "a guess of overlap_efficiency is a number, and not 'much'"),
+        (("parallel", 1.0), {**SMALL, "metric": "speed"}, "parallel has no metric 'speed'"),
+        (("parallel", 1.0), {**SMALL, "sise": 3}, "--sise"),
+        (("parallel", 1.0), {**SMALL, "backend": "jaxx"}, "jaxx"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_predicted_is_refused_in_one_line(
+    arguments: tuple[Any, Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RequestError, match=message) as raised:
+        predict(*arguments, **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_backend_is_the_environment_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARALLEL_CORE_BACKEND", "numpy")
+    prediction = predict("parallel", 1.0, size=16, rounds=1)
+    assert isinstance(prediction, Prediction)
+    assert prediction.result.backend["name"] == "numpy"
+
+
+def test_it_is_public_and_a_notebook_shows_it_with_a_picture(run_python: RunPython) -> None:
+    assert parallel_core.predict is predict
+    code = """
+from IPython.testing.globalipapp import start_ipython
+shell = start_ipython()
+from parallel_core import predict
+prediction = predict("parallel", 1.0, backend="numpy", size=16, rounds=1)
+assert shell.display_formatter.format(prediction) == ({}, {})
+data, _ = shell.display_formatter.format(predict("parallel"))
+assert data["text/plain"].startswith("Do two devices"), data
+"""
+    shown = run_python(code).stdout
+    assert "IPython.core.display.Markdown object" in shown
+    assert "IPython.core.display.Image object" in shown

@@ -1,0 +1,152 @@
+"""The sdist and the wheel hold what they should, and the wheel works in an environment that sees no checkout."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from parallel_core.errors import DISTURBED
+from tests.test_packaging import read
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).parent.parent
+LEFT_OUT = (".ci/", ".gitignore")
+"""Of a checkout, what the sdist does not hold."""
+CODE_AND_DATA = {".py", ".typed", ".css", ".js", ".jinja"}
+
+VERSION = read(ROOT)["metadata"]["version"]
+
+Installed = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def tracked() -> set[str]:
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode or not done.stdout:
+        pytest.skip("only a checkout says which files are its own")
+    return {name for name in done.stdout.split("\0") if name and (ROOT / name).exists()}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an sdist and a wheel, built from a copy of the files that git knows."""
+    copy, dist = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("dist")
+    for name in tracked():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, copy / name)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(dist), str(copy)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return dist
+
+
+def test_the_wheel_holds_the_packages_their_data_and_nothing_else(built: Path) -> None:
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        names = set(wheel.namelist())
+    metadata = f"parallel_core-{VERSION}.dist-info/"
+    packed = {name for name in names if not name.startswith(metadata)}
+    assert packed == {name for name in tracked() if name.startswith(("backends/", "parallel_core/"))}
+    assert {Path(name).suffix for name in packed} == CODE_AND_DATA
+    assert {name.removeprefix(metadata) for name in names - packed} == {
+        "METADATA",
+        "RECORD",
+        "WHEEL",
+        "entry_points.txt",
+        "licenses/LICENSE",
+        "top_level.txt",
+    }
+
+
+def test_the_sdist_holds_the_checkout_with_its_tests(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
+        names = {member.name.partition("/")[2] for member in sdist if member.isfile()}
+    wanted = {name for name in tracked() if not name.startswith(LEFT_OUT)}
+    written = {name for name in names if name == "PKG-INFO" or name.startswith("parallel_core.egg-info/")}
+    # Setuptools' own list of what it packed.
+    assert names - written - {"MANIFEST.in"} == wanted - {"MANIFEST.in"}
+
+
+def test_a_package_index_would_take_them(built: Path) -> None:
+    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, built.iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("PASSED") == 2
+
+
+@pytest.fixture(scope="module")
+def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel, and with the packages that run the tests; its folder of programs."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin/python"
+    wheel = next(built.glob("*.whl"))
+    install = ["-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", "--quiet", str(wheel)]
+    subprocess.run([sys.executable, *install], check=True, capture_output=True)
+    # A path that a .pth file adds has its own .pth files ignored, and with them the editable checkout.
+    own = sysconfig.get_path("purelib", vars={"base": str(folder)})
+    (Path(own) / "packages_of_the_tests.pth").write_text(sysconfig.get_path("purelib"))
+    return folder / "bin"
+
+
+@pytest.fixture
+def installed(environment: Path, tmp_path: Path) -> Installed:
+    """Run a program of that environment in an empty folder."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(program: str, *arguments: str, statuses: tuple[int, ...] = (0,)) -> "subprocess.CompletedProcess[str]":
+        command = [str(environment / program), *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode in statuses, done.stdout[-2000:] + done.stderr[-2000:]
+        return done
+
+    return run
+
+
+def test_it_sees_no_checkout(installed: Installed, environment: Path) -> None:
+    done = installed(
+        "python", "-c", "import sys, backends, parallel_core as own; print(own.__file__, backends.__file__, *sys.path)"
+    )
+    imported, imported_too, *path = done.stdout.split()
+    assert all(name.startswith(str(environment.parent)) for name in (imported, imported_too))
+    assert str(ROOT) not in path
+    assert installed("parallel-core", "--version").stdout.split()[-1] == VERSION
+
+
+def test_list_and_doctor(installed: Installed) -> None:
+    assert "overlap" in installed("parallel-core", "list").stdout
+    examined = json.loads(installed("parallel-core", "doctor", "--json", "-", statuses=(0, 1)).stdout)
+    assert examined["parallel_core"] == VERSION
+
+
+def test_run_overlap(installed: Installed, require: Callable[[str], None]) -> None:
+    require("torch")
+    small = ("--size", "32", "--rounds", "2")
+    done = installed(
+        "parallel-core", "run", "overlap", "--backend", "torch", *small, "--json", "-", statuses=(0, DISTURBED)
+    )
+    assert json.loads(done.stdout)["backend"]["name"] == "torch"
+
+
+def test_compare_writes_its_page(installed: Installed, require: Callable[[str], None], tmp_path: Path) -> None:
+    require("torch")
+    few = ("--backends", "torch", "--engines", "async", "--rounds", "1", "--minutes", "0.3", "--out", "compared")
+    installed("parallel-core", "compare", "overlap", "--quick", *few)
+    page = (tmp_path / "compared/report.html").read_text()
+    assert "<style>" in page
+    assert "overlap" in page
+
+
+def test_the_conformance_programs(installed: Installed) -> None:
+    assert "3 programs" in installed("parallel-core", "conformance", "--backend", "numpy", "--programs", "3").stdout
+    few = ("--conformance-programs", "3")
+    done = installed("python", "-m", "pytest", "-p", "backends.conformance.plugin", "--conformance", "numpy", *few)
+    assert "1 passed" in done.stdout
