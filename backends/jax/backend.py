@@ -1,8 +1,8 @@
 """JAX behind the `Backend` protocol. Read it beside `mxnet/backend.py` and `torch/worker_threads.py`.
 
 XLA's client queues a program for each launch and returns; a value is JAX's own array, which never changes. MXNet tracks
-who reads and writes which array, and here nothing is written: what is consumed is given away, and what is overwritten
-is a new array. The synchronous engine is a client without asynchronous dispatch: it runs a program where it is called.
+who reads and writes which array, and here nothing is written: what is consumed is forgotten, and what is overwritten is
+a new array. The synchronous engine is a client without asynchronous dispatch: it runs a program where it is called.
 """
 
 from collections import deque
@@ -20,7 +20,6 @@ from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.importing import import_framework
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Ops
-from backends.variants import choose_variants
 
 __all__ = ["JAXBackend"]
 
@@ -50,7 +49,9 @@ class JAXBackend(BaseBackend):
         if workers_per_device > 1:
             raise BackendError("jax computes on a device in the order of launching, one by one: use --workers 1")
         self.workers_per_device = workers_per_device
-        self.variants = choose_variants(self.name, self.engine, variants)
+        if variants:
+            raise BackendError(f"jax has no variants: leave out {' '.join(f'--variant {name}' for name in variants)}")
+        self.variants = ()
         self.devices, _ = choose_devices(self.name, device_kind, devices, gpus=0)
         self.threads_per_device = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
         self.settings: FrameworkSettings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "true"}
