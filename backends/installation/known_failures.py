@@ -128,7 +128,7 @@ def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[
     if framework == "jax":
         return Diagnosis(
             "jax is not installed; it needs NumPy 2, and so an environment of its own beside MXNet's, which `compare` "
-            "and `run` take by --python jax=jax-alone/bin/python",
+            "takes by --python jax=jax-alone/bin/python",
             JAX_ENVIRONMENT,
         )
     return Diagnosis(f"{framework} is not installed", f"pip install 'parallel-core[{framework}]'")

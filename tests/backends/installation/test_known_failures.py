@@ -177,6 +177,13 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
     [
         ("mxnet", (3, 11, 2), "mxnet is not installed", "pip install 'parallel-core[mxnet]'"),
         ("torch", (3, 13, 0), "torch is not installed", "pip install 'parallel-core[torch]'"),
+        (
+            "jax",
+            (3, 11, 2),
+            "jax is not installed; it needs NumPy 2, and so an environment of its own beside MXNet's, which `compare` "
+            "takes by --python jax=jax-alone/bin/python",
+            "python3 -m venv jax-alone && jax-alone/bin/pip install 'parallel-core[jax]'",
+        ),
         # There the extra installs nothing.
         ("mxnet", (3, 13, 0), "mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not 3.13", PYTHON_3_11),
     ],
