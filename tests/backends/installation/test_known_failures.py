@@ -180,8 +180,10 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
         (
             "jax",
             (3, 11, 2),
-            "jax is not installed; it needs NumPy 2, and so an environment of its own beside MXNet's, which `compare` "
-            "takes by --python jax=jax-alone/bin/python",
+            (
+                "jax is not installed; it needs NumPy 2, and so an environment of its own beside MXNet's, which "
+                "`compare` takes by --python jax=jax-alone/bin/python"
+            ),
             "python3 -m venv jax-alone && jax-alone/bin/pip install 'parallel-core[jax]'",
         ),
         # There the extra installs nothing.
