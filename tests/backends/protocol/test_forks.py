@@ -37,7 +37,7 @@ print(os.waitstatus_to_exitcode(status), product().sum())
 """
 
 
-@pytest.mark.parametrize("name", ["jax", "mxnet", "torch"])
+@pytest.mark.parametrize("name", ["mxnet", "torch"])
 def test_every_verb_refuses_in_a_forked_child_which_may_load_its_own(
     require: Callable[[str], None], run_python: RunPython, name: str, engine: str
 ) -> None:
