@@ -21,7 +21,7 @@ PATIENCE = 300
 """Seconds that a cell may take."""
 # A second run tests behaviour and no times, so little work is enough.
 SMALLER = {
-    '"rounds": 3, "budget": 2': '"rounds": 1, "budget": 1',
+    '"rounds": 5, "budget": 8': '"rounds": 1, "budget": 1',
     "size=300": "size=64",
     "size=400": "size=64",
     "size=600": "size=64",
