@@ -58,7 +58,7 @@ def about_losses(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[C
         for one, other, size in zip(alone, spread, sizes, strict=True)
         if size in slower
     )
-    return (f"They were slower at {_listed_sizes(slower)}, most at size {at} ({largest:.2f} × as long).",)
+    return (f"They were slower at {_most_at(slower, at)} ({largest:.2f} × as long).",)
 
 
 def what_would_change(backend: Backend, sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> str:
@@ -140,7 +140,7 @@ def about_threads(sizes: Sequence[int], spread: Sequence[Case], threaded: Sequen
         )
         clauses.append(
             f"parallel launches beat parallel operators, which are one device with the threads of all, at "
-            f"{_listed_sizes(better)}, most at size {at} ({largest:.2f} ×)"
+            f"{_most_at(better, at)} ({largest:.2f} ×)"
         )
     if worse:
         clauses.append(f"parallel operators beat parallel launches at {_listed_sizes(worse)}")
@@ -157,6 +157,11 @@ def faster_at(sizes: Sequence[int], mine: Sequence[Case], other: Sequence[Case],
         for size, one, two in zip(sizes, mine, other, strict=True)
         if decide(times_as_long(one, two, noise, among=len(sizes)), 1.0) == 0
     ]
+
+
+def _most_at(sizes: Sequence[int], most: int) -> str:
+    """List sizes, and that at which something is largest if there are several."""
+    return _listed_sizes(sizes) + (f", most at size {most}" if len(sizes) > 1 else "")
 
 
 def _listed_sizes(sizes: Sequence[int]) -> str:

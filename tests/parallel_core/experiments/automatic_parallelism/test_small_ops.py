@@ -153,7 +153,7 @@ def test_the_crossing_is_one_of_the_sizes_or_between_two(times: list[tuple[float
             (0.5, 0.5, 0.4, 0.5),
             ["from the smallest size (8) on; their largest speed-up was 2.50, at size 32."],
         ),
-        ((2, 1, 0.5, 0.5), ["from a size of about ", "They were slower at size 8, most at size 8 (2.00 × as long)."]),
+        ((2, 1, 0.5, 0.5), ["from a size of about ", "They were slower at size 8 (2.00 × as long)."]),
         ((2, 3, 1, 1), ["No size is shown from which on", "at sizes 8 and 16, most at size 16 (3.00 × as long)."]),
         ((2, 0.98, 0.5, 0.5), ["from a size of about", " on (at size 16 within the noise); their"]),
     ],
