@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.harness.lab_self_test import MOST_FALSE, NOISES, TRUTHS, Truth, count
+from benchmarks.harness.lab_self_test import MOST_FALSE, NOISES, count
+from benchmarks.harness.lab_truths import TRUTHS, Truth
 from parallel_core.experiments import EXPERIMENTS
 
 TRIALS = 20
