@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.registry import package_version
 from tests.parallel_core.jobs.failures.jobs import start
 
 pytestmark = pytest.mark.long
@@ -26,7 +27,7 @@ def check(fault: str, framework: str, directory: Path, *words: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("is_of_another_version", ("parallel-core", "0.1.0", "0.0.9")),
+        ("is_of_another_version", ("parallel-core", package_version(), "0.0.9")),
         ("has_other_options", ("lr", "0.2", "0.3")),
     ],
 )
