@@ -1,4 +1,5 @@
-# All targets install what they need in .venv (test-cu112 in .venv-cu112); a second call starts at once.
+# All targets install what they need in .venv (test-cu112 and test-jax in environments of their own); a second call
+# starts at once.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,13 +8,17 @@ TOOLS := .venv/tools-ready
 SPHINX := .venv/docs-ready
 LANGUAGES := ko vi zh_CN
 CU112 := .venv-cu112
+JAX := .venv-jax
+# MXNet ends at NumPy 1.23, and JAX begins at NumPy 2.
+NUMPY_FOR_JAX := 2.4.6
+PINS := cat constraints.txt
 SAY := printf 'parallel-core: %s\n'
 # worksteal: neighbours in a file share what their fixtures made, and no worker ends long before the other.
 PYTEST := python -m pytest --dist worksteal
 # The tests start hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long conformance test-cu112 bench notebooks docs translations lint clean
+.PHONY: demo test test-long conformance test-cu112 test-jax bench notebooks docs translations lint clean
 
 # Four minutes, on a slow machine too. It needs the frameworks alone; all else needs the tools as well.
 demo: $(READY)
@@ -39,6 +44,16 @@ conformance: $(TOOLS)
 test-cu112: $(CU112)/ready $(CU112)/driver/libcuda.so.1
 	export LD_LIBRARY_PATH='$(CURDIR)/$(CU112)/driver'; for engine in async sync; do \
 	  $(CU112)/bin/$(PYTEST) -n 2 --engine $$engine --require mxnet || exit; done
+
+# JAX, which needs NumPy 2, in an environment of its own: the tests with jax in their name or folder, and those of what is
+# said without MXNet and PyTorch, and of NumPy 2's numbers in JSON. What else there is, `make test` runs. Of the synchronous
+# engine, the backend's own tests. `parallel-core compare --backends jax,mxnet,torch --python jax=$(JAX)/bin/python`
+# compares it with the others.
+test-jax: $(JAX)/ready
+	@$(JAX)/bin/$(PYTEST) -n 2 --require jax -m 'not long' -k jax --engine sync tests/backends >$(JAX)/test-sync.log 2>&1 & \
+	sync=$$!; \
+	$(JAX)/bin/$(PYTEST) -n 2 --require jax -m 'not long' -k 'jax or test_doctor or registry or test_trace'; async=$$?; \
+	wait $$sync; sync=$$?; $(SAY) 'the synchronous engine:'; cat $(JAX)/test-sync.log; exit $$((async | sync))
 
 # All benchmarks, one after the other, and which targets they met: 15 to 17 minutes on two cores.
 bench: $(TOOLS)
@@ -79,7 +94,7 @@ lint: $(TOOLS)
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv $(CU112) docs/_build
+	rm -rf .venv $(CU112) $(JAX) docs/_build
 
 $(CU112)/driver/libcuda.so.1: tests/backends/installation/driver_without_gpus.c | $(CU112)/ready
 	@mkdir -p $(@D)
@@ -90,15 +105,18 @@ $(READY): EXTRAS := mxnet,torch
 $(TOOLS): EXTRAS := mxnet,torch,plot,test,dev
 $(SPHINX): EXTRAS := docs
 $(CU112)/ready: EXTRAS := mxnet-cu112,test
+$(JAX)/ready: EXTRAS := jax,test
+$(JAX)/ready: PINS := sed 's/^numpy==1.*/numpy==$(NUMPY_FOR_JAX)/' constraints.txt
 # Python compiles a module when it is first imported, and keeps that: of most modules that are installed, none is.
-$(READY) $(TOOLS) $(SPHINX) $(CU112)/ready: setup.cfg pyproject.toml constraints.txt
+$(READY) $(TOOLS) $(SPHINX) $(CU112)/ready $(JAX)/ready: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || \
 	  { $(SAY) '$(PYTHON) is not Python 3.11, which MXNet 1.9.1 needs: make PYTHON=/path/to/python3.11'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { $(SAY) 'Python lacks its venv module: apt-get install python3-venv'; exit 1; }
 	@$(SAY) 'installing $(EXTRAS) into $(@D), once (the log is $@.log)'
 	@$(@D)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python -m pip install --disable-pip-version-check --retries 2 --no-compile -c constraints.txt \
+	@$(PINS) >$@.txt
+	@$(@D)/bin/python -m pip install --disable-pip-version-check --retries 2 --no-compile -c $@.txt \
 	  -e '.[$(EXTRAS)]' >$@.log 2>&1 || { \
 	  if grep -qE 'NewConnectionError|ConnectTimeout|Network is unreachable|name resolution' $@.log; \
 	  then $(SAY) 'no package index can be reached: is there a network? (details in $@.log)'; \

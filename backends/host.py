@@ -1,4 +1,4 @@
-"""How many threads the libraries beneath a framework use.
+"""How many threads the libraries beneath a framework use; and a clock that stands still while one compiles.
 
 A process may have loaded several copies of BLAS, each with a number of its own, and one OpenMP for several frameworks.
 OpenMP reads OMP_NUM_THREADS when the first of them loads it, and gives that number to every thread that starts later.
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from backends.devices import Device
@@ -20,6 +21,7 @@ __all__ = [
     "available_cores",
     "blas_libraries",
     "check_workers",
+    "clock_without_compiling",
     "core_numbers",
     "core_shares",
     "cores_of",
@@ -29,6 +31,8 @@ __all__ = [
     "on_cores",
     "one_blas_thread",
     "processor_flags",
+    "release_freed_memory",
+    "tell_compiling",
     "threads_for",
 ]
 
@@ -148,3 +152,26 @@ def keep_freed_memory() -> None:
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, NEVER)
         mallopt(M_TOP_PAD, LARGEST_HEAP)
+
+
+def release_freed_memory() -> None:
+    """Give back to the system what malloc keeps; glibc only."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+_compiling = [0.0]
+
+
+def tell_compiling(seconds: float) -> None:
+    """Tell that a first launch compiled for so many seconds, on the thread that called it."""
+    _compiling[0] += seconds
+
+
+def clock_without_compiling() -> float:
+    """Return the seconds of `perf_counter` that were not spent on compiling: a clock for budgets, not for timings.
+
+    Only frameworks that compile functions when they are first launched tell of it.
+    """
+    return perf_counter() - _compiling[0]

@@ -174,14 +174,16 @@ class Backend(Protocol):
     """Workers that serve a device's queue of computations: with 2, two independent ones run at the same time."""
     cores: Sequence[set[int]]
     """The cores that each device's work keeps to; empty for GPUs, and if the system does not say."""
-    scheduler: str
-    """What queues the work, in a sentence that a reader of results can use."""
     settings: FrameworkSettings
     """The environment variables that this backend set, or unset, for its framework to read, and the framework's own
     switches, which have a dot in their names."""
     variants: tuple[str, ...]
     """The variants of how it schedules that differ from the defaults, by name."""
     ops: Ops
+
+    @property
+    def scheduler(self) -> str:
+        """What queues the work, in a sentence that a reader of results can use; it may tell what was done by now."""
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is asynchronous.
@@ -203,8 +205,9 @@ class Backend(Protocol):
         """Enqueue a copy of `x` to `device`; it may overlap with computation that does not depend on it.
 
         The device may be HOST if others are GPUs. `out`, a value on that device, is consumed: the copy is written to
-        its memory. Its arrays must have the shapes and dtypes of `x`; there is no broadcasting and no casting, and
-        anything else is an error. Without `out` the copy gets memory of its own, even if `x` is on that device already.
+        its memory, if the framework writes to values. Its arrays must have the shapes and dtypes of `x`; there is no
+        broadcasting and no casting, and anything else is an error. Without `out` the copy gets memory of its own, even
+        if `x` is on that device already.
         """
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:

@@ -1,5 +1,7 @@
 """One backend fixture for the whole suite: a test that takes `backend` runs on every installed backend.
 
+A test that takes `framework_name`, and starts processes of its own, runs on every one that is more than a reference.
+
 `--engine` chooses the engine of the whole process, because MXNet reads its own at import; a plain `pytest` takes
 async. With `--engine sync` only the tests that depend on the engine run, and not on NumPy, which has one engine. A
 framework that cannot be loaded is a skip; `--require mxnet,torch` ends the run at its start instead.
@@ -23,6 +25,9 @@ import backends
 from backends import Backend, BackendError
 from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, two_hosts
 from parallel_core.errors import DISTURBED
+
+FRAMEWORKS = ("jax", "mxnet", "torch")
+"""All that queue work; one that is not installed is left out, and one test says so."""
 
 # Other tests' imports must not decide how many threads a framework takes.
 THREADS = 1
@@ -105,10 +110,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    here = [name for name in FRAMEWORKS if find_spec(name) is not None]
+    if "framework_name" in metafunc.fixturenames:
+        metafunc.parametrize("framework_name", here)
     if "backend_name" in metafunc.fixturenames:
         # NumPy has one engine, sync, and runs beside the asynchronous engines as their reference.
         reference = ["numpy"] if metafunc.config.getoption("--engine") == "async" else []
-        metafunc.parametrize("backend_name", ["mxnet", "torch", *reference])
+        metafunc.parametrize("backend_name", [*here, *reference])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,9 +3,13 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+import backends
+from tests.conftest import FRAMEWORKS
 
 ONE_TEST = "tests/backends/test_arrays.py::test_a_single_shard_does_not_share_memory_with_its_source[torch]"
 
@@ -30,6 +34,13 @@ def test_a_required_framework_that_cannot_be_loaded_fails_the_run(
     done = run_without_torch(root, tmp_path, *workers, "--require", "torch")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "torch is required and cannot be loaded: " in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_what_takes_a_backend_runs_on_every_framework(name: str) -> None:
+    if find_spec(name) is None:
+        pytest.skip(f"{name} is not installed here, and the tests that take a backend leave it out")
+    assert name in backends.names()
 
 
 def test_any_other_is_skipped_with_the_reason(root: Path, tmp_path: Path) -> None:

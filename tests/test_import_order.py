@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import FRAMEWORKS
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("backends", "parallel_core", "benchmarks")
 MAX_ENTRIES = 15
@@ -18,12 +20,11 @@ ORDER = {
         ("errors",),
         ("devices", "arrays"),
         ("host", "protocol"),
-        ("variants",),
         ("registry",),
         ("installation",),
         ("process_groups", "profiling"),
         # A framework's folder knows nothing of another framework's.
-        ("numpy", "mxnet", "torch"),
+        (*FRAMEWORKS, "numpy"),
         ("conformance",),
     ),
     "parallel_core": (

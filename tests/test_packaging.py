@@ -42,7 +42,16 @@ def test_the_cuda_build_s_extra_holds_the_wheels_that_are_loaded(root: Path) -> 
 
 
 def test_the_extras_are_the_promised_ones(root: Path) -> None:
-    assert set(read(root)["options.extras_require"]) == {"mxnet", "mxnet-cu112", "torch", "plot", "test", "dev", "docs"}
+    assert set(read(root)["options.extras_require"]) == {
+        "mxnet",
+        "jax",
+        "mxnet-cu112",
+        "torch",
+        "plot",
+        "test",
+        "dev",
+        "docs",
+    }
 
 
 def test_the_citation_is_valid_and_of_this_version(root: Path) -> None:

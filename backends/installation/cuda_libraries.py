@@ -9,13 +9,15 @@ import re
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
-from backends.installation.cuda_wheels import DRIVER, MXNET_CUDA_PACKAGE, WHEELS, Wheel
-from backends.installation.known_failures import (
-    Diagnosis,
-    InstallationError,
+from backends.installation.cuda_wheels import (
+    DRIVER,
+    MXNET_CUDA_PACKAGE,
+    WHEELS,
+    Wheel,
     diagnose_driver,
     diagnose_missing_libraries,
 )
+from backends.installation.diagnosis import Diagnosis, InstallationError
 
 __all__ = ["load_cuda_libraries"]
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection
 from types import ModuleType
 
 from backends.errors import BackendError
-from backends.installation.known_failures import InstallationError, diagnose, diagnose_absence, diagnose_environment
+from backends.installation.diagnosis import InstallationError
+from backends.installation.frameworks import diagnose, diagnose_absence, diagnose_environment, diagnose_installed
 from backends.protocol import FrameworkSettings
 
 __all__ = ["import_framework"]
@@ -46,8 +47,9 @@ def import_framework(
     before = {variable: os.environ.get(variable) for variable in settings}
     _apply(settings)
     try:
-        for wrong in diagnose_environment(name, os.environ):
-            raise InstallationError(wrong)
+        for wrong in (*diagnose_environment(name, os.environ).values(), diagnose_installed(name)):
+            if wrong is not None:
+                raise InstallationError(wrong)
         prepare()
         # A framework's own deprecated imports do not concern its users.
         with warnings.catch_warnings():

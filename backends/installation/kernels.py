@@ -21,6 +21,7 @@ __all__ = [
     "FrameworkKernels",
     "Kernels",
     "Product",
+    "best_instruction_set",
     "better_core_type",
     "blas",
     "kernels_of",
@@ -103,7 +104,7 @@ def libraries_of(name: str, threads: int) -> tuple[Kernels, ...]:
 
 
 def product_of(backend: Backend, size: int | None = None) -> Product:
-    """Measure a product on the first CPU device, on one of its cores, or else on the first GPU; takes up to 0.3 s.
+    """Measure a product on the first CPU device, on one of its cores, or else on the first GPU; takes up to 0.4 s.
 
     It waits for all that was launched. A size too small or too large to be measured is replaced by the nearest one.
     """
@@ -127,7 +128,8 @@ def product_of(backend: Backend, size: int | None = None) -> Product:
         framework = _framework(backend.name)
         on_one_core = framework.one_thread(backend, x) if framework else one_blas_thread(backend.name)
     with on_one_core:
-        # The first one warms up, and counts where there is no time for another one.
+        # What a framework compiles before its first product is no part of any.
+        backend.wait(backend.launch(backend.ops.matmul, x, x))
         taken = [seconds()]
         while len(taken) <= MOST_REPETITIONS and count * (sum(taken) + taken[-1]) < MAX_PRODUCT_SECONDS:
             taken.append(seconds())
@@ -150,7 +152,7 @@ def blas(package: str, threads: int) -> list[Kernels]:
 
 def onednn(version: str | None, threads: int) -> Kernels:
     """Describe a oneDNN: it takes the best instructions that the processor and the environment allow."""
-    return Kernels("oneDNN", version, _onednn_instructions(processor_flags(), os.environ), threads)
+    return Kernels("oneDNN", version, best_instruction_set(processor_flags(), _onednn_limit(os.environ)), threads)
 
 
 def better_core_type(taken: str, flags: frozenset[str]) -> str | None:
@@ -164,12 +166,16 @@ def better_core_type(taken: str, flags: frozenset[str]) -> str | None:
     return AVX2_CORE_TYPE if can_do_better else None
 
 
-def _onednn_instructions(flags: frozenset[str], environment: Mapping[str, str]) -> str | None:
-    limit = next((environment[name].upper() for name in ONEDNN_LIMITS if environment.get(name)), "")
+def best_instruction_set(flags: frozenset[str], limit: str = "") -> str | None:
+    """Return the best instructions of INSTRUCTION_SETS that flags allow, up to a limit in the words of oneDNN."""
     begins = [begin for _, begin, _ in INSTRUCTION_SETS]
     # Unknown limits are ignored, as oneDNN does; `AVX512_CORE` is longer than what it begins with, as is `AVX2_VNNI`.
     first = next((place for place, begin in enumerate(begins) if limit.startswith(begin)), 0)
     return next((name for name, _, needed in INSTRUCTION_SETS[first:] if needed <= flags), None)
+
+
+def _onednn_limit(environment: Mapping[str, str]) -> str:
+    return next((environment[name].upper() for name in ONEDNN_LIMITS if environment.get(name)), "")
 
 
 def _framework(name: str) -> FrameworkKernels | None:

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from backends.errors import BackendError
-from backends.installation.gpus import Gpus, InstallationFailure, failure_of, list_gpus
+from backends.installation.frameworks import failure_of, installation_of, list_gpus
+from backends.installation.gpus import Gpus, InstallationFailure
 from backends.installation.kernels import Kernels, Product, kernels_of, product_of
 from backends.registry import load
 
@@ -61,7 +62,8 @@ def probe(framework: str, engine: str) -> Probe:
             product=product_of(backend),
         )
     except Exception as error:
-        return Probe(framework, engine, failure=failure_of(framework, error), imported=framework in sys.modules)
+        module = installation_of(framework).module or framework
+        return Probe(framework, engine, failure=failure_of(framework, error), imported=module in sys.modules)
 
 
 def main() -> None:

@@ -1,1 +1,6 @@
 """MXNet: its engine queues every operator, on CPUs and on GPUs."""
+
+__all__ = ["TITLE"]
+
+TITLE = "MXNet"
+"""What readers call it."""

@@ -6,7 +6,7 @@ own array. The synchronous engine is MXNet's NaiveEngine, which runs every opera
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, NoReturn, final
 from weakref import WeakSet
@@ -16,22 +16,16 @@ import numpy as np
 from backends.arrays import check_terms, tree_leaves, tree_map
 from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError, ComputationError
-from backends.host import check_workers, cores_of, limit_openmp_threads, threads_for
+from backends.host import check_workers, core_numbers, cores_of, limit_openmp_threads, on_cores, threads_for
 from backends.installation.cuda_libraries import load_cuda_libraries
 from backends.installation.gpu_probe import reason_against
 from backends.installation.importing import import_framework
 from backends.installation.kernels import CORE_TYPE
 from backends.mxnet.kernels import core_type_to_set
+from backends.mxnet.variants import BLAS_AS_SHIPPED, BULK_ON, TEMPORARY_SPACE_LOW
 from backends.mxnet.workers import start_workers
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray
-from backends.variants import (
-    BLAS_AS_SHIPPED,
-    BULK_ON,
-    COPY_ON_COMPUTE_QUEUE,
-    TEMPORARY_SPACE_LOW,
-    check_device_kinds,
-    choose_variants,
-)
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
 
 __all__ = ["MXNetBackend"]
 
@@ -126,14 +120,21 @@ class MXNetBackend(BaseBackend):
             limit_openmp_threads(self.threads_per_device)
             scheduler = "none: MXNet's NaiveEngine runs each operator where it is called"
         self.scheduler = f"{scheduler}; {note}" if note else scheduler
+        # If workers have all cores, Python takes one of theirs. To issue each device's operators from its own core
+        # takes from each the same; otherwise they would meet late, one by all of Python's time.
+        shared = self.engine == "async" and set().union(*self.cores) == set(core_numbers())
+        self._issued_on = dict(zip(self._contexts.values(), self.cores, strict=False)) if shared else {}
         _loaded.add(self)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._mx.nd.NDArray)), None)
         if first is None:
             raise BackendError(f"{self.name} launches on the device of the first array, and there is no array")
+        # To change cores takes as long as to issue one operator: it is worth it for many, as for a model's parameters.
+        cores = self._issued_on.get(first.ctx) if isinstance(args[0], tuple) else None
         try:
-            return fn(*args)
+            with on_cores(cores) if cores else nullcontext():
+                return fn(*args)
         except KeyboardInterrupt:
             raise
         except BaseException as error:

@@ -36,7 +36,7 @@ from backends.profiling.threads_of_trace import (
 )
 from backends.profiling.timeline import HOST_DEVICE, SpanKind, Spans, Timeline
 from backends.protocol import Array, Backend
-from backends.variants import COPY_ON_COMPUTE_QUEUE
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 
 __all__ = ["check", "is_from", "profile", "refuse_rowless", "timeline_of"]
 

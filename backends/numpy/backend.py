@@ -16,7 +16,7 @@ from backends.errors import BackendError
 from backends.host import check_workers, cores_of, limit_blas_threads, threads_for
 from backends.numpy import ops as numpy_ops
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Ops
-from backends.variants import choose_variants
+from backends.registry.variants import choose_variants
 
 __all__ = ["NumPyBackend"]
 

@@ -12,7 +12,7 @@ import psutil
 from backends.errors import ComputationError
 from backends.process_groups.group import GroupError
 
-__all__ = ["interface_of", "interface_towards", "interfaces", "listen_at", "local_address"]
+__all__ = ["connect_to", "interface_of", "interface_towards", "interfaces", "listen_at", "local_address"]
 
 
 def interfaces() -> dict[str, list[str]]:
@@ -71,6 +71,16 @@ def listen_at(address: str, port: int) -> socket.socket:
         server.close()
         raise ComputationError(f"cannot listen at {address}:{port}: {_advice(error)}") from error
     return server
+
+
+def connect_to(address: str, port: int, seconds: float) -> socket.socket:
+    """Return a socket that is connected to a port of an IPv4 address. Raises OSError if nobody listens there."""
+    connection = socket.create_connection((address, port), seconds)
+    # Linux may choose the port itself to connect from, and a socket then connects to itself if nobody listens.
+    if connection.getsockname() == connection.getpeername():
+        connection.close()
+        raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {address}:{port}")
+    return connection
 
 
 def _advice(error: OSError) -> str:

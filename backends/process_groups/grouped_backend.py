@@ -33,8 +33,11 @@ class GroupedBackend:
         self.devices, self.cores = local.devices, local.cores
         self.threads_per_device, self.workers_per_device = local.threads_per_device, local.workers_per_device
         self.settings, self.variants = local.settings, local.variants
-        self.scheduler = f"{local.scheduler}; sums over {group.size} processes by {group.transport}"
         self.exchanges = 0
+
+    @property
+    def scheduler(self) -> str:
+        return f"{self.local.scheduler}; sums over {self.group.size} processes by {self.group.transport}"
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         return self.local.launch(fn, *args)

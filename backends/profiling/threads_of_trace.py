@@ -147,7 +147,8 @@ def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:
     """Return the timeline with the number of the devices' operations that no launch is linked to, and a note of it."""
     spans = timeline.columns
     operations = np.array([device in devices for device, _ in spans.queues], bool)[spans.queue_of]
-    count, unlinked = np.count_nonzero(operations), np.count_nonzero(operations & (spans.launched == UNKNOWN))
+    # NumPy 2.4 counts in numbers of its own.
+    count, unlinked = (int(np.count_nonzero(one)) for one in (operations, operations & (spans.launched == UNKNOWN)))
     if not unlinked:
         return timeline
     note = UNLINKED.format(unlinked, count, "operation" if count == 1 else "operations")

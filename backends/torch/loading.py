@@ -10,11 +10,12 @@ from backends.host import check_workers, threads_for
 from backends.installation.gpu_probe import reason_against
 from backends.installation.importing import import_framework
 from backends.protocol import Backend, Engine, FrameworkSettings
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
 from backends.torch.base import Setup
 from backends.torch.cuda.threads import CudaThreadsTorch
 from backends.torch.eager import EagerTorch
+from backends.torch.variants import TF32
 from backends.torch.worker_threads import WorkerThreadsTorch
-from backends.variants import COPY_ON_COMPUTE_QUEUE, TF32, check_device_kinds, choose_variants
 
 __all__ = ["class_for", "load_torch"]
 

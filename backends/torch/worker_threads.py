@@ -14,13 +14,13 @@ from backends.arrays import tree_leaves, tree_map
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.protocol import Array, Engine, HostArray
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from backends.torch.base import PerDevice, Setup, TorchBackend, clone, detached_copy, overwrite, tensor
 from backends.torch.streams.future import Failure, Future, completed_future, device_of, resolve
 from backends.torch.streams.pool import PooledStream
 from backends.torch.streams.source_queue import SourceQueue
 from backends.torch.streams.worker import WorkerStream, first_error, submit_collective
 from backends.torch.sums import sum_own_shard
-from backends.variants import COPY_ON_COMPUTE_QUEUE
 
 __all__ = ["WorkerThreadsTorch"]
 

@@ -7,7 +7,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
-from backends.variants import VARIANTS
+from backends.registry.variants import all_variants, in_words
 
 __all__ = ["setup"]
 
@@ -23,10 +23,10 @@ class _Variants(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         parts = []
-        for setting, own in groupby(VARIANTS, key=lambda variant: variant.setting):
+        for setting, own in groupby(all_variants(), key=lambda variant: variant.setting):
             parts.append(f"## {setting[0].upper()}{setting[1:]}")
             for variant in own:
-                where = ", ".join(variant.backends)
+                where = ", ".join(in_words(variant.name))
                 note = "; the default" if variant.default else ""
                 parts.append(f"`{variant.name}` ({where}{note})\n: {variant.meaning}")
         return self.parse_text_to_nodes("\n\n".join(parts), allow_section_headings=True)

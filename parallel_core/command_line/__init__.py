@@ -31,7 +31,7 @@ class _Program(click.Group):
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="parallel-core", prog_name="parallel-core")
 def cli() -> None:
-    """See how deep-learning frameworks schedule work: the same experiments on MXNet, PyTorch and NumPy."""
+    """See how deep-learning frameworks schedule work: the same experiments on every backend."""
 
 
 @cli.command("list")

@@ -2,7 +2,6 @@
 
 import asyncio
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -36,21 +35,11 @@ from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.comparison_progress import comparison_progress
 from parallel_core.terminal.console import terminal_console
 
-__all__ = ["compare", "known_experiments", "refuse_unmeasured", "run_plan"]
+__all__ = ["choose_interpreters", "compare", "known_experiments", "refuse_unmeasured", "run_plan"]
 
 MINUTES_FOR_A_CELL = 0.25
 """How long --quick may take unless the user says; so it is 4 minutes for the chapters' demonstrations."""
 SHORTEST_MINUTES = 1.0
-
-
-def _interpreter(text: str) -> tuple[str, str]:
-    backend, equals, given = text.partition("=")
-    path = shutil.which(given)
-    if not (backend and equals and given):
-        raise ValueError(f"{text!r} is not of the form NAME=PATH, torch=/opt/new/bin/python say")
-    if path is None:
-        raise ValueError(f"{given!r} is not a program that can be run")
-    return backend, path
 
 
 @click.command()
@@ -78,13 +67,7 @@ def _interpreter(text: str) -> tuple[str, str]:
     "Default: no limit; with --quick and without --like, 4 for 16 cells, and so on.",
 )
 @click.option("--out", type=options.PATH, metavar="DIR", help="A new folder. Default: named by the time.")
-@click.option(
-    "--python",
-    "interpreters",
-    type=options.Parsed(_interpreter, "name=path"),
-    multiple=True,
-    help="The Python that runs a backend, if it needs an environment of its own.",
-)
+@options.interpreters
 @click.option(
     "--like",
     type=options.PATH,
@@ -133,7 +116,7 @@ def compare(
         experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
         backends=backend_names,
         engines=engines,
-        interpreters=_choose_interpreters(backend_names, interpreters),
+        interpreters=choose_interpreters(backend_names, interpreters),
         rounds=rounds,
         mode="quick" if quick else "full",
         shared=quick,
@@ -196,7 +179,7 @@ def _known_device_kind(kind: str) -> str:
     return kind
 
 
-def _choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return each backend's Python, by default this one; fail if parallel-core is not installed there."""
     for backend, path in given:
         if backend not in names:

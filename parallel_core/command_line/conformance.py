@@ -18,7 +18,7 @@ __all__ = ["conformance"]
 
 
 @click.command()
-@click.option("--backend", metavar="NAME", help="mxnet, torch, numpy, or one of a plug-in.")
+@click.option("--backend", metavar="NAME", help="A framework that `list` names.")
 @click.option("--all", "every", is_flag=True, help="All backends that can be loaded, on each of their engines.")
 @click.option("--engine", metavar="async|sync", help="Default: async if the backend has it.")
 @click.option(
@@ -29,6 +29,7 @@ __all__ = ["conformance"]
 )
 @options.device_kind
 @options.workers
+@options.variants
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which programs are drawn.")
 @click.option("--first", type=click.IntRange(min=0), default=0, metavar="N", help="Begin with program N of the seed.")
 @click.option("--programs", type=options.POSITIVE, metavar="N", help="Stop after so many programs.")
@@ -46,6 +47,7 @@ def conformance(
     engine: str | None,
     wanted: int | tuple[Device, ...] | None,
     workers: int,
+    variants: tuple[str, ...],
     device_kind: str,
     minutes: float | None,
     findings: int,
@@ -62,6 +64,8 @@ def conformance(
     chosen = Limits(seconds=seconds, devices=len(names) if names else cast("int | None", wanted), **limits)
     console = terminal_console()
     named: dict[str, Any] = {"device_kind": device_kind, "engine": engine, "workers_per_device": workers}
+    if variants:
+        named["variants"] = variants
     if names:
         named["devices"] = ",".join(map(str, names))
     if backend is not None:

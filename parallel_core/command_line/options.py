@@ -1,6 +1,7 @@
 """Options that several commands share, and the kinds of values they take."""
 
 import math
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ __all__ = [
     "device_kind",
     "devices",
     "devices_of_a_process",
+    "interpreters",
     "json_file",
     "names",
     "plot_file",
@@ -90,6 +92,16 @@ def _devices(text: str) -> int | tuple[Device, ...]:
     return wanted
 
 
+def _interpreter(text: str) -> tuple[str, str]:
+    backend, equals, given = text.partition("=")
+    path = shutil.which(given)
+    if not (backend and equals and given):
+        raise ValueError(f"{text!r} is not of the form NAME=PATH, torch=/opt/new/bin/python say")
+    if path is None:
+        raise ValueError(f"{given!r} is not a program that can be run")
+    return backend, path
+
+
 NUMBER = Parsed(_positive, "number")
 """A positive number, neither NaN nor infinite."""
 NUMBER_OR_ZERO = Parsed(partial(_positive, or_zero=True), "number")
@@ -131,6 +143,14 @@ def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
     )
 
 
+interpreters = click.option(
+    "--python",
+    "interpreters",
+    type=Parsed(_interpreter, "name=path"),
+    multiple=True,
+    help="The Python that runs a backend, if it needs an environment of its own.",
+)
+"""Of commands that run several backends."""
 device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="auto", show_default=True)
 threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: its share of the cores.")
 workers = click.option(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from parallel_core.comparison.answers import READINGS, Answered, answer_to, overall_answer, ratio_sentence
+from parallel_core.comparison.answers import READINGS, Answered, answer_to, conclusions, ratio_sentence
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.factors import divide_by_trace
 from parallel_core.comparison.storage import TimelineOf
@@ -108,8 +108,14 @@ class Analysis:
 
     comparison: Comparison
     experiments: tuple[ExperimentAnalysis, ...]
-    answer: str
-    """In some sentences: how the engines scheduled, and who schedules and who computes better than the first one."""
+    conclusions: tuple[str, ...]
+    """How the engines scheduled in each experiment, then of each framework how it schedules and computes against the
+    first one, each in some sentences."""
+
+    @property
+    def answer(self) -> str:
+        """All conclusions as one text."""
+        return " ".join(self.conclusions)
 
     @property
     def cells(self) -> tuple[CellAnalysis, ...]:
@@ -133,7 +139,7 @@ class Analysis:
             sides.setdefault(answer.would_change, []).append(side)
         changes = [change if len(sides) == 1 else f"{listed(own)}: {change}" for change, own in sides.items()]
         by_side = (f"{side}: {' '.join(answer.sentences)}" for side, answer in given.items())
-        return Answer(tuple(filter(None, (self.answer, *by_side))), " ".join(changes))
+        return Answer((*self.conclusions, *by_side), " ".join(changes))
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -155,7 +161,7 @@ def analyse(comparison: Comparison, timeline_of: TimelineOf | None = None) -> An
     ratios.sort(key=lambda ratio: engines.index(ratio.cell.engine))
     believed = [Answered(cell.results, cell.metric) for one in experiments for cell in one.believed]
     about_scheduling = [one.answer for one in experiments if one.answer and one.experiment.name in READINGS]
-    return Analysis(comparison, experiments, overall_answer(about_scheduling, ratios, believed))
+    return Analysis(comparison, experiments, conclusions(about_scheduling, ratios, believed))
 
 
 def _analyse_experiment(

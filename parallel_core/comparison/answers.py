@@ -18,7 +18,7 @@ from parallel_core.measurement.confidence_intervals import (
 )
 from parallel_core.system.formatting import figure, kernels_in_words, listed, percent
 
-__all__ = ["READINGS", "Answered", "Reading", "answer_to", "overall_answer", "ratio_sentence"]
+__all__ = ["READINGS", "Answered", "Reading", "answer_to", "conclusions", "ratio_sentence"]
 
 WELL, BADLY = 0.8, 0.2
 """From this share of what is possible on an engine schedules well, and up to that one badly."""
@@ -158,7 +158,7 @@ def _remark(verdict: Verdict, words: Mapping[Verdict, str]) -> str:
     return "" if verdict == "too few runs" else f" ({words.get(verdict, verdict)})"
 
 
-def overall_answer(answers: Iterable[str], ratios: Sequence[TimeRatio], believed: Sequence[Answered]) -> str:
+def conclusions(answers: Iterable[str], ratios: Sequence[TimeRatio], believed: Sequence[Answered]) -> tuple[str, ...]:
     """Say how engines scheduled, then who schedules and who computes better, framework against the first one.
 
     `answers` are those about scheduling alone, `ratios` those between frameworks, of which the ones on the first engine
@@ -169,8 +169,9 @@ def overall_answer(answers: Iterable[str], ratios: Sequence[TimeRatio], believed
     for ratio in ratios:
         if ratio.cell.engine == engine or ratio.cell.engine != ratio.against.engine:
             by_pair.setdefault((ratio.cell.backend, ratio.against.backend), []).append(ratio)
-    pairs = [_pair_in_words(name, first, pair, believed) for (name, first), pair in by_pair.items()]
-    return " ".join([*answers, *(pairs or [_nothing_to_compare(believed)])])
+    pairs = [_pair_in_words(name, first, pair) for (name, first), pair in by_pair.items()]
+    last = _kernels_in_words(by_pair, believed) if pairs else _nothing_to_compare(believed)
+    return tuple(filter(None, [*answers, *pairs, last]))
 
 
 class _Said(NamedTuple):
@@ -188,7 +189,7 @@ SCHEDULING = _Said("schedules", "better", "worse", " in scheduling", "× {:.2f}"
 KERNELS = _Said("computes", "faster", "slower", " in computing", "{:.2f} × the time")
 
 
-def _pair_in_words(name: str, first: str, ratios: Sequence[TimeRatio], believed: Sequence[Answered]) -> str:
+def _pair_in_words(name: str, first: str, ratios: Sequence[TimeRatio]) -> str:
     cell, against = ratios[0].cell, ratios[0].against
     on_one = cell.engine == against.engine
     whole, scheduling, kernels = [], [], []
@@ -208,9 +209,6 @@ def _pair_in_words(name: str, first: str, ratios: Sequence[TimeRatio], believed:
             clauses = _clauses("it" if sentences else name if on_one else cell.side, found, said)
             opening = f"Against {f'{first} on the {cell.engine} engine' if on_one else against.side}, {clauses}"
             sentences.append(f"{clauses[0].upper()}{clauses[1:]}." if sentences else f"{opening}.")
-    libraries = [_products_in_words(backend, believed) for backend in (name, first)]
-    if any(verdict in COMPUTES for _, _, verdict in kernels) and all(libraries):
-        sentences.append(f"Products: {name} by {libraries[0]}; {first} by {libraries[1]}.")
     return " ".join(sentences)
 
 
@@ -224,11 +222,26 @@ def _clauses(backend: str, found: Iterable[tuple[str, Interval, Verdict]], said:
         f"{words} in {listed(by_verdict[verdict])}" for verdict, words in in_words.items() if verdict in by_verdict
     ]
     clauses = [f"{backend} {said.verb} {' and '.join(directions)}"] if directions else []
+    # Of several frameworks the reader must know which one is meant.
+    whose = "" if directions or backend == "it" else f" for {backend}"
     if same := by_verdict.get("no difference shown"):
-        clauses.append(f"no difference{said.of} was shown in {listed(same)}")
+        clauses.append(f"no difference{said.of} was shown{whose} in {listed(same)}")
     if unknown := by_verdict.get("too few runs"):
-        clauses.append(f"there are too few runs to tell in {listed(unknown)}")
+        clauses.append(f"there are too few runs to tell{whose} in {listed(unknown)}")
     return "; ".join(clauses)
+
+
+def _kernels_in_words(by_pair: Mapping[tuple[str, str], Sequence[TimeRatio]], believed: Sequence[Answered]) -> str:
+    """Name once what multiplies for each framework of the pairs in which one computes faster, the first ones last."""
+    libraries = {name: _products_in_words(name, believed) for pair in by_pair for name in pair}
+    told = [
+        pair
+        for pair, ratios in by_pair.items()
+        if any(one.kernels_verdict in COMPUTES and one.scheduling_verdict for one in ratios)
+        and all(libraries[name] for name in pair)
+    ]
+    names = dict.fromkeys([*(name for name, _ in told), *(first for _, first in told)])
+    return f"Products: {'; '.join(f'{name} by {libraries[name]}' for name in names)}." if names else ""
 
 
 def _products_in_words(backend: str, believed: Iterable[Answered]) -> str:

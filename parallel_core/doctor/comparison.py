@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parallel_core.doctor.finding import Diagnosis, Finding, Section
-from parallel_core.doctor.frameworks import Attempt
+from parallel_core.doctor.frameworks import REFERENCE, Attempt
 from parallel_core.system.formatting import listed
 
 __all__ = ["examine_comparing"]
@@ -20,19 +20,20 @@ def examine_comparing(attempts: Sequence[Attempt], folder: Path) -> Section:
 
 
 def _examine_cells(attempts: Sequence[Attempt]) -> Finding:
-    engines = {
+    usable = {
         attempt.name: [probe.engine for probe in attempt.usable]
         for attempt in attempts
-        if attempt.name in COMPARED_BACKENDS and attempt.usable
+        if attempt.usable and attempt.name != REFERENCE
     }
+    engines = {name: own for name, own in usable.items() if name in COMPARED_BACKENDS} or usable
     figures = {"cells": engines}
     if not engines:
-        return Finding("cells", "absent", "neither framework can be used: nothing to compare", None, figures)
-    text = "; ".join(f"{name} ({listed(usable)})" for name, usable in engines.items())
+        return Finding("cells", "absent", "no framework can be used: nothing to compare", None, figures)
+    text = "; ".join(f"{name} ({listed(own)})" for name, own in engines.items())
     left_out = [name for name in COMPARED_BACKENDS if name not in engines]
     if not left_out:
         return Finding("cells", "fine", text, None, figures)
-    cause = f"{listed(left_out)} cannot be used here, and the comparison would leave it out"
+    cause = f"{listed(left_out)} cannot be used here, so a comparison is of {listed([*engines])} alone"
     command = f"parallel-core compare --backends {','.join(engines)}"
     return Finding("cells", "absent", f"{text} only", Diagnosis(cause, command), figures)
 

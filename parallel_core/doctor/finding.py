@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from backends.installation.known_failures import Diagnosis
+from backends.installation.diagnosis import Diagnosis
 
 __all__ = ["Diagnosis", "Finding", "FindingState", "Section", "harmful_variable"]
 

@@ -12,8 +12,8 @@ from importlib.metadata import distributions
 
 import msgspec
 
+from backends.installation.frameworks import diagnose, diagnose_absence, diagnose_environment, installation_of
 from backends.installation.gpus import InstallationFailure
-from backends.installation.known_failures import diagnose, diagnose_absence, diagnose_environment
 from backends.installation.probe import DEFAULT_ENGINE, Probe
 from parallel_core.doctor.finding import Diagnosis, Finding, Section
 from parallel_core.system.formatting import listed
@@ -23,9 +23,6 @@ __all__ = ["Attempt", "examine_frameworks", "try_backend"]
 
 REFERENCE = "numpy"
 """With the reference alone there is nothing to compare."""
-PROBED_ENGINES = {"mxnet": ("async", "sync"), "torch": ("async", "sync"), "numpy": ("sync",)}
-DISTRIBUTIONS = {"mxnet": r"mxnet(-(cu|mkl|native)\w*)?", "torch": "torch", "numpy": "numpy"}
-"""Patterns of the names of the distributions that may hold a framework."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +47,18 @@ def try_backend(name: str, deadline: float) -> Attempt:
 
     No process may take longer than `deadline` seconds.
     """
-    if name in DISTRIBUTIONS and importlib.util.find_spec(name) is None:
+    declared = installation_of(name)
+    if declared.module and importlib.util.find_spec(declared.module) is None:
         return Attempt(name, (), ())
     probes: list[Probe] = []
-    for engine in PROBED_ENGINES.get(name, (DEFAULT_ENGINE,)):
+    for engine in declared.engines or (DEFAULT_ENGINE,):
         # -P: the current folder may hold another checkout than the one that is installed.
         command = [sys.executable, "-P", "-m", "backends.installation.probe", name, engine]
         outcome = asyncio.run(supervise(command, deadline, set()))
         probes.append(_read_probe(name, engine, outcome, deadline))
         if outcome.timed_out or not probes[-1].imported:
             break
-    return Attempt(name, _distributions(name), tuple(probes))
+    return Attempt(name, _distributions(declared.distributions), tuple(probes))
 
 
 def _read_probe(name: str, engine: str, outcome: Outcome, deadline: float) -> Probe:
@@ -70,18 +68,16 @@ def _read_probe(name: str, engine: str, outcome: Outcome, deadline: float) -> Pr
             return msgspec.json.decode(lines[-1], type=Probe)
         except msgspec.DecodeError:
             pass
-    known = diagnose(name, outcome.errors) or next(iter(diagnose_environment(name, os.environ)), None)
+    known = diagnose(name, outcome.errors) or next(iter(diagnose_environment(name, os.environ).values()), None)
     reason = outcome.reason(deadline)
     if outcome.timed_out or outcome.status < 0:
         reason = f"the process that loaded it {reason}"
     return Probe(name, engine, failure=InstallationFailure(known.cause if known else reason, known))
 
 
-def _distributions(name: str) -> tuple[tuple[str, str], ...]:
-    if name not in DISTRIBUTIONS:
-        return ()
+def _distributions(pattern: str) -> tuple[tuple[str, str], ...]:
     installed = {(str(one.name).lower().replace("_", "-"), one.version) for one in distributions()}
-    return tuple(sorted(one for one in installed if re.fullmatch(DISTRIBUTIONS[name], one[0])))
+    return tuple(sorted(one for one in installed if re.fullmatch(pattern, one[0])))
 
 
 def examine_frameworks(attempts: Sequence[Attempt]) -> Section:

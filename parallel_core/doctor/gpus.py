@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 
 from humanize import naturalsize
 
+from backends.installation.frameworks import diagnose, installation_of
 from backends.installation.gpu_probe import reason_against
 from backends.installation.gpus import Gpu, Gpus
-from backends.installation.known_failures import CUDA_12_TORCH, diagnose
 from parallel_core.doctor.finding import Diagnosis, Finding, Section
 from parallel_core.doctor.frameworks import Attempt
 
@@ -34,10 +34,6 @@ NO_CODE = "holds no code for this GPU"
 """The same in the words of `gpu_probe`."""
 MXNET_GENERATIONS = range(5, 9)
 """The generations of GPUs, by compute capability, that MXNet 1.9.1 holds machine code for."""
-INSTALL_CUDA_BUILD = {
-    "torch": CUDA_12_TORCH,
-    "mxnet": "pip uninstall --yes mxnet && pip install 'parallel-core[mxnet-cu112]'",
-}
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ def examine_gpus(
         figures = {key: value for key, value in asdict(card).items() if key != "index"}
         yield Finding(f"GPU {card.index}", "fine", _describe(card), None, figures)
     for framework, gpus in by_framework.items():
-        if framework in INSTALL_CUDA_BUILD:
+        if installation_of(framework).cuda_build:
             yield from _examine_framework(framework, gpus, cards, environment)
 
 
@@ -143,7 +139,7 @@ def _diagnose_cpu_build(framework: str, cards: Sequence[Card]) -> tuple[str, Dia
     if framework == "mxnet" and generations and not any(one in MXNET_GENERATIONS for one in generations):
         return "MXNet 1.9.1 cannot use GPUs of this generation", diagnose("mxnet", NO_KERNEL)
     cause = f"this {framework} is a build for CPUs, and the machine has a GPU"
-    return "a build for CPUs", Diagnosis(cause, INSTALL_CUDA_BUILD[framework])
+    return "a build for CPUs", Diagnosis(cause, installation_of(framework).cuda_build)
 
 
 def _diagnose_hidden(framework: str, environment: Mapping[str, str]) -> Diagnosis:

@@ -2,23 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import backends
 from backends.host import available_cores
+from backends.installation.frameworks import diagnose_environment, installation_of
 from backends.installation.kernels import CORE_TYPE
-from backends.installation.known_failures import diagnose_environment
-from parallel_core.doctor.finding import Diagnosis, Finding, Section, harmful_variable
+from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section, harmful_variable
 from parallel_core.doctor.frameworks import Attempt
 
 __all__ = ["examine_settings"]
 
-SET_BY_US = {
-    "MXNET_ENGINE_TYPE": "which engine MXNet takes",
-    "MXNET_CPU_WORKER_NTHREADS": "how many workers serve a device's queue",
-    "MXNET_CPU_TEMP_COPY": "how many pieces of scratch memory all devices share",
-    "MXNET_EXEC_BULK_EXEC_TRAIN": "whether a backward pass is one operator",
-    "MXNET_ELIMINATE_COMMON_EXPR": "whether a unit computes equal operations once",
-    "MXNET_USE_FUSION": "whether a unit's operations on a GPU are made one",
-}
-"""parallel-core sets these itself before it imports MXNet: a value in the environment changes other programs only."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PLACES = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 JOB = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -27,7 +19,7 @@ BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 def examine_settings(environment: Mapping[str, str], attempts: Sequence[Attempt]) -> Section:
     """Report what every variable that is set does, and how to unset those that do harm."""
-    findings = [*_threads(environment), *_mxnet(environment, attempts), *_job(environment)]
+    findings = [*_threads(environment), *_frameworks(environment, attempts), *_job(environment)]
     if CORE_TYPE in environment:
         text = f"{environment[CORE_TYPE]}: the kernels of every OpenBLAS, NumPy's too; parallel-core leaves it as it is"
         findings.append(Finding(CORE_TYPE, "fine", text, None, {"value": environment[CORE_TYPE]}))
@@ -57,21 +49,25 @@ def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
         yield harmful_variable(name, environment[name], cause)
 
 
-def _mxnet(environment: Mapping[str, str], attempts: Sequence[Attempt]) -> Iterator[Finding]:
-    installed = any(attempt.name == "mxnet" and attempt.probes for attempt in attempts)
-    fatal = {diagnosis.cause.split("=")[0]: diagnosis for diagnosis in diagnose_environment("mxnet", environment)}
-    for name, diagnosis in fatal.items():
-        text = f"{environment[name]}: no program can use MXNet with it"
-        yield Finding(name, "broken" if installed else "doubtful", text, diagnosis, {"value": environment[name]})
-    for name, value in sorted(environment.items()):
-        if name in fatal or not name.startswith("MXNET_"):
+def _frameworks(environment: Mapping[str, str], attempts: Sequence[Attempt]) -> Iterator[Finding]:
+    installed = {attempt.name for attempt in attempts if attempt.probes}
+    for framework in backends.names():
+        declared = installation_of(framework)
+        fatal = declared.harmful_variables(environment)
+        for name, diagnosis in fatal.items():
+            text = f"{environment[name]}: no program can use {framework} with it"
+            state: FindingState = "broken" if framework in installed else "doubtful"
+            yield Finding(name, state, text, diagnosis, {"value": environment[name]})
+        if framework not in installed:
             continue
-        if name in SET_BY_US:
-            text = f"{value}: {SET_BY_US[name]}, in other programs; parallel-core sets its own"
-            yield Finding(name, "fine", text, None, {"value": value})
-        else:
-            cause = f"MXNet reads {name} when it is imported, and measurements here may change"
-            yield harmful_variable(name, value, cause)
+        for name, value in sorted(environment.items()):
+            if name in fatal:
+                continue
+            if name in declared.known_variables:
+                yield Finding(name, "fine", f"{value}: {declared.known_variables[name]}", None, {"value": value})
+            elif name.startswith(declared.prefixes):
+                cause = f"{framework} reads {name} when it is imported, and measurements here may change"
+                yield harmful_variable(name, value, cause)
 
 
 def _job(environment: Mapping[str, str]) -> Iterator[Finding]:

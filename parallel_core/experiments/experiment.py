@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from backends.variants import BLAS_AS_SHIPPED, COPY_ON_COMPUTE_QUEUE, TF32
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import listed
@@ -39,7 +39,7 @@ CHAPTERS: Mapping[str, str] = MappingProxyType(
 )
 """The titles of the book's chapters, by the packages that hold their experiments."""
 
-OF_PRODUCTS = (BLAS_AS_SHIPPED.setting, TF32.setting)
+OF_PRODUCTS = (KERNELS_OF_PRODUCTS, MATRIX_PRECISION)
 """The settings of variants that make a difference where matrices are multiplied and nothing else is done."""
 OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
 """The same where results are copied too."""

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from time import perf_counter
 
 from backends import Array, Backend
+from backends.host import clock_without_compiling
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.system.machine_watch import MachineWatch, joined_watches, sample_machine, watched
@@ -58,9 +59,12 @@ def if_repeatable(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
 
 
 def countdown(budget: float) -> Callable[[float], float]:
-    """Begin a budget of seconds; return a function: how many seconds are left until a share of the budget is spent."""
-    started = perf_counter()
-    return lambda share: share * budget - (perf_counter() - started)
+    """Begin a budget of seconds; return a function: how many seconds are left until a share of the budget is spent.
+
+    What a framework takes to compile first launches is not counted.
+    """
+    started = clock_without_compiling()
+    return lambda share: share * budget - (clock_without_compiling() - started)
 
 
 def measure(backend: Backend, fn: Callable[[], object]) -> Timing:
@@ -93,19 +97,20 @@ def interleave(
 
     Every other round goes backwards: the state in which a case leaves caches and memory is not always met by the same
     other one. The first `warmups` rounds are not counted: their times are the cases' `warmup_seconds`. There are fewer
-    rounds, but one at least, if another one would take more than the budget of seconds, judging by the last one.
+    rounds, but one at least, if another one would take more than the budget of seconds, judging by the last one. What
+    a warm-up takes beyond a round, and compiling wherever it happens, are not part of the budget.
 
     If others took time of the cores, up to twice as many rounds are taken while the budget lasts, and those count in
     which others took least: which ones these are does not depend on the times.
     """
-    started = perf_counter()
+    started = clock_without_compiling()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
     watches: list[MachineWatch] = []
     there = list(cases)
     with without_garbage_collection():
         last = 0.0
         for done in range(warmups + 2 * rounds):
-            began = perf_counter()
+            began = clock_without_compiling()
             if done >= warmups + rounds and not (budget < math.inf and _are_disturbed(watches, rounds)):
                 break
             if done > warmups and began - started + last > budget:
@@ -114,7 +119,10 @@ def interleave(
             for place, name in enumerate(there[::-1] if done % 2 else there):
                 tell(name, min(1.0, (done + place / len(cases)) / (warmups + rounds)))
                 timings[name].append(cases[name]())
-            last = perf_counter() - began
+            last = clock_without_compiling() - began
+            if done == warmups:
+                # What else is done once, in a warm-up: that counts as no more than a round.
+                started = max(started, clock_without_compiling() - (warmups + 1) * last)
             if done >= warmups:
                 watches.append(watched(before, sample_machine()))
     kept = _quietest(watches, rounds)

@@ -34,7 +34,7 @@ from parallel_core.report.division_chart import division_chart
 from parallel_core.report.factors_chart import factors_chart
 from parallel_core.report.timelines_chart import panels, timelines_chart
 from parallel_core.report.verbs import verbs
-from parallel_core.system.formatting import kernels_in_words
+from parallel_core.system.formatting import kernels_in_words, listed
 
 __all__ = ["render"]
 
@@ -51,11 +51,12 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         lstrip_blocks=True,
     )
     environment.filters["bounds"] = with_bounds
+    environment.filters["listed"] = listed
     environment.filters["times"] = write_times
     environment.filters["place"] = _write_place
     environment.filters["prose"] = _prose
     comparison, analysis = analysis.comparison, _without_few(analysis)
-    lessons, answer = _lessons(analysis)
+    lessons, others = _lessons(analysis)
     return environment.get_template("page.html.jinja").render(
         comparison=comparison,
         took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
@@ -63,7 +64,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         memory=naturalsize(comparison.machine["memory_bytes"]),
         rounds=_rounds(comparison),
         lessons=lessons,
-        answer=answer,
+        conclusions=others,
         cells=analysis.cells,
         experiments=[_section(analysis, experiment, timeline_of) for experiment in analysis.experiments],
         dispatch=dispatch_chart(analysis),
@@ -88,15 +89,11 @@ def _rounds(comparison: Comparison) -> str:
     return asked if done >= comparison.rounds else f"{done} of {asked}"
 
 
-def _lessons(analysis: Analysis) -> tuple[dict[str, str], str]:
-    """Divide the answer: the sentences that are an experiment's own, by its name, and what is left."""
-    lessons: dict[str, str] = {}
-    rest = analysis.answer
-    for one in analysis.experiments:
-        if one.answer and rest.startswith(one.answer):
-            lessons[one.experiment.name] = one.answer
-            rest = rest.removeprefix(one.answer).strip()
-    return lessons, rest
+def _lessons(analysis: Analysis) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Divide the conclusions: those that are an experiment's own, by its name, and the others."""
+    own = {one.experiment.name: one.answer for one in analysis.experiments}
+    lessons = {name: answer for name, answer in own.items() if answer in analysis.conclusions}
+    return lessons, tuple(one for one in analysis.conclusions if one not in lessons.values())
 
 
 def _without_few(analysis: Analysis) -> Analysis:

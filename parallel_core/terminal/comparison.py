@@ -30,7 +30,8 @@ VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": GOOD, "slower": BAD}
 def show_comparison(analysis: Analysis, console: Console, answered: bool = True) -> None:
     """Print the answer, unless that stands elsewhere, and for each experiment a table and what is not to be trusted."""
     if answered:
-        show_sentence(analysis.answer, console, "bold")
+        for conclusion in analysis.conclusions:
+            show_sentence(conclusion, console, "bold", bullet="- ")
     for experiment in analysis.experiments:
         described = experiment.experiment
         against = next((f"; ratio to {cell.cell.side}" for cell in experiment.believed), "")

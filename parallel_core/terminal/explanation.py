@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from backends.devices import DeviceKind
-from backends.variants import VARIANTS, Variant
+from backends.registry.variants import Variant, all_variants, found_on, in_words
 from parallel_core.experiments.explanation import Explanation
 from parallel_core.system.formatting import listed
 
@@ -29,12 +29,13 @@ class Chosen:
         """Say where a variant applies that does not apply here, and how to see it there; None if it applies."""
         if self.settings is not None and variant.setting not in self.settings:
             return "in experiments that train (run data-parallel --explain)"
-        found_on = {name: kinds for name, kinds in variant.found_on.items() if name in self.backends}
-        if not found_on:
-            name = next(iter(variant.found_on))
+        found = found_on(variant.name)
+        own = [kinds for name, kinds in found.items() if name in self.backends]
+        if not own:
+            name = next(iter(found))
             return f"of {name} (--explain --backend {name})"
-        if not any(kind in self.kinds for kinds in found_on.values() for kind in kinds):
-            kind = next(kind for kinds in found_on.values() for kind in kinds)
+        if not any(kind in self.kinds for kinds in own for kind in kinds):
+            kind = next(kind for kinds in own for kind in kinds)
             return f"on {kind.upper()}s (--explain --device-kind {kind})"
         if self.engine == "sync" and variant.not_on_sync:
             return "on the other engine (--explain --engine async)"
@@ -52,13 +53,13 @@ def show_explanation(explanation: Explanation, console: Console) -> None:
 
 def show_variants(console: Console, chosen: Chosen) -> None:
     """Print the variants that apply, each with who has it and what it does, and count the others."""
-    reasons = {variant.name: chosen.why_not(variant) for variant in VARIANTS}
-    shown = [variant for variant in VARIANTS if reasons[variant.name] is None]
+    reasons = {variant.name: chosen.why_not(variant) for variant in all_variants()}
+    shown = [variant for variant in all_variants() if reasons[variant.name] is None]
     console.print("\n[bold]Variants[/] (--variant NAME)" if shown else "\n[bold]Variants[/]: none applies here")
     for variant in shown:
         default = ", the default" if variant.default else ""
         default += "" if variant.not_on_sync else "; on both engines"
-        console.print(Padding(f"[bold]{variant.name}[/] ({listed(variant.backends)}{default})", (0, 0, 0, 2)))
+        console.print(Padding(f"[bold]{variant.name}[/] ({listed(in_words(variant.name))}{default})", (0, 0, 0, 2)))
         console.print(Padding(escape(variant.meaning), (0, 0, 0, 4)))
     counted = Counter(reason for reason in reasons.values() if reason is not None)
     if counted:

@@ -45,13 +45,14 @@ def test_the_calling_thread_is_moved_back() -> None:
 
 
 @pytest.mark.skipif(available_cores() < 2, reason="one core cannot be divided")
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
-def test_each_device_has_a_core_of_its_own(require: Callable[[str], None], run_python: RunPython, name: str) -> None:
-    require(name)
+def test_each_device_has_a_core_of_its_own(
+    require: Callable[[str], None], run_python: RunPython, framework_name: str
+) -> None:
+    require(framework_name)
     first, second, *_ = sorted(os.sched_getaffinity(0))
-    alone = run_python(PRINT_CORES.format(name=name, devices=2)).stdout.splitlines()
+    alone = run_python(PRINT_CORES.format(name=framework_name, devices=2)).stdout.splitlines()
     assert {f"({first},)", f"({second},)"} <= set(alone)
-    crowded = run_python(PRINT_CORES.format(name=name, devices=available_cores() + 1)).stdout.splitlines()
+    crowded = run_python(PRINT_CORES.format(name=framework_name, devices=available_cores() + 1)).stdout.splitlines()
     assert not [line for line in crowded if line.count(",") == 1 and line.endswith(",)")]
 
 

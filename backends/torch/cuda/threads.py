@@ -14,6 +14,7 @@ from backends.devices import HOST, Device, same_memory
 from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.protocol import Array, Engine, HostArray
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from backends.torch.base import PerDevice, Setup, TorchBackend, clone, detached_copy, overwrite, tensor
 from backends.torch.cuda.copies import CudaCopies, CudaLoads
 from backends.torch.cuda.graphs import CudaGraphs
@@ -21,7 +22,7 @@ from backends.torch.cuda.streams import CudaStream, MemoryReaders
 from backends.torch.streams.future import Failure, device_of, futures_in, resolve
 from backends.torch.streams.worker import WorkerStream, first_error
 from backends.torch.sums import add_into
-from backends.variants import COPY_ON_COMPUTE_QUEUE, GRAPH_REPLAY
+from backends.torch.variants import GRAPH_REPLAY
 
 __all__ = ["CudaThreadsTorch"]
 

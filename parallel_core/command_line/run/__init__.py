@@ -97,12 +97,15 @@ def _command_of(experiment: Experiment) -> click.Command:
         trace_if_possible: Path | None,
         timeline_path: Path | None,
         guess: float | None,
+        interpreters: tuple[tuple[str, str], ...],
         work: Work = "own",
         **own: Any,
     ) -> None:
         if is_several(backend):
             run_side_by_side(experiment, ctx)
             return
+        if interpreters:
+            raise RequestError("--python is for several backends side by side: one alone runs in this Python")
         if guess is not None:
             check_guess(guess, experiment.metric, experiment.metric_limits)
         where = check_job(experiment.name, backend)
@@ -176,7 +179,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
             "--backend",
             required=True,
             metavar="NAME",
-            help="mxnet, torch, numpy, or one of a plug-in; mxnet,torch: side by side.",
+            help="A framework that `list` names; several with commas between them: side by side.",
         ),
         click.option("--engine", metavar="async|sync", help="Default: async if the backend has it."),
         options.devices_of_a_process(experiment.devices),
@@ -189,6 +192,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
         options.trace_file,
         options.trace_if_possible,
         options.timeline_file,
+        options.interpreters,
         click.option(
             "--guess",
             type=float,

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import backends
 from backends import Engine
 from backends.devices import DeviceKind
-from backends.variants import VARIANTS
+from backends.registry.variants import frameworks
 from parallel_core.doctor.gpus import ask_driver
 from parallel_core.errors import RequestError
 from parallel_core.experiments import Experiment
@@ -38,8 +38,7 @@ def chosen_for(experiment: Experiment, given: Mapping[str, Any]) -> Chosen:
 
 def _installed() -> tuple[str, ...]:
     """List the backends with variants whose frameworks are installed; nothing is imported."""
-    with_variants = dict.fromkeys(name for variant in VARIANTS for name in variant.found_on)
-    return tuple(name for name in with_variants if find_spec(name) is not None)
+    return tuple(name for name in frameworks() if find_spec(name) is not None)
 
 
 def _kinds_there() -> tuple[DeviceKind, ...]:

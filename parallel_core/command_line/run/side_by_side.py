@@ -1,6 +1,5 @@
 """`run EXPERIMENT --backend mxnet,torch`: the same work on several backends, in processes that take turns."""
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 import backends
-from parallel_core.command_line.compare import refuse_unmeasured, run_plan
+from parallel_core.command_line.compare import choose_interpreters, refuse_unmeasured, run_plan
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import OWN_ENGINE, Comparison, with_engines_that_ran
 from parallel_core.comparison.plan import Plan
@@ -27,7 +26,7 @@ __all__ = ["is_several", "run_side_by_side"]
 
 SECONDS = 30.0
 """For each backend, its processes' starts included."""
-OF_ALL = ("backend", "engine", "devices", "device_kind", "threads", "json_path", "work")
+OF_ALL = ("backend", "engine", "devices", "device_kind", "threads", "interpreters", "json_path", "work")
 """The options that a comparison has too, by their parameters."""
 
 
@@ -52,7 +51,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
         experiments=(experiment,),
         backends=names,
         engines=(values["engine"] or OWN_ENGINE,),
-        interpreters=dict.fromkeys(names, sys.executable),
+        interpreters=choose_interpreters(names, values["interpreters"]),
         rounds=None,
         devices=devices,
         device_kind=values["device_kind"],

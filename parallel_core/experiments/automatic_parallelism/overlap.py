@@ -25,7 +25,7 @@ from collections.abc import Callable
 import numpy as np
 
 from backends import HOST, Array, Backend, Device
-from backends.variants import COPY_ON_COMPUTE_QUEUE
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, found_on
 from parallel_core.experiments.automatic_parallelism.copying import (
     Copies,
     calibrate,
@@ -210,7 +210,7 @@ def what_would_change(backend: Backend, efficiency: Interval, run_alone: Case, c
         return LESS_NOISE
     kind = backend.devices[0].kind
     if decide(efficiency, BADLY) == 1:
-        if kind in COPY_ON_COMPUTE_QUEUE.found_on.get(backend.name, ()):
+        if kind in found_on(COPY_ON_COMPUTE_QUEUE.name).get(backend.name, ()):
             return f"Copies that stand behind the products (--variant {COPY_ON_COMPUTE_QUEUE.name}): none should hide."
         return without_queue("nothing should hide")
     if kind == "gpu":

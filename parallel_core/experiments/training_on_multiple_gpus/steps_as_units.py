@@ -2,7 +2,9 @@
 
 A step is taken once on a recording, which says what is launched on each device. A device's unit launches all of that
 again, as one function with the same arguments. Copies and sums between devices are left out: they are exchange, and
-belong to the schedule. MXNet queues the operators of a unit one by one even so, for it has no graph of gradients.
+belong to the schedule. MXNet queues the operators of a unit one by one even so, for it has no graph of gradients. A
+framework that compiles the unit leaves out what nobody can see, so a unit returns all that was launched; and it may
+merge what two launches of a step have in common, which is then in the unit once.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,10 +53,13 @@ def _by_device(backend: Backend, step: Step, repeats: int) -> dict[Device, Calla
         functions, arguments = zip(*launched[device], strict=True)
 
         def compute(each: Array) -> Array:
-            for _ in range(repeats):
-                *_, last = (fn(*args) for fn, args in zip(functions, each, strict=True))
-            return last
+            return tuple(fn(*args) for fn, args in zip(functions, each, strict=True))
 
-        return partial(backend.launch, compute, arguments)
+        def launch() -> Array:
+            for _ in range(repeats):
+                results = backend.launch(compute, arguments)
+            return results
+
+        return launch
 
     return {device: as_one(device) for device in launched}

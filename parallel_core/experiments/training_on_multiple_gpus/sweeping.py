@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from time import perf_counter
 from typing import TypeVar
 
+from backends.host import clock_without_compiling
 from parallel_core.measurement.progress import part
 
 __all__ = ["swept"]
@@ -19,14 +19,14 @@ def swept(
 
     Shares are as the weights, one a point. What is told of the progress of a point is told as its part of the sweep.
     """
-    end = perf_counter() + budget
+    end = clock_without_compiling() + budget
     for place, point in enumerate(points):
         before, own, after = sum(weights[:place]), weights[place], sum(weights[place + 1 :])
-        now, total = perf_counter(), before + own + after
+        now, total = clock_without_compiling(), before + own + after
         until = now + (end - now) * own / (own + after)
         with part(before / total, (before + own) / total):
             yield point, partial(_left, until)
 
 
 def _left(until: float) -> float:
-    return max(0.0, until - perf_counter())
+    return max(0.0, until - clock_without_compiling())

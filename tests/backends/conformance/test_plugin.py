@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.backends.test_registry import plug_in
+from tests.backends.registry.test_loading import plug_in
 
 COPYING_NOTHING = """
 from backends.numpy.backend import NumPyBackend

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from backends.installation.gpus import Gpu, Gpus, list_gpus
+from backends.installation.frameworks import list_gpus
+from backends.installation.gpus import Gpu, Gpus
 
 TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from backends.host import available_cores
 from tests.conftest import RunPython
 
 TRAIN_ON_TWO_DEVICES = """
@@ -152,3 +153,37 @@ print(*order)
     # The naive engine has computed before anyone can wait, so only the asynchronous one has a sure order.
     assert not dispatched or done.stdout.split() == ["dispatched", "computed"]
     assert ("NaiveEngine" in done.stderr) == (engine == "sync")
+
+
+ISSUE_FOR_EACH_DEVICE = """
+import os
+import numpy as np
+import backends
+
+backend = backends.load("mxnet", {devices}, "cpu", "async", 1)
+before = os.sched_getaffinity(0)
+
+def where(value):
+    found.append(os.sched_getaffinity(0))
+    return value
+
+for parameters, expected in (((np.ones(1), np.ones(1)), {cores}), (np.ones(1), [before] * {devices})):
+    found = []
+    for device in backend.devices:
+        backend.launch(where, backend.asarray(parameters, device))
+    assert found == expected, (found, expected)
+try:
+    backend.launch(lambda value: value[2], backend.asarray((np.ones(1),), backend.devices[0]))
+except backends.BackendError:
+    assert os.sched_getaffinity(0) == before
+"""
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="a core each can be told from all")
+@pytest.mark.parametrize(
+    ("devices", "cores"), [(available_cores(), "list(backend.cores)"), (available_cores() - 1, "[before] * {devices}")]
+)
+def test_a_model_is_issued_from_its_devices_cores_if_workers_have_all(
+    run_python: RunPython, devices: int, cores: str
+) -> None:
+    run_python(ISSUE_FOR_EACH_DEVICE.format(devices=devices, cores=cores.format(devices=devices)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backends.installation.cuda_wheels import MXNET_CUDA_PACKAGE, WHEELS
-from backends.installation.known_failures import diagnose
+from backends.installation.frameworks import diagnose
 from tests.conftest import RunPython
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from backends import ComputationError
-from backends.process_groups.addresses import interface_of, interface_towards, listen_at, local_address
+from backends.process_groups.addresses import connect_to, interface_of, interface_towards, listen_at, local_address
 
 
 @pytest.mark.parametrize("address", ["192.0.2.255", "nobody", ""])
@@ -24,3 +24,14 @@ def test_a_port_in_use_is_named() -> None:
         with pytest.raises(ComputationError, match=rf"cannot listen at 127\.0\.0\.1:{port}: the port is in use"):
             listen_at("127.0.0.1", port)
         assert socket.create_connection(("127.0.0.1", port)).close() is None
+
+
+def test_a_socket_that_connects_to_itself_has_found_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as alone:
+        alone.bind(("127.0.0.1", 0))
+        _, port = alone.getsockname()
+        alone.connect(("127.0.0.1", port))
+        monkeypatch.setattr(socket, "create_connection", lambda *_: alone)
+        with pytest.raises(ConnectionRefusedError, match=f"nobody listens at 127.0.0.1:{port}"):
+            connect_to("127.0.0.1", port, 1.0)
+        assert alone.fileno() == -1

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from backends.profiling.chrome_trace.slices import read_trace
 from backends.profiling.perfetto import parse_timeline, write_timeline
+from backends.profiling.threads_of_trace import count_unlinked
 from parallel_core.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline, write_trace_file
 from tests.backends.profiling.events import ns
@@ -198,3 +199,10 @@ def test_a_span_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     path.write_bytes(stream.getvalue().replace(b'"kind":"copy"', b'"kind":"magic"'))
     with pytest.raises(RequestError, match="unknown kind 'magic'"):
         read_timeline(path)
+
+
+def test_what_is_counted_in_a_timeline_is_written_with_it() -> None:
+    # NumPy 2 counts in integers of its own.
+    counted = count_unlinked(TIMELINE, {"cpu:1", "cpu:2"})
+    assert (counted.unlinked, type(counted.unlinked)) == (1, int)
+    write_timeline(counted, BytesIO())

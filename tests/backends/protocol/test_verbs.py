@@ -52,7 +52,9 @@ def test_a_copy_can_reuse_a_buffer(backend: Backend) -> None:
     copy = backend.copy_to(backend.asarray(x, first), last, out=buffer)
     np.testing.assert_array_equal(backend.to_numpy(copy), x)
     backend.waitall()
-    np.testing.assert_array_equal(backend.to_numpy(buffer), x)
+    if backend.name != "jax":
+        # JAX's arrays never change: the copy is another one.
+        np.testing.assert_array_equal(backend.to_numpy(buffer), x)
 
 
 def test_a_copy_waits_for_the_result_that_it_copies(backend: Backend) -> None:

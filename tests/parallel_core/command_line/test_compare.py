@@ -289,7 +289,7 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     ("arguments", "message"),
     [
         (["nonsense"], "unknown experiment 'nonsense' (known: async, barriers, "),
-        (["--backends", "nonsense"], "unknown backend 'nonsense' (known: mxnet, numpy, torch)"),
+        (["--backends", "nonsense"], "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
         (["--backends", "torch,torch"], "'torch,torch' names one backend twice"),
         (["--engines", "lazy"], "unknown engine 'lazy' (known: async, sync)"),
         (["--rounds", "0"], "0 is not in the range x>=1"),

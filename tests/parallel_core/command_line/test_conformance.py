@@ -36,6 +36,7 @@ def test_devices_may_be_named() -> None:
         (("--backend", "numpy", "--all"), "either --backend NAME or --all"),
         (("--backend", "nmupy"), "unknown backend 'nmupy'"),
         (("--backend", "numpy", "--engine", "async"), "numpy is the synchronous reference"),
+        (("--backend", "numpy", "--variant", "tf32"), "numpy queues nothing, and so has no variants"),
         (("--backend", "numpy", "--programs", "0"), "0 is not in the range"),
     ],
 )

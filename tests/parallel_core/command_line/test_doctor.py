@@ -11,6 +11,7 @@ from rich.console import Console
 
 from parallel_core.doctor import Diagnosis, Examination, Finding, Section
 from parallel_core.terminal.doctor import show_section, show_summary
+from tests.conftest import FRAMEWORKS
 from tests.parallel_core.doctor.stub_frameworks import HIDDEN, MakeStub, make_plug_in
 
 LONG = "pip install " + " ".join(f"'package-{number}==1.0'" for number in range(20))
@@ -81,7 +82,7 @@ def test_programs_read_the_documented_keys() -> None:
 
 
 def test_without_a_framework_the_status_is_1_and_the_json_stands_alone(make_stub: MakeStub) -> None:
-    make_stub("sitecustomize", HIDDEN.format(names=["mxnet", "torch"]))
+    make_stub("sitecustomize", HIDDEN.format(names=[*FRAMEWORKS]))
     done = program("--json", "-")
     assert done.returncode == 1
     report = json.loads(done.stdout)
@@ -92,7 +93,7 @@ def test_without_a_framework_the_status_is_1_and_the_json_stands_alone(make_stub
 
 
 def test_with_one_framework_the_status_is_0(make_stub: MakeStub, tmp_path: Path) -> None:
-    make_stub("sitecustomize", HIDDEN.format(names=["mxnet", "torch"]))
+    make_stub("sitecustomize", HIDDEN.format(names=[*FRAMEWORKS]))
     make_plug_in(make_stub)
     path = tmp_path / "doctor.json"
     done = program("--json", str(path))

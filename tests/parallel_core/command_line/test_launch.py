@@ -93,7 +93,7 @@ def test_a_wildcard_is_refused_wherever_it_comes_from(
         (("--processes", "2", "--backend", "torch", "--", "run"), "no experiment does not run on several processes"),
         (("--processes", "2", "--backend", "torch", "--", "run", "async"), "'async' does not run on several processes"),
         (("--processes", "2", "--backend", "torch", *RUN, "--backend", "mxnet"), "name it once"),
-        (("--processes", "2", "--backend", "jax", *RUN), "unknown backend 'jax' (known: mxnet, numpy, torch)"),
+        (("--processes", "2", "--backend", "keras", *RUN), "unknown backend 'keras' (known: jax, mxnet, numpy, torch)"),
         (("--processes", "2", "--servers", "2", "--backend", "torch", *RUN), "--servers are MXNet's"),
         (("--processes", "2", "--restarts", "1", "--backend", "torch", *RUN), "give --checkpoint DIR to the run"),
         (("--processes", "2", "--bind", "0.0.0.0", "--backend", "torch", *RUN), "say --trusted-network"),

@@ -133,7 +133,7 @@ def test_side_by_side_each_side_answers_and_once_it_is_said_what_would_change_it
     assert analyse(comparison(mxnet, torch)).side_by_side is None
     alike = analyse(comparison(answered(mxnet, "More cores."), answered(torch, "More cores.")))
     assert alike.side_by_side == Answer(
-        (alike.answer, "mxnet async: It ran on mxnet.", "torch async: It ran on torch."), "More cores."
+        (*alike.conclusions, "mxnet async: It ran on mxnet.", "torch async: It ran on torch."), "More cores."
     )
     unlike = analyse(comparison(answered(mxnet, "More cores."), answered(torch, "More rounds."))).side_by_side
     assert unlike is not None

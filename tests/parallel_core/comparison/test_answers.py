@@ -96,7 +96,9 @@ def test_the_answer_when_nothing_can_be_compared() -> None:
     few = [measured(parallel(name), ONE[:2]) for name in ("mxnet", "torch")]
     for cells in (few, [with_bare(one.cell, [(2.0, 1.0)] * 2) for one in few]):
         answer = answer_to(comparison(*cells))
-        assert answer.endswith(" Against mxnet on the async engine, there are too few runs to tell in parallel.")
+        assert answer.endswith(
+            " Against mxnet on the async engine, there are too few runs to tell for torch in parallel."
+        )
 
 
 @pytest.mark.parametrize("names", [("torch", "mxnet", "numpy"), ("numpy", "torch", "mxnet")])
@@ -143,7 +145,8 @@ def test_the_answer_is_about_scheduling_first_and_then_about_kernels() -> None:
     ]
     assert answer_to(comparison(*cells)) == (
         "Both async engines kept two devices busy (1.96 × and 1.97 ×); both sync engines let two devices take turns "
-        "(1.00 × and 1.00 ×). Against mxnet on the async engine, no difference in scheduling was shown in parallel. "
+        "(1.00 × and 1.00 ×). "
+        "Against mxnet on the async engine, no difference in scheduling was shown for torch in parallel. "
         "It computes faster in parallel (0.50 × the time). "
         "Products: torch by oneMKL 1.0, AVX-512 kernels: 101 GFLOP/s on one core; "
         "mxnet by OpenBLAS 1.0, Haswell kernels: 48.7 GFLOP/s on one core."
@@ -152,6 +155,33 @@ def test_the_answer_is_about_scheduling_first_and_then_about_kernels() -> None:
     assert ratio.startswith("For “on all together” torch async took 0.50 (")
     assert " by kernels (computes faster) × 1.00 (" in ratio
     assert ratio.endswith(") by scheduling (no difference shown).")
+
+
+def test_of_three_frameworks_each_sentence_names_its_own_and_libraries_are_named_once() -> None:
+    openblas, mkl = multiplies("OpenBLAS", "Haswell", 48.7), multiplies("oneMKL", "AVX-512", 101)
+    sides: Mapping[str, tuple[float, float, Mapping[str, Any]]] = {
+        "mxnet": (2.0, 1.9, openblas),
+        "torch": (1.0, 0.95, mkl),
+        "third": (4.0, 0.95, multiplies("Eigen", "AVX2", 90)),
+    }
+    cells = [
+        with_metric(scaled(parallel(name), whole, bare), 1.96, **backend)
+        for name, (whole, bare, backend) in sides.items()
+    ]
+    assert answer_to(comparison(*cells)) == (
+        "All three async engines kept two devices busy (1.96 ×, 1.96 × and 1.96 ×). "
+        "Against mxnet on the async engine, no difference in scheduling was shown for torch in parallel. "
+        "It computes faster in parallel (0.50 × the time). "
+        "Against mxnet on the async engine, third schedules worse in parallel (× 4.00). "
+        "It computes faster in parallel (0.50 × the time). "
+        "Products: torch by oneMKL 1.0, AVX-512 kernels: 101 GFLOP/s on one core; "
+        "third by Eigen 1.0, AVX2 kernels: 90 GFLOP/s on one core; "
+        "mxnet by OpenBLAS 1.0, Haswell kernels: 48.7 GFLOP/s on one core."
+    )
+    unknown = [cells[0], cells[1], scaled(parallel("third"), 4.0, 0.95)]
+    products = answer_to(comparison(*unknown)).partition("Products: ")[2]
+    assert "mxnet by OpenBLAS" in products
+    assert "third" not in products
 
 
 def test_who_schedules_worse_is_said_though_it_takes_less_time() -> None:

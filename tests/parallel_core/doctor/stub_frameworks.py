@@ -1,6 +1,7 @@
 """Frameworks that fail in a chosen way: folders of stubs that come before the real ones on PYTHONPATH."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,11 +17,32 @@ HIDDEN = "import sys\nfor name in {names!r}:\n    sys.modules[name] = None\n"
 MakeStub = Callable[[str, str], None]
 
 
-def make_plug_in(make_stub: MakeStub) -> None:
-    """Install a backend called `own`, which computes with NumPy."""
-    make_stub("own", "from backends.numpy.backend import NumPyBackend as Own")
+DECLARES = """
+from backends.installation.diagnosis import Diagnosis
+from backends.installation.frameworks import Installation
+
+INSTALLATION = Installation(
+    module={module!r},
+    distributions="own",
+    engines=("sync",),
+    absent=lambda python: Diagnosis("own is nowhere", "make own"),
+    known_failures={{"it is (.*)": lambda match: Diagnosis(f"own is {{match[1]}}", "mend own")}},
+)
+"""
+
+
+def make_plug_in(make_stub: MakeStub, module: str = "", code: str = "") -> None:
+    """Install a backend called `own`, which computes with NumPy.
+
+    With `module`, the framework that it imports, it declares its installation. `code` is run before it is made.
+    """
+    make_stub("own", f"{code}\nfrom backends.numpy.backend import NumPyBackend as Own")
     make_stub("own-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
-    make_stub("own-1.0.dist-info/entry_points.txt", "[parallel_core.backends]\nown = own:Own\n")
+    declared = "[parallel_core.installations]\nown = own_installation:INSTALLATION\n" if module else ""
+    # Another test's has the same name.
+    sys.modules.pop("own_installation", None)
+    make_stub("own_installation", DECLARES.format(module=module))
+    make_stub("own-1.0.dist-info/entry_points.txt", f"[parallel_core.backends]\nown = own:Own\n{declared}")
 
 
 @pytest.fixture

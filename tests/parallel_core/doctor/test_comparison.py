@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from backends.installation.probe import Probe
 from parallel_core.doctor.comparison import examine_comparing
 from parallel_core.doctor.frameworks import Attempt
 from tests.parallel_core.doctor.findings import MXNET, TORCH
+
+OTHER = Attempt("own", (), (Probe("own", "sync", "1.0"),))
+NUMPY = Attempt("numpy", (), (Probe("numpy", "sync", "2.0"),))
 
 
 @pytest.mark.parametrize(
@@ -14,7 +18,9 @@ from tests.parallel_core.doctor.findings import MXNET, TORCH
     [
         ([MXNET, TORCH], "fine", None),
         ([TORCH], "absent", "parallel-core compare --backends torch"),
-        ([Attempt("mxnet", (), ())], "absent", None),
+        ([OTHER, NUMPY], "absent", "parallel-core compare --backends own"),
+        ([OTHER, TORCH, NUMPY], "absent", "parallel-core compare --backends torch"),
+        ([Attempt("mxnet", (), ()), NUMPY], "absent", None),
     ],
 )
 def test_what_could_be_compared(

@@ -27,7 +27,7 @@ RAISED = "raise {error}"
 NO_FILE = "OSError('{}: cannot open shared object file: No such file or directory')"
 
 
-# The messages that are known: tests/backends/installation/test_known_failures.py.
+# The messages that are known: tests/backends/installation/test_frameworks.py.
 @pytest.mark.parametrize(
     ("framework", "error", "cause", "command"),
     [
@@ -116,6 +116,25 @@ def test_a_plug_in_is_tried_with_its_own_first_engine(make_stub: MakeStub) -> No
     finding = examine("own")
     assert (finding.name, finding.state, finding.figures["engines"]) == ("own", "fine", ["sync"])
     assert finding.text.endswith("; its sync engine works")
+
+
+def test_a_plug_in_that_declares_its_installation_is_looked_for_as_it_says(make_stub: MakeStub) -> None:
+    make_plug_in(make_stub, module="own")
+    finding = examine("own")
+    assert (finding.state, finding.figures["distributions"]) == ("fine", ["own 1.0"])
+    assert finding.text.endswith(" from own, built for CPUs; its sync engine works")
+
+
+def test_a_plug_in_s_framework_that_is_not_installed_is_said_as_it_declares(make_stub: MakeStub) -> None:
+    make_plug_in(make_stub, module="nowhere")
+    finding = examine("own")
+    assert (finding.state, diagnosis(finding)) == ("absent", Diagnosis("own is nowhere", "make own"))
+
+
+def test_a_plug_in_s_failure_is_explained_as_it_says(make_stub: MakeStub) -> None:
+    make_plug_in(make_stub, module="own", code="raise RuntimeError('it is rusty')")
+    finding = examine("own")
+    assert (finding.state, diagnosis(finding)) == ("broken", Diagnosis("own is rusty", "mend own"))
 
 
 def test_the_engines_of_a_real_framework_work(require: Callable[[str], None]) -> None:

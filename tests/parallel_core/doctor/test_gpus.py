@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from backends.installation.gpus import Gpu, Gpus, InstallationFailure
-from backends.installation.known_failures import CUDA_12_TORCH, Diagnosis
 from backends.installation.probe import Probe
+from backends.torch.installation import CUDA_12_TORCH
 from parallel_core.doctor import gpus as doctor_gpus
-from parallel_core.doctor.finding import Finding
+from parallel_core.doctor.finding import Diagnosis, Finding
 from parallel_core.doctor.frameworks import Attempt
 from parallel_core.doctor.gpus import Card, ask_driver, examine_gpus, examine_transfers
 

@@ -17,7 +17,7 @@ from tests.parallel_core.jobs.rank.test_training_together import DEADLINE, STEPS
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize("framework", ["torch", "mxnet"])
+@pytest.mark.parametrize("framework", ["jax", "mxnet", "torch"])
 def test_a_job_of_two_hosts_trains_as_one_process_does(
     framework: str, hosts: TwoHosts, require: Callable[[str], None], root: Path, tmp_path: Path
 ) -> None:

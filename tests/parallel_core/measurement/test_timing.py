@@ -58,6 +58,21 @@ def test_rounds_in_which_others_took_time_are_repeated_within_the_budget(
     assert next(watches, None) is None
 
 
+def test_what_a_warm_up_takes_beyond_a_round_is_not_part_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("parallel_core.measurement.timing.clock_without_compiling", lambda: now)
+    durations = iter([100.0, *[1.0] * 20])
+
+    def take() -> tuple[float, float]:
+        nonlocal now
+        now += (seconds := next(durations))
+        return 0.0, seconds
+
+    (case,) = interleave({"compiled at first": take}, rounds=3, warmups=1, budget=10.0)
+    assert case.warmup_seconds == (100.0,)
+    assert case.seconds == (1.0, 1.0, 1.0)
+
+
 def test_the_garbage_collector_rests_while_times_are_taken_and_only_then() -> None:
     collecting: list[bool] = []
     interleave({"a": lambda: (collecting.append(gc.isenabled()), (1.0, 1.0))[1]}, rounds=1)

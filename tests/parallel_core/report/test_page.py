@@ -14,7 +14,8 @@ from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults, FailedRun
 from parallel_core.comparison.schedule import CALIBRATION
 from parallel_core.measurement.task_graph import Task
-from tests.parallel_core.comparison.made_up import NASTY, comparison, every_chart, failed, measured
+from parallel_core.plots.style import COLOURS
+from tests.parallel_core.comparison.made_up import NASTY, comparison, every_chart, failed, measured, parallel
 from tests.parallel_core.report.pages import full_page, page_of, with_bare_times
 
 EXPERIMENTS = ("parallel", "data-parallel", "async", "allreduce")
@@ -68,6 +69,19 @@ def test_the_answer_is_whole_and_links_to_the_experiments_that_it_is_of() -> Non
     assert list(linked) == ["parallel", "async"]
     rest = top.partition("<p>")[2].partition("</p>")[0]
     assert " ".join([*linked.values(), rest]) == analysis.answer
+
+
+def test_of_three_frameworks_each_has_a_colour_of_its_own_and_a_paragraph() -> None:
+    names = ("mxnet", "torch", "third")
+    whole = page_of(comparison(*(measured(parallel(name), [1.0, 1.01, 0.99]) for name in names)))
+    assert "<h1>How mxnet, torch and third schedule the same work</h1>" in whole
+    for place, name in enumerate(names):
+        assert re.search(rf'<span class="name">{name} async</span><svg[^>]*>.*?class="side-{place}"', whole)
+    assert len(set(COLOURS[: len(names)])) == len(names)
+    told = re.findall(
+        "<p>Against mxnet on the async engine, no difference was shown for (\\w+) in parallel.</p>", whole
+    )
+    assert told == ["torch", "third"]
 
 
 def test_repeated_ratios_unstable_cases_and_tables_are_folded() -> None:

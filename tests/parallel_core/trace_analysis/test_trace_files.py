@@ -76,7 +76,7 @@ NO_TIMELINES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a result": (lambda path: path.write_text('{"schema": 1}'), "no Chrome trace"),
     "another program's": (
         lambda path: path.write_text('[{"ph": "X", "name": "a", "cat": "b", "ts": 1, "dur": 1}]'),
-        "none of the profilers known here wrote it (known for mxnet, torch)",
+        "none of the profilers known here wrote it (known for jax, mxnet, torch)",
     ),
     "nothing that ran": (
         lambda path: path.write_text(

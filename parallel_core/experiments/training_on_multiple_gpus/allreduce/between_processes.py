@@ -7,12 +7,12 @@ is measured is sent to all ranks, and whatever depends on times is decided alike
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import perf_counter
 from typing import cast
 
 import numpy as np
 
 from backends import Array
+from backends.host import clock_without_compiling
 from backends.process_groups import Group, GroupedBackend, Rendezvous, barrier, broadcast, gather
 from backends.process_groups.agreement import COMPARED_EXCHANGES
 from parallel_core.errors import RequestError
@@ -84,14 +84,17 @@ def run_between_processes(
     refuse_more_than_memory(whole[-1], sum(here))
     _warm_up(backend)
     small = [_error_between(backend, length) for length in sorted({1, 2, count - 1, count + 1, 1001})]
-    end = perf_counter() + budget
+    end = clock_without_compiling() + budget
 
     def time_and_check(size: int, seconds: float) -> tuple[float, Mapping[str, Case]]:
         error = _error_between(backend, size // ITEM)
         return error, _time_size(backend, stream, size, rounds, seconds)
 
+    def seconds_left() -> float:
+        return _of_first(group, end - clock_without_compiling())
+
     with stream_between(group, where) as stream:
-        errors, timed = sweep(whole, sizes is not None, time_and_check, lambda: _of_first(group, end - perf_counter()))
+        errors, timed = sweep(whole, sizes is not None, time_and_check, seconds_left)
 
     hosts = len(set(group.hosts))
     described = {

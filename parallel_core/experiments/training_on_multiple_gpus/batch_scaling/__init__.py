@@ -21,12 +21,12 @@ take fewer steps for the same images, and `learning-rates` asks what that does t
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import perf_counter
 from typing import Annotated
 
 import numpy as np
 
 from backends import Backend
+from backends.host import clock_without_compiling
 from parallel_core.errors import RequestError
 from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds, Seed
 from parallel_core.experiments.measuring import largest_error, refuse_single_device, result_of, take_in_turn
@@ -80,7 +80,7 @@ def run(
 
     Raises RequestError for a backend with a single device, and if there are fewer images than the steps take.
     """
-    end = perf_counter() + TIMED_SHARE * budget
+    end = clock_without_compiling() + TIMED_SHARE * budget
     total = len(backend.devices)
     refuse_single_device(backend, "batch-scaling", "compares devices")
     if (steps or 1) * total * batch_size > len(data.train_labels):
@@ -89,7 +89,7 @@ def run(
             "are: choose fewer --steps or a smaller --batch-size"
         )
     error = _error_of_losses(backend, data, plans(min(batch_size, CHECKED_IMAGES), total), seed)
-    steps = steps or _chosen_steps(backend, data, batch_size, rounds, end - perf_counter())
+    steps = steps or _chosen_steps(backend, data, batch_size, rounds, end - clock_without_compiling())
     settings = {plan: Settings(1, batch, limit=steps, seed=seed) for plan, batch in plans(batch_size, total).items()}
     cases = _time(backend, data, settings, rounds, end)
     timed = _by_image(dict(zip(settings, cases, strict=True)), settings)
@@ -145,7 +145,7 @@ def _time(
     names = {plan: case_name(*plan, len(backend.devices)) for plan in settings}
     units = units_of(backend, {names[plan]: one_step(plan[1], data, wanted) for plan, wanted in settings.items()})
     takes = {names[plan]: _take_steps(backend, plan[1], data, wanted) for plan, wanted in settings.items()}
-    cases = take_in_turn(backend, takes, rounds, units=units, budget=end - perf_counter())
+    cases = take_in_turn(backend, takes, rounds, units=units, budget=end - clock_without_compiling())
     return tuple(
         replace(
             cases[names[plan]],

@@ -20,6 +20,7 @@ from typing import Any, final
 import numpy as np
 
 from backends import Array, Backend
+from backends.host import clock_without_compiling
 from backends.process_groups import Group, GroupedBackend, barrier, broadcast
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling.verdicts import (
@@ -103,9 +104,9 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
 
 def _time_in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> Timed:
     """Time every way in turns, in all ranks at once; return the first rank's times, round by round, in all of them."""
-    warmed = perf_counter()
+    warmed = clock_without_compiling()
     _time_round(backend, ways)
-    fitting = int(TIMED_SECONDS / (perf_counter() - warmed))
+    fitting = int(TIMED_SECONDS / (clock_without_compiling() - warmed))
     rounds = _of_first(backend.group, max(FEWEST_FOR_A_VERDICT, min(MOST_ROUNDS, fitting)))
     timed = [_time_round(backend, ways) for _ in range(rounds)]
     by_way: Timed = _of_first(backend.group, {name: [one[name] for one in timed] for name in ways})

@@ -48,6 +48,18 @@ def test_each_backend_runs_on_its_own_engine_and_the_heading_says_so(tmp_path: P
     ]
 
 
+@pytest.mark.long
+def test_a_backend_runs_in_the_environment_that_is_named_for_it(tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    done = program("--backend", "numpy,torch", "--python", f"torch={other}", "--size", "64")
+    assert done.returncode in (0, 3), done.stderr
+    asked = (tmp_path / "asked").read_text()
+    assert "--backend torch" in asked
+    assert "--backend numpy" not in asked
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -57,6 +69,8 @@ def test_each_backend_runs_on_its_own_engine_and_the_heading_says_so(tmp_path: P
         (("mxnet,torch", "--workers", "2"), "--workers is for one backend at a time"),
         (("mxnet,torch", "--variant", "tf32"), "--variant is for one backend at a time"),
         (("mxnet,torch", "--devices", "cpu:1,cpu:2"), "--devices needs a number"),
+        (("mxnet,torch", "--python", "numpy=python3"), "--python names 'numpy', which is not compared"),
+        (("mxnet", "--python", f"mxnet={sys.executable}"), "--python is for several backends"),
     ],
 )
 def test_what_only_one_backend_can_do_is_refused_in_a_line(arguments: tuple[str, ...], message: str) -> None:

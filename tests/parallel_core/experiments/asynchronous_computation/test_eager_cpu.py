@@ -16,7 +16,7 @@ from tests.parallel_core.comparison import made_up
 
 SMALL: dict[str, Any] = {"size": 40, "against": "none", "rounds": 2, "budget": 600.0}
 
-PAIRS = {(name, engine) for name in ("mxnet", "numpy", "torch") for engine in ("async", "sync")}
+PAIRS = {(name, engine) for name in ("jax", "mxnet", "numpy", "torch") for engine in ("async", "sync")}
 
 
 def test_others_are_all_that_are_registered_but_the_backend_itself() -> None:
@@ -29,7 +29,7 @@ def test_others_are_all_that_are_registered_but_the_backend_itself() -> None:
 @pytest.mark.parametrize(
     ("against", "message"),
     [
-        ("torch", r"^unknown contrast 'torch' \(known: others, none, mxnet:async, "),
+        ("torch", r"^unknown contrast 'torch' \(known: others, none, jax:async, "),
         ("torch:eager", "unknown contrast 'torch:eager'"),
         ("numpy:sync,", "unknown contrast ''"),
         ("numpy:sync,torch:sync", "'torch:sync' is what is measured"),

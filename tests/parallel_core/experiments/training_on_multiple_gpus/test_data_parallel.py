@@ -285,6 +285,10 @@ def test_buckets_hold_every_parameter_once_and_the_last_layer_first() -> None:
     assert buckets_of("during", 8) == ((6, 7), (4, 5), (2, 3), (0, 1))
 
 
+RESULTS_TOGETHER = ("jax",)
+"""Backends whose launches give all gradients at once, at their end."""
+
+
 def test_buckets_are_reduced_before_backward_has_ended_where_work_is_queued(backend: Backend) -> None:
     params = [get_params(backend, device) for device in backend.devices]
     # Without a queue nothing can be overtaken, and a short pass is enough.
@@ -296,7 +300,7 @@ def test_buckets_are_reduced_before_backward_has_ended_where_work_is_queued(back
         return count_reduced_early(backend, [step[1] for step in steps], buckets_of(exchange, 8))
 
     assert early("after") == 0
-    if backend.engine == "sync":
+    if backend.engine == "sync" or backend.name in RESULTS_TOGETHER:
         assert early("during") == 0
     else:
         # Where other programs keep the cores busy, a step may show nothing of it. The first layer's gradient is the

@@ -1,6 +1,5 @@
 """A unit is what a step launches on a device, again and as one, without the exchange; a sweep shares out its budget."""
 
-from functools import partial
 from itertools import count
 
 import numpy as np
@@ -8,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends import Array, Backend
+from backends import Backend, Device
 from parallel_core.experiments.training_on_multiple_gpus import repeated_steps, sweeping
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import bare_epoch_seconds
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import bare_seconds, units_of
 from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
 from parallel_core.measurement.progress import listening, tell
+from parallel_core.measurement.recording import Recording
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.progress import Epoch
@@ -21,29 +21,27 @@ from parallel_core.training.progress import Epoch
 
 def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None:
     first, second, idle = backend.devices
-    called: list[str] = []
-
-    def named(name: str, x: Array, y: Array) -> Array:
-        called.append(name)
-        return backend.ops.add(x, y)
+    launched: list[Device] = []
+    recording = Recording(backend, on_launch=lambda device, *_: launched.append(device))
+    add = backend.ops.add
 
     def step(backend: Backend) -> None:
         x, y = (backend.asarray(np.full(3, value, np.float32), device) for value, device in ((1, first), (2, second)))
-        a = backend.launch(partial(named, "a"), x, x)
-        b = backend.launch(partial(named, "b"), y, backend.copy_to(a, second))
+        a = backend.launch(add, x, x)
+        b = backend.launch(add, y, backend.copy_to(a, second))
         sums = backend.allreduce([a, b])
-        backend.launch(partial(named, "c"), y, sums[1])
+        backend.launch(add, y, sums[1])
 
-    units = units_of(backend, {"step": step}, repeats=2)
+    units = units_of(recording, {"step": step}, repeats=2)
     assert units.of == {"step": [f"step on {first}", f"step on {second}"]}
     assert f"step on {idle}" not in units.launches
-    called.clear()
-    made = {name: backend.to_numpy(launch()) for name, launch in units.launches.items()}
-    assert called == ["a", "a", "b", "c", "b", "c"]
-    # c is 2 + the sum of a = 1 + 1 and b = 2 + 2.
-    assert {name: value.tolist() for name, value in made.items()} == {
-        f"step on {first}": [2, 2, 2],
-        f"step on {second}": [8, 8, 8],
+    launched.clear()
+    made = {name: recording.to_numpy(launch()) for name, launch in units.launches.items()}
+    assert launched == [first, first, second, second]
+    # b is 2 + a, of 1 + 1, and c is 2 + the sum of both. Each result is there: what is not, a compiler leaves out.
+    assert {name: [value.tolist() for value in values] for name, values in made.items()} == {
+        f"step on {first}": [[2, 2, 2]],
+        f"step on {second}": [[4, 4, 4], [8, 8, 8]],
     }
     taken = bare_seconds(backend, step, rounds=2, budget=60)
     assert len(taken) == 2
@@ -64,7 +62,7 @@ def test_a_smaller_last_batch_counts_by_its_images(backend: Backend, monkeypatch
 def test_points_that_take_their_shares_spend_the_budget(weights: list[float], budget: float) -> None:
     now, told = 0.0, []
     with pytest.MonkeyPatch.context() as patch, listening(lambda _, share: told.append(share)):
-        patch.setattr(sweeping, "perf_counter", lambda: now)
+        patch.setattr(sweeping, "clock_without_compiling", lambda: now)
         for point, left in swept(range(len(weights)), weights, budget):
             assert left() == pytest.approx(budget * weights[point] / sum(weights))
             tell("begun", 0.0)
@@ -79,7 +77,7 @@ def test_points_that_take_their_shares_spend_the_budget(weights: list[float], bu
 def test_what_a_point_does_not_need_is_left_to_the_next_ones() -> None:
     clock = count(0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeping, "perf_counter", lambda: float(next(clock)))
+        patch.setattr(sweeping, "clock_without_compiling", lambda: float(next(clock)))
         # The clock goes on by a second with each look at it.
         shares = [left() for _, left in swept("ab", [1, 1], 11.0)]
     assert shares == [4.0, 7.0]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conftest import reason_against
 from tests.parallel_core.jobs.failures.jobs import FRAMEWORKS
 
 
@@ -12,3 +13,12 @@ def framework(request: pytest.FixtureRequest, require: Callable[[str], None]) ->
     """The name of a framework that has processes; skipped if it cannot be imported."""
     require(request.param)
     return str(request.param)
+
+
+@pytest.fixture
+def frameworks() -> list[str]:
+    """The names of all frameworks that have processes and can be imported, for jobs that run at the same time."""
+    found = [name for name in FRAMEWORKS if not reason_against(name)]
+    if not found:
+        pytest.skip(f"none of {', '.join(FRAMEWORKS)} can be loaded")
+    return found

@@ -30,7 +30,8 @@ __all__ = [
     "synthetic_losses",
 ]
 
-FRAMEWORKS = ("mxnet", "torch")
+FRAMEWORKS = ("jax", "mxnet", "torch")
+"""Those that have processes."""
 MARK = "PARALLEL_CORE_TEST_JOB"
 DEADLINE = 20
 """Seconds without progress after which a job is given up, if a test waits for that."""

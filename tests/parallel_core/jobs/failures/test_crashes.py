@@ -2,13 +2,13 @@
 
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.parallel_core.jobs.failures.jobs import DEADLINE, FRAMEWORKS, start
+from tests.parallel_core.jobs.failures.jobs import DEADLINE, start
 
 pytestmark = pytest.mark.long
 
@@ -22,13 +22,13 @@ def test_a_rank_that_is_killed(framework: str, tmp_path: Path) -> None:
     assert ended.verdict.startswith(f"rank 1 on {HOST} was killed by SIGKILL ")
 
 
-def test_a_rank_that_hangs(require: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_rank_that_hangs(frameworks: Sequence[str], tmp_path: Path) -> None:
     """The jobs of all frameworks run at once, because they wait for their deadline."""
     with ExitStack() as jobs:
-        under_way = []
-        for framework in FRAMEWORKS:
-            require(framework)
-            under_way.append(jobs.enter_context(start("hangs", framework, tmp_path / framework, deadline=DEADLINE)))
+        under_way = [
+            jobs.enter_context(start("hangs", framework, tmp_path / framework, deadline=DEADLINE))
+            for framework in frameworks
+        ]
         for ended in [job.end() for job in under_way]:
             assert ended.status == 1
             assert re.match(rf"rank 1 on {HOST} has made no progress for \d+ s after epoch 1, step 1", ended.verdict)

@@ -2,25 +2,24 @@
 
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.parallel_core.jobs.failures.jobs import DEADLINE, FRAMEWORKS, start
+from tests.parallel_core.jobs.failures.jobs import DEADLINE, start
 
 pytestmark = pytest.mark.long
 
 HOST = socket.gethostname()
 
 
-def test_a_rank_that_never_joins(require: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_rank_that_never_joins(frameworks: Sequence[str], tmp_path: Path) -> None:
     """The jobs of all frameworks run at once, because they wait for their deadline."""
     with ExitStack() as jobs:
         under_way = []
-        for framework in FRAMEWORKS:
-            require(framework)
+        for framework in frameworks:
             job = start("never_comes", framework, tmp_path / framework, deadline=DEADLINE)
             under_way.append(jobs.enter_context(job))
         for ended in [job.end() for job in under_way]:

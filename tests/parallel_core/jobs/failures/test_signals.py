@@ -15,8 +15,8 @@ from tests.parallel_core.jobs.failures.jobs import ENDING_SECONDS, start
 
 pytestmark = pytest.mark.long
 
-LISTENERS = {"torch": 3, "mxnet": 4}
-"""PyTorch: the store, and each rank for the others. MXNet: a scheduler, a server and two workers."""
+LISTENERS = {"jax": 2, "torch": 3, "mxnet": 4}
+"""JAX: each rank for the others. PyTorch: the store too. MXNet: a scheduler, a server and two workers."""
 LONG = ("run", "data-parallel", "--epochs", "10000")
 
 

@@ -40,7 +40,7 @@ def result_of(launch: tuple[str, ...], tmp_path: Path, *options: str) -> dict[st
     return dict(json.loads(result.read_text()))
 
 
-@pytest.mark.parametrize(("framework", "processes"), [("torch", 2), ("mxnet", 3)])
+@pytest.mark.parametrize(("framework", "processes"), [("jax", 3), ("mxnet", 3), ("torch", 2)])
 def test_several_processes_of_two_devices_and_uneven_shards(
     framework: str, processes: int, require: Callable[[str], None], tmp_path: Path
 ) -> None:

@@ -4,28 +4,32 @@ import inspect
 import os
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from configparser import ConfigParser
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
-from pathlib import Path
+from importlib.metadata import EntryPoint
 from typing import get_args
 
 from backends.devices import Device, DeviceKind, Wanted, parse_device, parse_devices
 from backends.errors import BackendError
 from backends.host import keep_freed_memory
 from backends.protocol import Backend, BaseBackend, Engine
+from backends.registry.entry_points import registered
 
-__all__ = ["GROUP", "class_of", "load", "names", "package_version", "registered"]
+__all__ = ["class_of", "load", "names", "title"]
 
 GROUP = "parallel_core.backends"
 CLASSES = "parallel_core.backend_classes"
 """For backends that have several classes: functions of an engine and kinds of devices that return the class."""
-NAME = "parallel-core"
-SETUP = Path(__file__).parent.parent / "setup.cfg"
+TITLES = "parallel_core.titles"
+"""For backends that readers call by another name than options do: that name, `PyTorch`."""
 
 
 def names() -> tuple[str, ...]:
     """List the registered backends by name; that a backend is registered does not mean its framework is installed."""
     return tuple(sorted(_registered()))
+
+
+def title(name: str) -> str:
+    """Return what readers call a framework, `PyTorch`; the name itself if its backend does not say, or is unknown."""
+    return next((str(entry.load()) for entry in registered(TITLES) if entry.name == name), name)
 
 
 def load(
@@ -46,7 +50,7 @@ def load(
     compute on the calling thread, for which each framework has one number: the last load of a framework decides it, and
     `threads_per_device` of the backends before says so. `workers_per_device` is how many operators a CPU device may run
     at the same time, each on as many threads; more than 1 needs a queue, and so the `async` engine. `variants` are
-    names of `backends.variants.VARIANTS`, of each setting at most one.
+    names that `backends.registry.variants` knows for it, of each setting at most one.
     Raises BackendError, in one line, for anything that cannot be had.
     """
     entry = _entry(name)
@@ -139,33 +143,3 @@ def _registered() -> dict[str, EntryPoint]:
     if not entries:
         raise BackendError(f"no entry points in {GROUP}: install the package first (pip install -e .)")
     return entries
-
-
-def registered(group: str) -> list[EntryPoint]:
-    """List the entry points of a group, those of this package and of others."""
-    installed = list(entry_points(group=group))
-    if _is_installed():
-        return installed
-    lines = _setup().get("options.entry_points", group, fallback="").strip().splitlines()
-    own = [EntryPoint(name.strip(), value.strip(), group) for name, value in (line.split("=", 1) for line in lines)]
-    return [*own, *installed]
-
-
-def package_version() -> str:
-    """Return this package's version; `unknown` if neither an installation nor a checkout says it."""
-    return version(NAME) if _is_installed() else _setup().get("metadata", "version", fallback="unknown")
-
-
-def _is_installed() -> bool:
-    try:
-        version(NAME)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
-def _setup() -> ConfigParser:
-    # No interpolation: percent signs in the file mean themselves.
-    parsed = ConfigParser(interpolation=None)
-    parsed.read(SETUP, encoding="utf-8")
-    return parsed

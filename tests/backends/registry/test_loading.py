@@ -10,13 +10,14 @@ import pytest
 
 import backends
 from backends import BackendError
-from tests.conftest import RunPython
+from backends.installation.frameworks import diagnose_absence
+from tests.conftest import FRAMEWORKS, RunPython
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "tensorflow"}, r"unknown backend 'tensorflow' \(known: mxnet, numpy, torch\)"),
+        ({"name": "tensorflow"}, r"unknown backend 'tensorflow' \(known: jax, mxnet, numpy, torch\)"),
         ({"name": "numpy", "devices": 0}, "at least 1 device, not 0"),
         ({"name": "numpy", "device_kind": "tpu"}, r"unknown device kind 'tpu' \(known: auto, cpu, gpu\)"),
         ({"name": "numpy", "engine": "lazy"}, r"unknown engine 'lazy' \(known: async, sync\)"),
@@ -30,14 +31,13 @@ def test_bad_requests_are_refused(arguments: dict[str, object], message: str) ->
         backends.load(**arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
-def test_more_gpus_than_exist_are_refused(require: Callable[[str], None], name: str) -> None:
-    require(name)
-    with pytest.raises(BackendError, match=rf"{name} finds \d+ GPUs, fewer than the 99 asked for"):
-        backends.load(name, 99, "gpu", "async", 1)
+def test_more_gpus_than_exist_are_refused(require: Callable[[str], None], framework_name: str) -> None:
+    require(framework_name)
+    with pytest.raises(BackendError, match=rf"{framework_name} finds \d+ GPUs, fewer than the 99 asked for"):
+        backends.load(framework_name, 99, "gpu", "async", 1)
 
 
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
+@pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_framework_that_is_not_installed_is_said_with_what_to_do(run_python: RunPython, name: str) -> None:
     done = run_python(
         f"""
@@ -50,7 +50,7 @@ except backends.BackendError as error:
     print(error)
 """
     )
-    assert done.stdout == f"{name} is not installed: pip install 'parallel-core[{name}]'\n"
+    assert done.stdout == f"{diagnose_absence(name)}\n"
 
 
 def test_a_framework_that_breaks_at_import_is_said_with_its_reason(run_python: RunPython, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_plug_in_is_found_by_its_entry_point(run_python: RunPython, tmp_path: 
     done = run_python(
         "import backends; print(backends.names(), backends.load('mine', 3, 'cpu', 'sync', 2))", PYTHONPATH=str(tmp_path)
     )
-    assert done.stdout == "('mine', 'mxnet', 'numpy', 'torch') (3, 'cpu', 'sync', 2)\n"
+    assert done.stdout == "('jax', 'mine', 'mxnet', 'numpy', 'torch') (3, 'cpu', 'sync', 2)\n"
 
 
 def test_a_plug_in_written_against_the_protocol_runs_an_experiment(run_python: RunPython, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_plug_in_written_against_the_protocol_runs_an_experiment(run_python: R
     package = tmp_path / "mine"
     package.mkdir()
     (package / "__init__.py").touch()
-    copy(Path(__file__).with_name("plug_in.py"), package / "backend.py")
+    copy(Path(__file__).parent.parent / "plug_in.py", package / "backend.py")
     done = run_python(
         """
 import json, sys

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import backends
 from backends import Array, Backend, BackendError
 from backends.devices import Device
-from backends.variants import VARIANTS, check_device_kinds, choose_variants
+from backends.registry.variants import all_variants, check_device_kinds, choose_variants, frameworks, variants_of
 from tests.backends.mxnet.test_backend import QUEUE_HEAVY_PRODUCTS, TRAIN_ON_TWO_DEVICES, convolutions
 from tests.backends.protocol.test_workers import RANDOM_PROGRAMS
-from tests.backends.test_registry import plug_in
+from tests.backends.registry.test_loading import plug_in
 from tests.conftest import RunPython
 
 ON_COMPUTE_QUEUE = "copy-on-compute-queue"
@@ -36,6 +36,12 @@ CPU, GPU = [Device("cpu", 1)], [Device("gpu", 0)]
         ("mxnet", "sync", ["bulk-off"], "mxnet's sync engine queues nothing, and so has no variants of queueing"),
         ("torch", "sync", [ON_COMPUTE_QUEUE], "torch's sync engine queues nothing, and so has no variants of queueing"),
         ("torch", "sync", ["tf32"], "sync engine is the reference for numbers, and so always computes in float32: use"),
+        (
+            "jax",
+            "async",
+            [ON_COMPUTE_QUEUE],
+            "jax has no variant 'copy-on-compute-queue', for its copies have no queue",
+        ),
         ("numpy", "sync", ["bulk-on"], "numpy queues nothing, and so has no variants: leave out --variant bulk-on"),
     ],
 )
@@ -69,9 +75,9 @@ def test_gpus_have_the_others() -> None:
     check_device_kinds("mxnet", GPU, ["copy-on-own-queue", "bulk-on", "bulk-off"])
 
 
-@given(st.lists(st.sampled_from([variant.name for variant in VARIANTS if "mxnet" in variant.found_on]), max_size=8))
+@given(st.lists(st.sampled_from([variant.name for variant in variants_of("mxnet")]), max_size=8))
 def test_what_differs_from_the_defaults_is_kept_in_one_order(names: list[str]) -> None:
-    chosen = [variant for variant in VARIANTS if variant.name in names]
+    chosen = [variant for variant in variants_of("mxnet") if variant.name in names]
     if len({variant.setting for variant in chosen}) < len(chosen):
         with pytest.raises(BackendError, match="exclude each other"):
             choose_variants("mxnet", "async", names)
@@ -88,10 +94,15 @@ def test_kernels_can_be_chosen_on_both_engines_and_how_to_queue_on_one() -> None
 
 
 def test_every_setting_has_a_default_that_comes_first() -> None:
-    defaults = Counter(variant.setting for variant in VARIANTS if variant.default)
-    assert set(defaults) == {variant.setting for variant in VARIANTS}
-    assert set(defaults.values()) == {1}
-    assert [variant.default for variant in VARIANTS] == [True, False] * len(defaults)
+    for variants in (all_variants(), *map(variants_of, frameworks())):
+        settings = [variant.setting for variant in variants]
+        assert [variant.default for variant in variants] == [True, False] * len(set(settings))
+        assert settings == [setting for setting in dict.fromkeys(settings) for _ in range(2)]
+
+
+def test_a_backend_declares_what_another_one_does_not_have() -> None:
+    assert set(frameworks()) <= set(backends.names())
+    assert all(variant.default or variant.elsewhere for variant in all_variants())
 
 
 def test_a_backend_without_variants_has_none(backend: Backend) -> None:
@@ -128,6 +139,44 @@ except backends.BackendError as error:
         "(2, 'auto', None, None) ('mine',)",
         "the backend 'old' has no variants: leave out 'mine'",
     ]
+
+
+def test_a_plug_in_brings_variants_of_its_own(run_python: RunPython, tmp_path: Path) -> None:
+    group = "[parallel_core.variants]\nmine = mine_variants:VARIANTS"
+    plug_in(tmp_path, "plug-in", f"mine = plug_in:MineBackend\n{group}")
+    (tmp_path / "mine_variants.py").write_text(
+        """
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE, Variant
+VARIANTS = (
+    Variant("lazy-off", "laziness", "It computes at once.", default=True),
+    Variant("lazy-on", "laziness", "It computes in the end: look for nothing.", elsewhere="only mine is lazy"),
+    COPY_ON_OWN_QUEUE,
+    COPY_ON_COMPUTE_QUEUE,
+)
+"""
+    )
+    done = run_python(
+        """
+from backends import BackendError
+from backends.registry.variants import choose_variants, in_words
+from parallel_core.command_line import cli
+print(choose_variants("mine", "async", ["lazy-on", "copy-on-own-queue"]))
+for framework in ("mine", "torch"):
+    try:
+        choose_variants(framework, "async", ["lazy-on", "lazy-off"])
+    except BackendError as error:
+        print(error)
+print(*in_words("copy-on-compute-queue"), sep="; ")
+cli(["run", "data-parallel", "--explain", "--backend", "mine", "--device-kind", "cpu"])
+""",
+        PYTHONPATH=str(tmp_path),
+    )
+    chosen, exclude, refused, having, *explained = done.stdout.splitlines()
+    assert chosen == "('lazy-on',)"
+    assert exclude == "the variants 'lazy-on' and 'lazy-off' exclude each other: choose one of them"
+    assert refused.startswith("torch has no variant 'lazy-on', for only mine is lazy (known for torch: copy-on-own-q")
+    assert having == "mine; mxnet on CPUs; torch"
+    assert "lazy-on (mine)" in [line.strip() for line in explained]
 
 
 @pytest.fixture(params=[1, 2])
@@ -229,6 +278,7 @@ def test_an_allreduce_waits_for_copies_on_compute_queues(on_compute_queue: Backe
     [
         ("torch", (1, 2), [ON_COMPUTE_QUEUE]),
         ("mxnet", (1,), [ON_COMPUTE_QUEUE, "bulk-on", "temporary-space-low"]),
+        ("jax", (1,), ["step-compiled"]),
     ],
 )
 def test_random_programs_give_numpy_s_numbers(

@@ -1,12 +1,14 @@
 """Installation failures are recognised by their messages: produced here if that can be done, else recorded."""
 
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.installation.known_failures import Diagnosis, diagnose, diagnose_absence, diagnose_environment
+from backends.installation.diagnosis import Diagnosis
+from backends.installation.frameworks import diagnose, diagnose_absence, diagnose_environment, diagnose_installed
 from tests.conftest import RunPython
 
 NUMPY = "pip install 'numpy<1.24'"
@@ -115,7 +117,7 @@ def test_a_role_without_its_other_variables_is_recognised(
 def test_variables_are_diagnosed_before_they_do_harm(
     framework: str, environment: dict[str, str], commands: list[str]
 ) -> None:
-    assert [wrong.command for wrong in diagnose_environment(framework, environment)] == commands
+    assert [wrong.command for wrong in diagnose_environment(framework, environment).values()] == commands
 
 
 # Messages recorded elsewhere: of a CUDA build without its libraries, of GPUs and drivers that cannot be had here.
@@ -173,6 +175,32 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("jax", "numpy", "begins", "command"),
+    [
+        ("0.4.30", "1.23.5", "jax 0.4.30 and numpy 1.23.5 cannot be used", "jax-alone/bin/pip install"),
+        ("0.10.2", "1.26.4", "numpy 1.26.4 cannot be used", "jax-alone/bin/pip install"),
+        ("0.9.9rc1", "2.4.6", "jax 0.9.9rc1 cannot be used", "pip install --upgrade 'parallel-core[jax]'"),
+        ("0.10.0.dev1", "2.0.0", None, ""),
+        ("1.0", "3.0", None, ""),
+        # It is not there: nothing is wrong with NumPy then.
+        (None, "1.23.5", None, ""),
+    ],
+)
+def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
+    monkeypatch: pytest.MonkeyPatch, jax: str | None, numpy: str, begins: str | None, command: str
+) -> None:
+    def version(name: str) -> str:
+        if (installed := {"jax": jax, "numpy": numpy}[name]) is None:
+            raise PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr("backends.jax.installation.version", version)
+    found = diagnose_installed("jax")
+    assert (found and found.cause.startswith(begins or "")) == (begins and True)
+    assert command in (found.command if found else "")
+
+
+@pytest.mark.parametrize(
     ("framework", "python", "cause", "command"),
     [
         ("mxnet", (3, 11, 2), "mxnet is not installed", "pip install 'parallel-core[mxnet]'"),
@@ -182,6 +210,34 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
     ],
 )
 def test_what_is_not_installed_is_said_as_this_python_can_have_it(
-    framework: str, python: tuple[int, ...], cause: str, command: str
+    monkeypatch: pytest.MonkeyPatch, framework: str, python: tuple[int, ...], cause: str, command: str
 ) -> None:
+    monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda _: None)
     assert diagnose_absence(framework, python) == Diagnosis(cause, command)
+
+
+@pytest.mark.parametrize(
+    ("framework", "numpy", "other", "needs"),
+    [
+        ("jax", "1.23.5", "mxnet", ">=2"),
+        ("mxnet", "2.4.6", "jax", "<1.24"),
+        # Nobody minds another NumPy, and pip installs it.
+        ("jax", "1.26.4", "torch", None),
+        ("jax", "2.4.6", "torch", None),
+    ],
+)
+def test_frameworks_that_take_different_numpys_need_an_environment_each(
+    monkeypatch: pytest.MonkeyPatch, framework: str, numpy: str, other: str, needs: str | None
+) -> None:
+    monkeypatch.setattr("backends.installation.frameworks.version", lambda _: numpy)
+    monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda name: name == other or None)
+    said = diagnose_absence(framework, (3, 11, 2))
+    extra = f"pip install 'parallel-core[{framework}]'"
+    if needs is None:
+        assert said == Diagnosis(f"{framework} is not installed", extra)
+        return
+    assert said == Diagnosis(
+        f"{framework} is not installed; it needs NumPy {needs}, and so an environment of its own beside {other}, which "
+        f"`compare` takes by --python {framework}={framework}-alone/bin/python",
+        f"python3 -m venv {framework}-alone && {framework}-alone/bin/{extra}",
+    )

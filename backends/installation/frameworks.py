@@ -1,0 +1,145 @@
+"""What a framework says about its installation: it declares an `Installation`, and imports nothing for it.
+
+A backend without one is tried with its own first engine, and its failures are shown as they are.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+from backends.installation.diagnosis import Diagnosis, InstallationError
+from backends.installation.gpus import Gpus, InstallationFailure
+from backends.registry import registered
+
+__all__ = [
+    "Installation",
+    "KnownFailures",
+    "diagnose",
+    "diagnose_absence",
+    "diagnose_environment",
+    "diagnose_installed",
+    "failure_of",
+    "installation_of",
+    "list_gpus",
+]
+
+INSTALLATIONS_GROUP = "parallel_core.installations"
+"""The group of entry points; each is called as its backend, and names an `Installation` in a module that imports no
+framework."""
+
+KnownFailures = Mapping[str, Diagnosis | Callable[[re.Match[str]], Diagnosis | None]]
+
+
+@dataclass(frozen=True)
+class Installation:
+    """How a framework is installed, and what goes wrong with it.
+
+    `module` is what its backend imports, empty if that is not known. `distributions` is the pattern of the names, in
+    lower case and with hyphens, of the distributions that may hold it. `engines` are those that are worth trying; none
+    is the backend's own first choice.
+    """
+
+    module: str = ""
+    distributions: str = ""
+    engines: tuple[str, ...] = ()
+    numpy: str = ""
+    """Which versions of NumPy it takes, such as `<1.24`: two frameworks may need an environment each."""
+    absent: Callable[[tuple[int, ...]], Diagnosis | None] = lambda _: None
+    """What to do if it is not installed, for a version of Python; None is to install its extra of parallel-core."""
+    installed: Callable[[], Diagnosis | None] = lambda: None
+    """What is wrong with the versions that are installed, if that is known before it is imported."""
+    known_failures: KnownFailures = field(default_factory=dict)
+    """Patterns of its messages, each with the diagnosis, or a function of the match that may have none."""
+    harmful_variables: Callable[[Mapping[str, str]], Mapping[str, Diagnosis]] = lambda _: {}
+    """The environment variables with which importing it would block, or fail later."""
+    known_variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that change no measurement here, and what they do."""
+    prefixes: tuple[str, ...] = ()
+    """How the names of the other variables begin that it reads when it is imported."""
+    gpus: Callable[[], Gpus] = Gpus
+    """List the GPUs that it finds; called when it is imported."""
+    cuda_build: str = ""
+    """The command that replaces its build for CPUs by one for CUDA; empty if there is none."""
+
+
+def installation_of(framework: str) -> Installation:
+    """Return what a framework declares, by the name of its backend; the defaults if it declares nothing."""
+    for entry in registered(INSTALLATIONS_GROUP):
+        if entry.name == framework:
+            declared: Installation = entry.load()
+            return declared
+    return Installation()
+
+
+def diagnose(framework: str, text: str) -> Diagnosis | None:
+    """Recognise a framework's failure by the text of its error or warning; None if it is not known."""
+    for pattern, known in installation_of(framework).known_failures.items():
+        if match := re.search(pattern, text):
+            return known if isinstance(known, Diagnosis) else known(match)
+    return None
+
+
+def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[:3]) -> Diagnosis:
+    """Return how to install a framework that is not installed; `python` is the version of Python."""
+    declared = installation_of(framework)
+    if said := declared.absent(python):
+        return said
+    cause, extra = f"{framework} is not installed", f"pip install 'parallel-core[{framework}]'"
+    rival = _rival(declared.numpy)
+    if rival is None:
+        return Diagnosis(cause, extra)
+    folder = f"{framework}-alone"
+    return Diagnosis(
+        f"{cause}; it needs NumPy {declared.numpy}, and so an environment of its own beside {rival}, which `compare` "
+        f"takes by --python {framework}={folder}/bin/python",
+        f"python3 -m venv {folder} && {folder}/bin/{extra}",
+    )
+
+
+def _rival(wanted: str) -> str | None:
+    """Return an installed framework that takes the installed NumPy; None if that is wanted, or nobody minds another."""
+    try:
+        have = version("numpy")
+    except PackageNotFoundError:
+        # NumPy may lie on a path without what says its version.
+        return None
+    if not wanted or _takes(wanted, have):
+        return None
+    for entry in registered(INSTALLATIONS_GROUP):
+        other: Installation = entry.load()
+        if other.numpy and _takes(other.numpy, have) and find_spec(other.module) is not None:
+            return entry.name
+    return None
+
+
+def _takes(versions: str, installed: str) -> bool:
+    # Machines that are lent for a GPU lack it, and ask nothing of this.
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(versions).contains(installed, prereleases=True)
+
+
+def diagnose_installed(framework: str) -> Diagnosis | None:
+    """Return why the versions that are installed cannot be used; None if nothing is known against them."""
+    return installation_of(framework).installed()
+
+
+def diagnose_environment(framework: str, environment: Mapping[str, str]) -> Mapping[str, Diagnosis]:
+    """Return the environment variables with which importing the framework would block, or fail later."""
+    return installation_of(framework).harmful_variables(environment)
+
+
+def list_gpus(framework: str) -> Gpus:
+    """List the GPUs of a framework, which must be imported."""
+    return installation_of(framework).gpus()
+
+
+def failure_of(framework: str, error: BaseException) -> InstallationFailure:
+    """Put an error into one line, with its diagnosis if it is known."""
+    if isinstance(error, InstallationError):
+        return InstallationFailure(error.diagnosis.cause, error.diagnosis)
+    text = f"{type(error).__name__}: {error}"
+    return InstallationFailure(" ".join(text.split()), diagnose(framework, text))

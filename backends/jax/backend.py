@@ -1,0 +1,242 @@
+"""JAX behind the `Backend` protocol. Read it beside `mxnet/backend.py` and `torch/worker_threads.py`.
+
+XLA's client queues a program for each launch and returns; a value is JAX's own array, which never changes. MXNet tracks
+who reads and writes which array, and here nothing is written: what is consumed is forgotten, and what is overwritten is
+a new array. The synchronous engine is a client without asynchronous dispatch: it runs a program where it is called.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import reduce
+from operator import add as plus
+from typing import Any, NoReturn, final
+
+import numpy as np
+
+from backends.arrays import check_equal, check_terms, tree_leaves, tree_map
+from backends.devices import Device, Wanted, choose_devices, cpu_devices
+from backends.errors import BackendError
+from backends.host import check_workers, cores_of, threads_for
+from backends.installation.importing import import_framework
+from backends.jax.process_group import by_another_rank
+from backends.jax.variants import STEP_COMPILED
+from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Ops
+from backends.registry.variants import check_device_kinds, choose_variants
+
+__all__ = ["JAXBackend"]
+
+DTYPES = frozenset(
+    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+)
+"""Other dtypes of NumPy would become one of these without a word."""
+
+
+@final
+class JAXBackend(BaseBackend):
+    """JAX on CPU devices `cpu:1` … `cpu:N`, each a client of XLA with threads of its own."""
+
+    name = "jax"
+
+    def __init__(
+        self,
+        devices: Wanted,
+        device_kind: str,
+        engine: Engine | None,
+        threads_per_device: int | None,
+        workers_per_device: int = 1,
+        variants: Sequence[str] = (),
+    ) -> None:
+        self.engine: Engine = engine or "async"
+        check_workers(self.name, self.engine, workers_per_device)
+        if workers_per_device > 1:
+            raise BackendError("jax computes on a device in the order of launching, one by one: use --workers 1")
+        self.workers_per_device = workers_per_device
+        self.variants = choose_variants(self.name, self.engine, variants)
+        self.devices, _ = choose_devices(self.name, device_kind, devices, gpus=0)
+        check_device_kinds(self.name, self.devices, variants)
+        self.threads_per_device = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
+        self.settings: FrameworkSettings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "true"}
+        self._jax = import_framework("jax", self.settings, requirement="jax 0.10 or later")
+        from backends.jax import clients, compiling, ops, pending, steps
+
+        compiling.keep_programs()
+        self.ops: Ops = ops
+        self.version: str = self._jax.__version__
+        self._compiling, self._array, self._values = compiling, pending.ARRAYS, steps.values
+        asynchronous = self.engine == "async"
+        self.cores: Sequence[set[int]] = cores_of(self.devices, self.threads_per_device if asynchronous else None)
+        # A thread more than cores: it copies while the others compute.
+        threads = self.threads_per_device + asynchronous
+        self._own = {
+            device: clients.device_with_pool(device.index, cores, threads, asynchronous)
+            for device, cores in zip(self.devices, self.cores, strict=True)
+        }
+        self._places = {device: self._jax.sharding.SingleDeviceSharding(own) for device, own in self._own.items()}
+        self._names = {own: device for device, own in self._own.items()}
+        self._under_way: dict[Device, deque[Any]] = {device: deque() for device in self.devices}
+        """Arrays of what may not be computed yet, the oldest first."""
+        self._checks: deque[tuple[Any, Device]] = deque()
+        """Checks that programs made, and whose outcome is not known yet."""
+        self._steps = steps.Steps(self._own, self._enqueued) if STEP_COMPILED.name in self.variants else None
+
+    @property
+    def scheduler(self) -> str:
+        """What queues the work, and what compiling took until now: it is part of no timing after a warm-up."""
+        compiled = self._compiling.compiled
+        queue = "XLA's client: one queue per device" if self.engine == "async" else "none: XLA runs a program at once"
+        return f"{queue}; {compiled.programs} programs compiled in {compiled.seconds:.1f} s, in first launches"
+
+    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None)
+        if first is None:
+            raise BackendError(f"{self.name} launches on the device of the first array, and there is no array")
+        device = self.device_of(first)
+        try:
+            if self._steps:
+                return self._steps.launch(device, fn, args)
+            result, checks = self._compiling.run(device, fn, args)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._fail(error, f"on {device}")
+        return self._enqueued(device, result, checks)
+
+    def wait(self, x: Array) -> Array:
+        try:
+            self._jax.block_until_ready(self._values(x))
+        except Exception as error:
+            self._fail(error, "at wait")
+        # A program gives its result and its checks at the same time, and those before it gave theirs earlier.
+        self._raise_failures()
+        return x
+
+    def waitall(self) -> None:
+        for device, arrays in self._under_way.items():
+            try:
+                if self._steps:
+                    self._steps.end(device)
+                self._jax.block_until_ready(list(arrays))
+            except Exception as error:
+                self._fail(error, f"on {device}")
+        self._raise_failures()
+
+    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        place = self._place(device)
+        try:
+            if out is not None:
+                tree_map(lambda *pair: check_equal(pair, "copy_to with out"), out, x)
+                self._check_on(out, device)
+            copied = self._copies(x, place)
+        except Exception as error:
+            self._fail(error, f"on {device}")
+        return self._issued(copied, device)
+
+    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        devices = [self.device_of(next(tree_leaves(x))) for x in xs]
+        if len(set(devices)) != max(1, len(devices)):
+            raise BackendError(f"jax sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
+        first, *others = devices
+        try:
+            _check_terms(xs)
+            if not others:
+                return (xs[0],)
+            xs = self._values(xs)
+            gathered = [self._copies(x, self._places[first]) for x in xs[1:]]
+        except Exception as error:
+            self._fail(error, f"on {first}")
+        total = self.launch(_sum, xs[0], *gathered)
+        return (total, *(self._issued(self._copies(total, self._places[device]), device) for device in others))
+
+    def asarray(self, x: HostArray, device: Device) -> Array:
+        place = self._place(device)
+        return tree_map(lambda leaf: self._jax.device_put(_owned(leaf), place), x)
+
+    def to_numpy(self, x: Array) -> Any:
+        self.wait(x)
+        return tree_map(np.array, self._values(x))
+
+    def _fail(self, error: BaseException, place: str = "") -> NoReturn:
+        super()._fail(by_another_rank(error) or error, place)
+
+    def _place(self, device: Device) -> Any:
+        if device not in self._places:
+            raise BackendError(f"jax has no {device}: it was loaded with {', '.join(map(str, self.devices))}")
+        return self._places[device]
+
+    def device_of(self, x: Array) -> Device:
+        """Return the device of an array; raises BackendError for what is none of this backend's."""
+        if not isinstance(x, self._array):
+            raise BackendError(f"jax takes arrays of its own, not {type(x).__name__}")
+        own = x.device
+        if own not in self._names:
+            raise BackendError(f"jax was loaded without {own}: its devices are {', '.join(map(str, self.devices))}")
+        return self._names[own]
+
+    def _check_on(self, x: Array, device: Device) -> None:
+        for leaf in tree_leaves(x):
+            if (own := self.device_of(leaf)) != device:
+                raise ValueError(f"a copy to {device} cannot be written to an array on {own}")
+
+    def _copies(self, x: Array, place: Any) -> Array:
+        return tree_map(lambda leaf: self._jax.device_put(leaf, place, may_alias=False), self._values(x))
+
+    def _enqueued(self, device: Device, result: Array, checks: Iterable[Any]) -> Array:
+        self._checks.extend((check, device) for check in checks)
+        return self._issued(result, device)
+
+    def _issued(self, x: Array, device: Device) -> Array:
+        if self.engine == "sync":
+            try:
+                self._jax.block_until_ready(x)
+            except Exception as error:
+                self._fail(error, f"on {device}")
+            self._raise_failures()
+            return x
+        under_way = self._under_way[device]
+        under_way.extend(tree_leaves(x))
+        _forget_computed(under_way)
+        return x
+
+    def _raise_failures(self) -> None:
+        for under_way in self._under_way.values():
+            _forget_computed(under_way)
+        while self._checks:
+            check, device = self._checks[0]
+            if not check.failed.is_ready():
+                return
+            with suppress(IndexError):
+                self._checks.popleft()
+            try:
+                failed = bool(check.failed)
+            except Exception as error:
+                self._fail(error, f"on {device}")
+            if failed:
+                self._fail(ValueError(check.message), f"on {device}")
+
+
+def _owned(x: np.ndarray) -> np.ndarray:
+    # JAX may use the memory of an array of NumPy as its own.
+    x = np.asarray(x)
+    if x.dtype.name not in DTYPES:
+        raise BackendError(f"jax has no arrays of {x.dtype}: convert it to another dtype, such as float32")
+    return np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
+
+
+def _check_terms(xs: Sequence[Array]) -> None:
+    leaves = [leaf for x in xs for leaf in tree_leaves(x)]
+    if len({id(leaf) for leaf in leaves}) < len(leaves):
+        raise ValueError("allreduce cannot replace one array by two sums")
+    for terms in zip(*map(tree_leaves, xs), strict=True):
+        check_terms(terms)
+
+
+def _sum(*xs: Array) -> Array:
+    return tree_map(lambda *terms: reduce(plus, terms), *xs)
+
+
+def _forget_computed(arrays: deque[Any]) -> None:
+    # Several threads may forget at the same time.
+    with suppress(IndexError):
+        while arrays[0].is_ready():
+            arrays.popleft()

@@ -1,0 +1,85 @@
+"""Which kernels JAX computes with: XLA gives products to YNNPACK and convolutions to Eigen, and compiles all else.
+
+All of them are in jaxlib, and only XLA has a version. What a product became is read in a program of one.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from backends.host import on_cores, processor_flags
+from backends.installation.kernels import Kernels, best_instruction_set
+from backends.protocol import Array
+
+__all__ = ["libraries", "one_thread"]
+
+CONVOLVES = "Eigen"
+MULTIPLIES = {"__ynn_fusion": "YNNPACK", "__onednn": "oneDNN"}
+"""How a compiled program names a library, of those that it may be built for."""
+SIDE = 512
+"""Small products are compiled, and need no library."""
+POOL = "tf_XLAEigen"
+"""How Linux names the threads of XLA's pools."""
+TASKS = Path("/proc/self/task")
+
+
+def libraries(threads: int) -> Sequence[Kernels]:
+    """List what multiplies, XLA itself and what convolves; compiles a product, on a client of its own."""
+    import jaxlib
+
+    program = _compiled_product()
+    named = (library for kind, library in MULTIPLIES.items() if kind in program.get_hlo_text())
+    multiplies = next(named, CONVOLVES)
+    # A library takes the best that the processor has, and XLA what its options allow.
+    best = best_instruction_set(processor_flags())
+    features = {flag.decode() for flag in re.findall(rb"(?<=\+)[\w.-]+", program.serialize())}
+    compiled_for = best_instruction_set(frozenset(features))
+    return [
+        Kernels(multiplies, None, best, threads),
+        Kernels("XLA", jaxlib.__version__, compiled_for, threads),
+        *([] if multiplies == CONVOLVES else [Kernels(CONVOLVES, None, None, threads)]),
+    ]
+
+
+def _compiled_product() -> Any:
+    import jax
+
+    from backends.jax import clients, ops
+
+    place = jax.sharding.SingleDeviceSharding(clients.device_with_pool(0, (), 1, asynchronous=False))
+    matrix = jax.ShapeDtypeStruct((SIDE, SIDE), "float32", sharding=place)
+    return jax.jit(ops.matmul).lower(matrix, matrix).compile().runtime_executable()
+
+
+@contextmanager
+def one_thread(backend: Any, x: Array) -> Iterator[None]:
+    """Keep the threads of every pool, and the one that calls, to the first core of the device of `x`."""
+    core = set(sorted(backend.cores[backend.devices.index(backend.device_of(x))])[:1])
+    with ExitStack() as stack:
+        stack.enter_context(on_cores(core))
+        for thread in _threads_of_pools() if core else ():
+            stack.enter_context(_kept_to(thread, core))
+        yield
+
+
+def _threads_of_pools() -> Sequence[int]:
+    threads = []
+    for task in TASKS.iterdir():
+        # A thread may have ended since the folder was read.
+        with suppress(OSError):
+            if (task / "comm").read_text().strip() == POOL:
+                threads.append(int(task.name))
+    return threads
+
+
+@contextmanager
+def _kept_to(thread: int, cores: set[int]) -> Iterator[None]:
+    before = os.sched_getaffinity(thread)
+    os.sched_setaffinity(thread, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(thread, before)

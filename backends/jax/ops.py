@@ -1,0 +1,183 @@
+"""JAX's functions in the spelling that all backends share. Importing this module imports jax.
+
+They are called while a launched function is traced, and compute nothing by themselves: XLA compiles what they record.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from itertools import accumulate, pairwise
+from math import prod
+from typing import Any, TypeAlias
+
+import jax
+from jax import lax
+from jax import numpy as jnp
+
+from backends.arrays import check_equal, tree_leaves, tree_map
+from backends.jax.tracing import collecting_checks, fail_if, one_by_one, traced_in_unit
+
+Array: TypeAlias = jax.Array
+
+
+def _kept_in_units(op: Callable[..., Array]) -> Callable[..., Array]:
+    # XLA would make one kernel of several operations: a unit does all of them.
+
+    @wraps(op)
+    def call(*operands: Any) -> Array:
+        return traced_in_unit(op, operands)
+
+    return call
+
+
+@_kept_in_units
+def matmul(a: Array, b: Array) -> Array:
+    _check_dtypes(a, b)
+    return lax.dot(a, b)
+
+
+@_kept_in_units
+def add(a: Array, b: Array | float) -> Array:
+    return a + _operand(a, b)
+
+
+@_kept_in_units
+def multiply(a: Array, b: Array | float) -> Array:
+    return a * _operand(a, b)
+
+
+@_kept_in_units
+def power(x: Array, exponent: float) -> Array:
+    number = float(exponent)
+    # With a whole exponent the base may be negative.
+    return lax.integer_pow(x, int(number)) if number.is_integer() else x**number
+
+
+@_kept_in_units
+def relu(x: Array) -> Array:
+    return jax.nn.relu(x)
+
+
+@_kept_in_units
+def total(x: Array, axis: int | None = None) -> Array:
+    return jnp.sum(x, axis, dtype=x.dtype)
+
+
+def flatten(x: Array) -> Array:
+    return x.reshape(len(x), prod(x.shape[1:]))
+
+
+@_kept_in_units
+def conv2d(x: Array, weight: Array, bias: Array) -> Array:
+    _check_dtypes(x, weight, bias)
+    return lax.conv_general_dilated(x, weight, (1, 1), "VALID") + bias[:, None, None]
+
+
+@_kept_in_units
+def avg_pool2d(x: Array, size: int) -> Array:
+    n, c, height, width = x.shape
+    rows, columns = height // size, width // size
+    whole = x[:, :, : rows * size, : columns * size]
+    return whole.reshape(n, c, rows, size, columns, size).mean(axis=(3, 5))
+
+
+@_kept_in_units
+def cross_entropy(scores: Array, labels: Array) -> Array:
+    rows, classes = scores.shape
+    if labels.shape != (rows,):
+        raise ValueError(f"cross_entropy takes {rows} labels for {rows} rows, and not labels of shape {labels.shape}")
+    wide = labels.astype("int64")
+    # A compiled program raises nothing: it returns beside its result whether it has failed.
+    fail_if(jnp.any((wide < 0) | (wide >= classes)), f"cross_entropy takes labels from 0 to {classes - 1}")
+    picked = jnp.take_along_axis(jax.nn.log_softmax(scores, axis=1), wide[:, None], axis=1, mode="clip")
+    return -jnp.sum(picked)
+
+
+@_kept_in_units
+def count_correct(scores: Array, labels: Array) -> Array:
+    return jnp.sum(jnp.argmax(scores, axis=1) == labels.astype("int64"), dtype="int64")
+
+
+def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    if sum(lengths) != len(x):
+        raise ValueError(f"a vector of {len(x)} is not divided into lengths of {sum(lengths)} together")
+    return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
+
+
+def concatenate(vectors: Sequence[Array]) -> Array:
+    _check_dtypes(*vectors)
+    return jnp.concatenate(tuple(vectors))
+
+
+def to_host(x: Array) -> Array:
+    return jnp.copy(x)
+
+
+def zeros_like(x: Array) -> Array:
+    return tree_map(jnp.zeros_like, x)
+
+
+def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
+    def value_and_gradients(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
+        return _value_and_gradients(fn, parameters, *rest)
+
+    return value_and_gradients
+
+
+def _value_and_gradients(
+    fn: Callable[..., Array], parameters: tuple[Array, ...], *rest: Array
+) -> tuple[Array, tuple[Array, ...]]:
+    if not parameters:
+        raise ValueError("value_and_grad needs parameters, and got an empty tuple")
+    if not all(x.size for x in tree_leaves(rest) if isinstance(x, jax.Array)):
+        return jnp.zeros((), parameters[0].dtype), zeros_like(tuple(parameters))
+
+    messages: list[str] = []
+
+    def checked(parameters: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
+        # What is traced to be differentiated cannot be left to the trace around it: it is returned.
+        with collecting_checks() as checks:
+            value = fn(parameters, *rest)
+        messages[:] = [check.message for check in checks]
+        return value, tuple(check.failed for check in checks)
+
+    (value, flags), gradients = jax.value_and_grad(checked, has_aux=True)(tuple(parameters))
+    for failed, message in zip(flags, messages, strict=True):
+        fail_if(failed, message)
+    # JAX gives an argument back as it is: a value that is a parameter, or a gradient that is another one.
+    return tree_map(jnp.copy, (value, gradients))
+
+
+def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return partial(one_by_one, fn)
+
+
+def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
+    for pair in zip(parameters, gradients, strict=True):
+        check_equal(pair, "sgd")
+    return tuple(p - jnp.asarray(rate, p.dtype) * g for p, g in zip(parameters, gradients, strict=True))
+
+
+def sgd_while_finite(
+    parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float, guard: Array
+) -> tuple[tuple[Array, ...], Array]:
+    updated = sgd(parameters, gradients, rate)
+    squares = [jnp.sum(jnp.square(gradient)) for gradient in gradients]
+    nothing = sum((0 * square).astype(guard.dtype) for square in squares)
+    guard = guard + nothing
+    broken = jnp.isnan(guard).any()
+    return tuple(jnp.where(broken, old, new) for old, new in zip(parameters, updated, strict=True)), guard
+
+
+def _operand(x: Array, other: Array | float) -> Array | float:
+    if isinstance(other, jax.Array) and not other.weak_type:
+        _check_dtypes(x, other)
+        return other
+    # A number: NumPy's own have a dtype that may win over the array's.
+    return jnp.asarray(other, x.dtype)
+
+
+def _check_dtypes(first: Array, *others: Array) -> None:
+    # JAX would compute in the wider dtype of the two.
+    for other in others:
+        if other.dtype != first.dtype:
+            raise ValueError(f"operands need one dtype, not {first.dtype} and {other.dtype}")

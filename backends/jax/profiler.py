@@ -1,0 +1,202 @@
+"""JAX's own profiler. Read it beside `backends/mxnet/profiler.py`: the same functions, in the same order.
+
+XLA records each kernel with its program and the number of the run, and a program's name says its device, because the
+clients that serve devices are alike in a trace. A span is a run of a program, from its first kernel to its last. Of
+copies XLA records only that a thread of a pool was at work: such work without a kernel counts as copying.
+"""
+
+import gzip
+import tempfile
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from backends.arrays import tree_leaves
+from backends.devices import Device
+from backends.host import release_freed_memory
+from backends.jax.names import functions_of, parse_program, plain
+from backends.profiling.chrome_trace.slices import Slices, Trace
+from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_verb
+from backends.profiling.threads_of_trace import (
+    TraceThread,
+    assemble,
+    count_unlinked,
+    host_spans,
+    numbered_queues,
+    outermost_calls,
+    python_queues,
+    windows,
+)
+from backends.profiling.timeline import Span, SpanKind, Spans, Timeline
+from backends.protocol import Array, Backend
+
+__all__ = ["check", "is_from", "profile", "timeline_of"]
+
+KERNEL, POOL = "hlo_module", "tf_XLAPjRtCpuClient"
+BEGIN, END, TO_HOST = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion", "D2H Dispatch"
+JOINT = " + "
+"""Between the functions of a step in the name of its span."""
+READABLE_NAMES = {"to_host": "copy", "total": "sum"}
+"""What PyTorch calls the same."""
+COPIES = (
+    "XLA's profile names no copies: what a pool's threads do without a kernel counts as copying, on the device whose "
+    "programs run there, be it the copy's source or its destination"
+)
+
+
+def check(backend: Backend) -> None:
+    """Accept every backend of JAX."""
+
+
+@contextmanager
+def profile(backend: Backend, path: Path) -> Iterator[Mark]:
+    """Run JAX's profiler, whose trace is moved to `path` at the end; gives a `Mark`."""
+    import jax
+
+    from backends.jax.pending import ARRAYS
+
+    options = jax.profiler.ProfileOptions()
+    # Calls of Python's functions would be most of the trace.
+    options.python_tracer_level = 0
+    with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
+        jax.profiler.start_trace(folder, profiler_options=options)
+        try:
+            with marking_verbs(backend, jax.profiler.TraceAnnotation, partial(_queue_device, ARRAYS, backend)):
+                yield _mark
+        finally:
+            jax.profiler.stop_trace()
+            (written,) = Path(folder).rglob("*.trace.json.gz")
+            path.write_bytes(gzip.decompress(written.read_bytes()))
+
+
+@contextmanager
+def _mark(text: str) -> Iterator[None]:
+    import jax
+
+    with jax.profiler.TraceAnnotation(text):
+        yield
+    # Its events take the small pieces that malloc leaves beside an array with an aligned address. Freed, the array's
+    # memory is then too small for the next one: a process that copied for seconds was ended for want of memory.
+    release_freed_memory()
+
+
+def is_from(trace: Trace) -> bool:
+    """Return whether JAX's profiler wrote a trace, of programs that this package launched."""
+    return any(name == "/host:CPU" for name in trace.processes.values())
+
+
+def timeline_of(trace: Trace, source: str = "jax") -> Timeline:
+    """Read what JAX's profiler wrote. Each device has a queue of programs, and one of copies for each thread."""
+    slices = trace.columns
+    marks = list(
+        slices.select(slices.has_name({name for name in slices.names if parse_verb(name) or parse_case(name)}))
+    )
+    cases = windows(marks)
+    calls = outermost_calls(marks)
+    host = host_spans(calls, python_queues(calls, {}))
+    runs, threads = _runs(slices)
+    copies = _copies(trace, slices, threads, host)
+    notes = [*trace.problems, *([COPIES] if copies else [])]
+    timeline = assemble(
+        source, Spans.joined([Spans.of(host), Spans.of(_linked(runs, host)), Spans.of(copies)]), cases, notes
+    )
+    return count_unlinked(timeline, {span.device for span in runs})
+
+
+def _queue_device(arrays: tuple[type, ...], backend: Any, verb: str, *args: Array, **named: Any) -> Device | None:
+    if verb == "copy_to":
+        return named.get("device") or args[1]
+    if verb == "launch":
+        for leaf in tree_leaves((args, tuple(named.values()))):
+            if isinstance(leaf, arrays):
+                return backend.device_of(leaf)
+    return None
+
+
+def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
+    """Return the runs of programs in the order of their launch, and the device of each thread that computed."""
+    kernels: dict[int, list[tuple[str, str, int, int]]] = defaultdict(list)
+    programs: dict[int, tuple[str, str]] = {}
+    threads: dict[TraceThread, str] = {}
+    for one, (program, run, operator) in zip(slices, slices.arguments(KERNEL, "run_id", "hlo_op"), strict=True):
+        parsed = parse_program(program or "")
+        if parsed and run is not None:
+            programs[int(run)] = parsed
+            _, device = parsed
+            threads.setdefault((one.process, one.thread), device)
+            kernels[int(run)].append((str(operator), device, one.start, one.end))
+    spans = []
+    # A run's number says nothing of other programs' runs, but a device begins them in the order of their launch.
+    for run in sorted(programs, key=lambda run: min(start for *_, start, _ in kernels[run])):
+        name, device = programs[run]
+        own = kernels[run]
+        operators = ", ".join(dict.fromkeys(operator for operator, *_ in own))
+        start, end = min(start for *_, start, _ in own), max(end for *_, end in own)
+        kind: SpanKind = "copy" if name == "to_host" else "compute"
+        shown = JOINT.join(READABLE_NAMES.get(one, one) for one in functions_of(name))
+        spans.append(Span(shown, kind, device, "compute", start, end, operator=operators))
+    return spans, threads
+
+
+def _linked(runs: Sequence[Span], host: Sequence[Span]) -> Iterator[Span]:
+    """Link runs with calls: those of a device and name are launched and numbered in one order, if all are there.
+
+    A step is linked with its last launch.
+    """
+    calls: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for call in sorted(host, key=lambda call: call.start):
+        parsed = parse_verb(call.operator)
+        if parsed and parsed.name.startswith("launch "):
+            name = plain(parsed.name.removeprefix("launch "))
+            calls[parsed.device, READABLE_NAMES.get(name, name)].append(call.start)
+    begun: Counter[tuple[str, str]] = Counter()
+    keys = [[(run.device, name) for name in run.name.split(JOINT)] for run in runs]
+    numbers = Counter(key for own in keys for key in own)
+    for run, own in zip(runs, keys, strict=True):
+        last = own[-1]
+        launched = calls[last][begun[last]] if numbers[last] == len(calls[last]) else None
+        begun.update(own)
+        yield run if launched is None or launched > run.start else run._replace(launched=launched)
+
+
+def _copies(trace: Trace, slices: Slices, devices: Mapping[TraceThread, str], host: Sequence[Span]) -> list[Span]:
+    """Return what threads of the pools did without a kernel; `devices` are those of threads that had one."""
+    pools = {thread for thread, name in trace.threads.items() if POOL in name}
+    queues = numbered_queues({thread: (device, "copy") for thread, device in devices.items() if thread in pools})
+    work = _without_kernels(slices, queues or pools)
+    if not queues:
+        # The synchronous engine's kernels run on the calling thread, and its calls return when copies are there.
+        return _copies_within(host, [(start, end) for _, start, end in work])
+    return [Span("copy", "copy", *queues[thread], start, end) for thread, start, end in work]
+
+
+def _without_kernels(slices: Slices, threads: Collection[TraceThread]) -> Iterator[tuple[TraceThread, int, int]]:
+    begins: dict[TraceThread, int] = {}
+    for one in slices.select(slices.on_threads(threads)):
+        thread = one.process, one.thread
+        if one.name == BEGIN:
+            begins[thread] = one.end
+        elif one.name == END and thread in begins:
+            yield thread, begins.pop(thread), one.start
+        elif one.name == TO_HOST or b"hlo_op" in one.raw_args:
+            begins.pop(thread, None)
+
+
+def _copies_within(host: Sequence[Span], work: Sequence[tuple[int, int]]) -> list[Span]:
+    """Return a copy for each call that names a device and began some work: from the first of it to the last."""
+    calls = sorted(host, key=lambda call: call.start)
+    begun = [call.start for call in calls]
+    by_call: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for start, end in work:
+        by_call[bisect_right(begun, start) - 1].append((start, end))
+    copies = []
+    for place, own in by_call.items():
+        parsed = parse_verb(calls[place].operator) if place >= 0 else None
+        if parsed and parsed.name == "copy_to":
+            start, end = min(start for start, _ in own), max(end for _, end in own)
+            copies.append(Span("copy", "copy", parsed.device, "copy", start, min(end, calls[place].end)))
+    return copies

@@ -1,0 +1,274 @@
+"""With `step-compiled` what is launched becomes one program for each step, and gives the numbers that launches give."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Array, Backend, BackendError, ComputationError
+from backends.arrays import tree_leaves
+from backends.jax import profiler
+from backends.profiling import case_text, read_trace, run_profiler
+from tests.backends.profiling.work import named
+
+STEPS = 4
+Load = Callable[..., Backend]
+Programs = list[tuple[str, int]]
+"""The device of each program that was enqueued, and how many arrays it gave."""
+
+
+@pytest.fixture
+def programs() -> Programs:
+    return []
+
+
+@pytest.fixture
+def load(require: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, programs: Programs) -> Load:
+    """Load JAX's asynchronous engine, with `step-compiled` unless told otherwise, and note its programs."""
+    require("jax")
+    from backends.jax.backend import JAXBackend
+
+    enqueued = JAXBackend._enqueued
+
+    def noting(self: JAXBackend, device: Any, result: Array, checks: Any) -> Array:
+        programs.append((str(device), len(list(tree_leaves(result)))))
+        return enqueued(self, device, result, checks)
+
+    monkeypatch.setattr(JAXBackend, "_enqueued", noting)
+
+    def load(devices: int = 1, variant: str = "step-compiled") -> Backend:
+        return backends.load("jax", devices, "cpu", "async", 1, variants=[variant])
+
+    return load
+
+
+def train(backend: Backend, steps: int = STEPS, labels: tuple[int, ...] = (0, 2, 1, 1)) -> tuple[list[Array], Array]:
+    """Launch steps on all devices, and keep what a training loop keeps: the losses and the last parameters."""
+    ops, devices = backend.ops, backend.devices
+    random = np.random.default_rng(0)
+    images = random.standard_normal((len(labels), 5)).astype(np.float32)
+    weight = random.standard_normal((5, 3)).astype(np.float32)
+
+    def loss(parameters: Array, x: Array, y: Array) -> Array:
+        return ops.cross_entropy(ops.matmul(x, parameters[0]), y)
+
+    parameters = [backend.asarray((weight,), device) for device in devices]
+    guards = [backend.asarray(np.ones(1, np.float32), device) for device in devices]
+    losses = []
+    for _ in range(steps):
+        loaded = [backend.split_and_load(x, devices) for x in (images, np.array(labels))]
+        shards = zip(*loaded, strict=True)
+        computed = [
+            backend.launch(ops.value_and_grad(loss), p, x, y) for p, (x, y) in zip(parameters, shards, strict=True)
+        ]
+        losses.append(computed[0][0])
+        sums = backend.allreduce([gradients for _, gradients in computed])
+        del computed
+        updated = [
+            backend.launch(ops.sgd_while_finite, p, g, 0.1, guard)
+            for p, g, guard in zip(parameters, sums, guards, strict=True)
+        ]
+        parameters, guards = [new for new, _ in updated], [guard for _, guard in updated]
+        del sums, updated
+    return losses, parameters[-1][0]
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_training_gives_the_same_numbers_as_without(load: Load, devices: int) -> None:
+    (losses, weight), (expected_losses, expected) = (
+        backend.to_numpy(train(backend)) for backend in (load(devices), load(devices, "launch-compiled"))
+    )
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
+    np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-6)
+    assert losses[-1] < losses[0]
+
+
+def test_a_training_step_on_one_device_is_one_program(load: Load, programs: Programs) -> None:
+    for variant, per_step in (("step-compiled", 1), ("launch-compiled", 2)):
+        backend = load(1, variant)
+        kept = train(backend)
+        backend.waitall()
+        assert len(programs) == per_step * STEPS
+        programs.clear()
+        del kept
+
+
+def test_an_exchange_divides_a_step_where_the_devices_meet(load: Load, programs: Programs) -> None:
+    backend = load(2)
+    kept = train(backend)
+    backend.waitall()
+    of_second = [arrays for device, arrays in programs if device == "cpu:2"]
+    # Its update and the next step's gradients are one program, and the sum is the other device's.
+    assert len(of_second) == STEPS + 1
+    del kept
+
+
+def test_values_that_were_used_and_dropped_are_no_outputs(load: Load, programs: Programs) -> None:
+    backend = load(1)
+    kept = train(backend, steps=2)
+    backend.waitall()
+    # A loss and a parameter, and the guard that the second step needs: no gradient is in memory.
+    assert [arrays for _, arrays in programs] == [3, 2]
+    del kept
+
+
+def ones(backend: Backend, device: int = 0) -> Array:
+    return backend.asarray(np.ones(3, np.float32), backend.devices[device])
+
+
+def test_a_launch_is_computed_whose_values_nobody_used_or_kept(load: Load, programs: Programs) -> None:
+    backend = load(1)
+    backend.launch(backend.ops.add, ones(backend), 1.0)
+    backend.waitall()
+    assert programs == [("cpu:1", 1)]
+
+
+def test_nothing_is_enqueued_before_a_value_is_needed(load: Load, programs: Programs) -> None:
+    backend = load(2)
+    ops = backend.ops
+    x = ones(backend)
+    y = backend.launch(ops.multiply, backend.launch(ops.add, x, 1.0), 3.0)
+    backend.wait(backend.asarray(np.ones(2), backend.devices[0]))
+    (y,) = backend.allreduce([y])
+    assert programs == []
+    copied = backend.copy_to(y, backend.devices[1])
+    assert programs == [("cpu:1", 1)]
+    assert backend.to_numpy(copied).tolist() == [6, 6, 6]
+    # What is there already needs no program.
+    assert backend.to_numpy(y).tolist() == [6, 6, 6]
+    assert len(programs) == 1
+
+
+def test_a_step_ends_where_a_function_is_launched_again(load: Load, programs: Programs) -> None:
+    backend = load(1)
+    ops = backend.ops
+    x = ones(backend)
+    kept = [x]
+    for _ in range(3):
+        for fn in (ops.add, ops.multiply, lambda a, b: ops.add(ops.multiply(a, b), b)):
+            kept.append(backend.launch(fn, kept[-1], 1.0))
+    assert len(programs) == 2
+    backend.waitall()
+    assert len(programs) == 3
+
+
+def test_a_step_has_a_longest_length(load: Load, programs: Programs) -> None:
+    from backends.jax.steps import MOST_LAUNCHES
+
+    backend = load(1)
+    ops = backend.ops
+    x = ones(backend)
+    for k in range(2 * MOST_LAUNCHES + 1):
+        x = backend.launch(lambda x, k=float(k): ops.add(x, k), x)
+    assert len(programs) == 2
+    assert backend.to_numpy(x)[0] == 1 + sum(range(2 * MOST_LAUNCHES + 1))
+
+
+def test_numbers_and_arrays_may_be_others_in_each_step(load: Load) -> None:
+    backend = load(1)
+    ops = backend.ops
+    first, second = ones(backend), backend.launch(ops.add, ones(backend), 1.0)
+    values = []
+    for x, k in ((first, 2.0), (second, 2.0), (first, 3.0)):
+        raised = backend.launch(ops.power, x, k)
+        values.append(backend.launch(lambda a, b, c: ops.add(ops.add(a, b), c), raised, x, k))
+    assert [value[0] for value in backend.to_numpy(tuple(values))] == [4, 8, 5]
+
+
+def test_a_value_has_its_shape_before_it_is_computed(load: Load, programs: Programs) -> None:
+    backend = load(1)
+    parts = backend.launch(backend.ops.split, ones(backend), [1, 2])
+    assert [(part.shape, part.dtype, backend.device_of(part)) for part in parts] == [
+        ((length,), np.float32, backend.devices[0]) for length in (1, 2)
+    ]
+    assert programs == []
+
+
+def test_a_wrong_label_is_an_error_at_the_next_wait(load: Load, programs: Programs) -> None:
+    backend = load(1)
+    _, weight = train(backend, steps=1, labels=(0, 1, 2, 3))
+    assert programs == []
+    with pytest.raises(ComputationError, match="jax on cpu:1: ValueError: cross_entropy takes labels from 0 to 2"):
+        backend.wait(weight)
+    with pytest.raises(ComputationError, match="refuses further work"):
+        backend.launch(backend.ops.relu, weight)
+
+
+def test_shapes_that_do_not_fit_are_an_error_at_the_launch(load: Load, programs: Programs) -> None:
+    backend = load(1)
+    x = backend.launch(backend.ops.add, ones(backend), 1.0)
+    with pytest.raises(ComputationError, match="jax on cpu:1"):
+        backend.launch(backend.ops.matmul, x, x)
+        backend.launch(backend.ops.split, x, [1])
+    assert programs == []
+
+
+def test_values_of_two_devices_do_not_meet_in_a_launch(load: Load) -> None:
+    backend = load(2)
+    ops = backend.ops
+    x, y = (backend.launch(ops.multiply, ones(backend, device), 2.0) for device in range(2))
+    with pytest.raises(ComputationError, match="incompatible devices"):
+        backend.wait(backend.launch(ops.add, x, y))
+
+
+def test_a_unit_is_a_program_by_itself(load: Load, programs: Programs) -> None:
+    backend = load(1)
+    ops = backend.ops
+    unit = ops.as_unit(lambda x: ops.add(ops.add(x, 1.0), 1.0))
+    x = backend.launch(ops.multiply, ones(backend), 2.0)
+    y = backend.launch(ops.relu, backend.launch(unit, x))
+    assert len(programs) == 2
+    assert backend.to_numpy(y)[0] == 4
+    assert len(programs) == 3
+
+
+def test_threads_record_steps_of_their_own(load: Load) -> None:
+    backend = load(1)
+    ops = backend.ops
+    shared = backend.launch(ops.add, ones(backend), 1.0)
+    found: dict[int, float] = {}
+
+    def work(number: int) -> None:
+        x = shared
+        for _ in range(20):
+            for fn in (ops.add, lambda a, k: ops.add(ops.multiply(a, k), 1.0)):
+                x = backend.launch(fn, x, float(number % 2))
+            if number == 3:
+                # Ends the steps that the others record.
+                backend.waitall()
+        found[number] = float(backend.to_numpy(x)[0])
+
+    threads = [threading.Thread(target=partial(work, number)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # Even ones: times 0 and plus 1; odd ones: plus 1 twice.
+    assert found == {0: 1.0, 1: 42.0, 2: 1.0, 3: 42.0}
+
+
+def test_a_step_s_span_has_the_names_of_its_functions(load: Load, tmp_path: Path) -> None:
+    backend = load(1)
+    train(backend, steps=2)
+    backend.waitall()
+    path = tmp_path / "trace.json"
+    with run_profiler(backend, path) as mark, mark(case_text("steps")):
+        kept = train(backend, steps=2)
+        backend.waitall()
+        del kept
+    found = profiler.timeline_of(read_trace(path))
+    steps = named(found, "value_and_gradients + sgd_while_finite")
+    assert [span.device for span in steps] == ["cpu:1"] * 2
+    # By the last of its launches.
+    assert [span.launched for span in steps] == [call.start for call in named(found, "launch sgd_while_finite")]
+
+
+def test_the_synchronous_engine_has_no_steps(require: Callable[[str], None]) -> None:
+    require("jax")
+    with pytest.raises(BackendError, match="jax's sync engine queues nothing"):
+        backends.load("jax", 1, "cpu", "sync", 1, variants=["step-compiled"])
