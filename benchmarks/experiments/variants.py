@@ -6,9 +6,10 @@ Where OPENBLAS_CORETYPE is set, `blas-as-shipped` changes nothing: unset it to s
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
-from backends.variants import VARIANTS, Variant
+from backends.registry.variants import Variant, all_variants, found_on
 from benchmarks.harness.findings import Finding, Report, benchmark
 from benchmarks.harness.side_by_side import PRODUCT_RATE, Measured, parallel_core, ratio_by_round, take_turns
 from benchmarks.harness.side_by_side import Variant as Side
@@ -34,6 +35,7 @@ TRAINING = Shown(
 SHOWN: Mapping[str, Shown] = {
     "bulk": TRAINING,
     "temporary space": TRAINING,
+    "what is compiled together": replace(TRAINING, options=("--devices", 1, *TRAINING.options)),
     "copy queue": Shown("overlap", "overlap_efficiency", "", quick=("--rounds", 1)),
     "kernels of products": Shown("parallel", PRODUCT_RATE, "GFLOP/s", quick=("--rounds", 1)),
 }
@@ -65,24 +67,25 @@ class Contrast:
 
 def contrasts() -> Iterator[Contrast]:
     """Iterate over all variants that can be shown on CPUs, with their backends."""
-    defaults = {variant.setting: variant for variant in VARIANTS if variant.default}
-    for variant in VARIANTS:
+    defaults = {variant.setting: variant for variant in all_variants() if variant.default}
+    for variant in all_variants():
         if not variant.default and variant.setting in SHOWN:
-            for backend, kinds in variant.found_on.items():
+            for backend, kinds in found_on(variant.name).items():
                 if "cpu" in kinds:
                     yield Contrast(backend, variant, defaults[variant.setting])
 
 
 @benchmark("experiments/variants", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
-    """Measure every variant against the default of its setting."""
+    """Measure every variant of the frameworks in this environment against the default of its setting."""
+    installed = [one for one in contrasts() if find_spec(one.backend) is not None]
     sides = {
         one.name_of(variant): Side(one.name_of(variant), command(one, variant, quick))
-        for one in contrasts()
+        for one in installed
         for variant in (one.default, one.variant)
     }
     processes = take_turns(list(sides.values()), rounds)
-    findings = [finding for one in contrasts() for finding in findings_of(one, processes)]
+    findings = [finding for one in installed for finding in findings_of(one, processes)]
     return Report("Variants against defaults", findings, processes)
 
 

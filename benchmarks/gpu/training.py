@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from backends import Array, Backend, BackendError
-from backends.variants import GRAPH_REPLAY
+from backends.registry.variants import variants_of
+from backends.torch.variants import GRAPH_REPLAY
 from benchmarks.gpu.part import PartResult, Place, load_one, load_two_streams
 from benchmarks.gpu.timing import by_round, rate, seconds_of
 from benchmarks.harness.targets import Finding
@@ -67,7 +68,7 @@ def measure(place: Place) -> PartResult:
 def ways_to_train(place: Place) -> tuple[Mapping[str, tuple[Backend, int]], tuple[str, ...]]:
     """Return backends with how many of their devices to train on, by way, and why other ways cannot be had."""
     ways, skipped = {}, []
-    variants = [(), (GRAPH_REPLAY.name,)] if place.framework in GRAPH_REPLAY.found_on else [()]
+    variants = [(), (GRAPH_REPLAY.name,)] if GRAPH_REPLAY in variants_of(place.framework) else [()]
     for chosen in variants:
         whole, one, two = (WHOLE_REPLAYED, ONE_REPLAYED, TWO_REPLAYED) if chosen else (WHOLE, ONE, TWO)
         try:

@@ -18,7 +18,17 @@ from torch import Tensor
 
 from benchmarks.plain.torch_plain import train_batch
 
-__all__ = ["bare_increments", "copies", "epoch", "increments", "make_bare_queue", "make_executor", "products"]
+__all__ = [
+    "bare_increments",
+    "copies",
+    "epoch",
+    "hold",
+    "increments",
+    "make_bare_queue",
+    "make_executor",
+    "products",
+    "wait_bare",
+]
 
 
 class Awaited:
@@ -46,8 +56,8 @@ def make_bare_queue() -> "SimpleQueue[Awaited | None]":
     return queue
 
 
-def bare_increments(queue: "SimpleQueue[Awaited | None]", x: Tensor, count: int) -> None:
-    """Queue x + 1 many times, and wait for the last one."""
+def bare_increments(queue: "SimpleQueue[Awaited | None]", x: Tensor, count: int) -> Awaited:
+    """Queue x + 1 many times; the last one is returned."""
 
     def launch(fn: Any, *args: Any) -> Awaited:
         task = Awaited(fn, args)
@@ -57,7 +67,19 @@ def bare_increments(queue: "SimpleQueue[Awaited | None]", x: Tensor, count: int)
     first = launch(torch.clone, x)
     for _ in range(count):
         y = launch(add, first, 1)
-    with y.done:
+    return y
+
+
+def hold(queue: "SimpleQueue[Awaited | None]") -> threading.Event:
+    """Let a bare queue's thread wait for an event."""
+    may_begin = threading.Event()
+    queue.put(Awaited(may_begin.wait, ()))
+    return may_begin
+
+
+def wait_bare(last: Awaited) -> None:
+    """Wait for what a bare queue computes."""
+    with last.done:
         pass
 
 

@@ -7,18 +7,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from backends.variants import VARIANTS
+from backends.registry import names, title
+from backends.registry.variants import all_variants, in_words
 from benchmarks.experiments.variants import contrasts
 from benchmarks.harness.targets import Finding
-from benchmarks.tables.markdown import FRAMEWORKS, findings_of, read_json, source_of, table
+from benchmarks.tables.markdown import findings_of, read_json, source_of, table
 from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.system.formatting import figure
 
 __all__ = ["all_findings", "gpu", "how_fast", "network", "processes", "variants"]
 
 VARIANTS_FILE = "experiments/variants.json"
-BOTH = ("mxnet", "torch")
-FRAMEWORK = re.compile(r"\b(mxnet|torch)\b( async| sync)?(: |, | )?")
+FRAMEWORK = re.compile(rf"\b({'|'.join(map(re.escape, names()))})\b( async| sync)?(: |, | )?")
 
 
 def variants(folder: Path) -> str:
@@ -27,15 +27,19 @@ def variants(folder: Path) -> str:
     findings = findings_of(written)
     rows = []
     for one in contrasts():
+        if one.name_of(one.variant) not in findings:
+            continue
         default, variant = (findings[one.name_of(side)] for side in (one.default, one.variant))
         ratio = findings.get(one.ratio_name)
-        names = [f"`{one.variant.name}`", f"`{one.default.name}`", FRAMEWORKS[one.backend]]
+        about_it = [f"`{one.variant.name}`", f"`{one.default.name}`", title(one.backend)]
         about = f"`{one.shown.experiment}`, {one.shown.unit or f'`{one.shown.figure}`'}"
         values = [with_bounds(variant.interval), with_bounds(default.interval)]
-        rows.append([*names, about, *values, f"{with_bounds(ratio.interval)} ×" if ratio else ""])
+        rows.append([*about_it, about, *values, f"{with_bounds(ratio.interval)} ×" if ratio else ""])
     headings = ["variant", "in place of", "framework", "seen in", "with it", "by default", "ratio"]
-    on_gpus = [f"`{one.name}`" for one in VARIANTS if not one.default and set(one.found_on.values()) == {("gpu",)}]
-    unmeasured = f"Still to be measured, for they are of GPUs: {', '.join(on_gpus)}.\n\n" if on_gpus else ""
+    shown = {row[0] for row in rows}
+    others = [one.name for one in all_variants() if not one.default and f"`{one.name}`" not in shown]
+    listed = ", ".join(f"`{name}` ({', '.join(in_words(name))})" for name in others)
+    unmeasured = f"Still to be measured: {listed}.\n\n" if others else ""
     return table(headings, rows, unmeasured + source_of(folder, (VARIANTS_FILE, written)))
 
 
@@ -85,19 +89,24 @@ def all_findings(folder: Path, name: str) -> str:
     found = list(findings_of(written).values())
     by_label = _by_label(found, lambda one: FRAMEWORK.sub("", one.name))
     below = source_of(folder, (file, written))
-    if all(FRAMEWORK.search(one.name) for one in found) and not any(map(_share_a_framework, by_label.values())):
-        rows = [[label, *_on_both(same)] for label, same in by_label.items()]
-        return table(["", *(FRAMEWORKS[one] for one in BOTH)], rows, below)
+    frameworks = _frameworks(found)
+    shared = any(len(_of(name, same)) > 1 for same in by_label.values() for name in frameworks)
+    if all(FRAMEWORK.search(one.name) for one in found) and not shared:
+        rows = [
+            [label, *(", ".join(map(_with_target, _of(name, same))) for name in frameworks)]
+            for label, same in by_label.items()
+        ]
+        return table(["", *map(title, frameworks)], rows, below)
     return table(["", "measured"], [[one.name, _with_target(one)] for one in found], below)
 
 
-def _share_a_framework(findings: Sequence[Finding]) -> bool:
-    return any(len([one for one in findings if name in one.name]) > 1 for name in BOTH)
+def _frameworks(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Name the frameworks that findings are of."""
+    return tuple(sorted({found[1] for one in findings for found in FRAMEWORK.finditer(one.name)}))
 
 
-def _on_both(findings: Sequence[Finding]) -> Iterator[str]:
-    for name in BOTH:
-        yield ", ".join(_with_target(one) for one in findings if name in one.name)
+def _of(framework: str, findings: Iterable[Finding]) -> list[Finding]:
+    return [one for one in findings if framework in one.name]
 
 
 def _with_target(finding: Finding) -> str:
@@ -137,13 +146,14 @@ BENCHMARKS = ("abstraction", "experiments/overlap", "allreduce", "training/speed
 
 
 def how_fast(folder: Path) -> str:
-    """Give a row to each target of the benchmarks: what it was on both frameworks, and whether it was met."""
+    """Give a row to each target of the benchmarks: what it was on each framework, and whether it was met."""
     by_file = {f"{name}.json": read_json(folder / f"{name}.json") for name in BENCHMARKS}
-    rows = [row for name, written in by_file.items() for row in _targets_of(folder / name, written)]
-    return table(["", "target", *(FRAMEWORKS[one] for one in BOTH)], rows, source_of(folder, *by_file.items()))
+    frameworks = _frameworks(one for written in by_file.values() for one in findings_of(written).values())
+    rows = [row for name, written in by_file.items() for row in _targets_of(folder / name, written, frameworks)]
+    return table(["", "target", *map(title, frameworks)], rows, source_of(folder, *by_file.items()))
 
 
-def _targets_of(path: Path, written: Mapping[str, Any]) -> Iterator[list[str]]:
+def _targets_of(path: Path, written: Mapping[str, Any], frameworks: Sequence[str]) -> Iterator[list[str]]:
     """Make a row of the findings that share a label, of those of which one has a target."""
     for label, findings in _by_label(findings_of(written).values(), lambda one: _label(path.stem, one)).items():
         targets = {f"{one.target} {one.unit}".strip() for one in findings if one.target}
@@ -152,7 +162,7 @@ def _targets_of(path: Path, written: Mapping[str, Any]) -> Iterator[list[str]]:
             yield [
                 linked,
                 ", ".join(sorted(targets)),
-                *(_summary([one for one in findings if name in one.name]) for name in BOTH),
+                *(_summary(_of(name, findings)) for name in frameworks),
             ]
 
 

@@ -1,14 +1,15 @@
 """What `compare` gave, and how often it is wrong about cells that are compared with themselves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from humanize import metric
 
+from backends.registry import title
 from benchmarks.harness.provenance import provenance_of_comparison
 from benchmarks.self_test import COLUMNS, Rates
-from benchmarks.tables.markdown import FRAMEWORKS, read_json, source_of, table
+from benchmarks.tables.markdown import read_json, source_of, table
 from parallel_core.comparison.analysis import CellAnalysis, ExperimentAnalysis, analyse
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.storage import read_comparison
@@ -27,32 +28,42 @@ def comparison(folder: Path) -> str:
 
 
 def comparison_answer(folder: Path) -> str:
-    """Quote the answer of a comparison."""
-    return f"> {analyse(read_comparison(folder)).answer}"
+    """Quote the conclusions of a comparison, as a list."""
+    return "\n".join(f"> - {conclusion}" for conclusion in analyse(read_comparison(folder)).conclusions)
 
 
 def comparison_of_factors(folder: Path) -> str:
-    """Give a row to each ratio of two cells: frameworks on the same engine, and engines of the same framework."""
+    """Give a row to each experiment and framework: its time over the first one's, and its engines' times."""
     measured = read_comparison(folder)
-    rows = [row for experiment in analyse(measured).experiments for row in _pairs_of(experiment)]
-    headings = ["experiment", "time of", "ratio", "kernels", "scheduling"]
+    first = measured.cells[0].cell.backend
+    rows = [row for experiment in analyse(measured).experiments for row in _factors_of(experiment, first)]
+    factors = "= kernels × scheduling"
+    headings = ["experiment", "framework", f"async: time / {title(first)}’s", factors, "time: sync / async", factors]
     return table(headings, rows, _source(folder, measured))
 
 
-def _pairs_of(experiment: ExperimentAnalysis) -> Iterator[list[str]]:
-    asynchronous = [one for one in experiment.between_frameworks if one.cell.engine == "async"]
+def _factors_of(experiment: ExperimentAnalysis, first: str) -> Iterator[list[str]]:
     about = f"`{experiment.experiment.name}`"
-    for one in (*asynchronous, *experiment.between_engines):
-        factors = (one.interval, one.kernels, one.scheduling)
-        yield [about, _pair(one), *("" if factor is None else with_bounds(factor) for factor in factors)]
+    for name in dict.fromkeys(one.cell.backend for one in experiment.cells):
+        across = [one for one in experiment.between_frameworks if _is_of(one, name, "async", "async")]
+        within = [one for one in experiment.between_engines if _is_of(one, name, "sync", "async")]
+        # If the first framework was not measured, the others are held against the next.
+        unlike = [f", of {title(one.against.backend)}’s" for one in across if one.against.backend != first]
+        ratio, *factors = _divided(across)
+        yield [about, title(name), "".join((ratio, *unlike)), *factors, *_divided(within)]
         about = ""
 
 
-def _pair(ratio: TimeRatio) -> str:
-    one, other = ratio.cell, ratio.against
-    if one.engine == other.engine:
-        return f"{FRAMEWORKS[one.backend]} / {FRAMEWORKS[other.backend]}, both {one.engine}"
-    return f"{FRAMEWORKS[one.backend]}: {one.engine} / {other.engine}"
+def _is_of(ratio: TimeRatio, backend: str, *engines: str) -> bool:
+    return ratio.cell.backend == backend and (ratio.cell.engine, ratio.against.engine) == engines
+
+
+def _divided(ratios: Sequence[TimeRatio]) -> tuple[str, str]:
+    """Write a ratio and its factors; nothing of what is not known."""
+    for one in ratios:
+        factors = (one.kernels, one.scheduling)
+        return with_bounds(one.interval), " × ".join(with_bounds(factor) for factor in factors if factor is not None)
+    return "", ""
 
 
 def _source(folder: Path, measured: Comparison) -> str:
@@ -69,7 +80,7 @@ def _rows_of(experiment: ExperimentAnalysis) -> Iterator[list[str]]:
 
 
 def _row_of(cell: CellAnalysis) -> list[str]:
-    side = f"{FRAMEWORKS[cell.cell.backend]} {cell.cell.engine}"
+    side = f"{title(cell.cell.backend)} {cell.cell.engine}"
     if cell.time is None:
         return [side, "", "", "", "", "", f"{cell.state}: {cell.reason}"]
     value = "" if cell.metric is None else with_bounds(cell.metric)

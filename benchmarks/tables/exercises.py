@@ -2,14 +2,15 @@
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from backends.registry import title
 from benchmarks.experiments.exercises import SHOWN, TRACED, TRACED_ON, WIDTH
-from benchmarks.tables.markdown import FRAMEWORKS, read_json, source_of
+from benchmarks.tables.markdown import read_json, source_of
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
@@ -52,13 +53,18 @@ def trace(folder: Path) -> str:
 
 
 def exercises(folder: Path) -> str:
-    """Give each exercise's figure on both frameworks, and the first sentence of what it says."""
+    """Give each exercise's figure on every framework, and the first sentence of what it says."""
     runs = {name: run for name, run in read_json(folder / EXERCISES)["runs"].items() if EXPERIMENTS[name].occasion}
     lines = []
     for name, run in runs.items():
-        said = [f"- {FRAMEWORKS[side]}: {_said(name, run['results'][side])}" for side in ("mxnet", "torch")]
+        said = [f"- {title(side)}: {_said(name, result)}" for side, result in _on_own_engine(run["results"])]
         lines += [f"`{name}`: `{EXPERIMENTS[name].metric}`", "", *said, ""]
     return "\n".join([*lines, source_of(folder, *((EXERCISES, run) for run in runs.values()))])
+
+
+def _on_own_engine(results: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Iterate over the frameworks that a file holds; one on another engine than its own has that behind its name."""
+    yield from ((side, result) for side, result in results.items() if " " not in side)
 
 
 def _said(experiment: str, result: Mapping[str, Any]) -> str:
@@ -71,7 +77,7 @@ def _said(experiment: str, result: Mapping[str, Any]) -> str:
 
 
 def answer(folder: Path, name: str) -> str:
-    """Give an exercise's answer on both frameworks: its figure, its sentences, and what would change them.
+    """Give an exercise's answer on every framework: its figure, its sentences, and what would change them.
 
     Raises ValueError for a name that is not in the file.
     """
@@ -79,7 +85,7 @@ def answer(folder: Path, name: str) -> str:
     if name not in runs:
         raise ValueError(f"no exercise {name!r} was run (known: {', '.join(runs)})")
     results = runs[name]["results"]
-    told = [f"**{FRAMEWORKS[side]}**{_answered(name, results[side])}" for side in ("mxnet", "torch")]
+    told = [f"**{title(side)}**{_answered(name, result)}" for side, result in _on_own_engine(results)]
     return "\n\n".join([*told, source_of(folder, (EXERCISES, runs[name]))])
 
 

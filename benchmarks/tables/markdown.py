@@ -8,9 +8,7 @@ from typing import Any
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.targets import Finding
 
-__all__ = ["FRAMEWORKS", "findings_of", "read_json", "source_of", "table"]
-
-FRAMEWORKS = {"mxnet": "MXNet", "torch": "PyTorch", "numpy": "NumPy"}
+__all__ = ["findings_of", "read_json", "source_of", "table"]
 
 
 def read_json(path: Path) -> dict[str, Any]:

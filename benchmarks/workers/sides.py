@@ -1,5 +1,6 @@
 """The sides that `abstraction` compares: the same work through our verbs, in plain MXNet or PyTorch, in executors."""
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,9 +20,24 @@ from parallel_core.training.loop import train
 from parallel_core.training.progress import Epoch
 from parallel_core.training.step import get_params
 
-__all__ = ["BARE", "Amounts", "Side", "executors", "ours", "plain_mxnet", "plain_torch"]
+__all__ = [
+    "BARE",
+    "HELD",
+    "HELD_BARE",
+    "WORKS",
+    "Amounts",
+    "Side",
+    "executors",
+    "held_increments",
+    "ours",
+    "plain_mxnet",
+    "plain_torch",
+]
 
+WORKS = ("increments", "products on one device", "products on two devices", "products and copies", "a LeNet epoch")
 BARE = "increments in a bare queue"
+HELD, HELD_BARE = "increments, ours, held", "increments in a bare queue, held"
+"""The worker begins when all are launched, so that neither thread waits for the other one."""
 PRODUCTS = 50
 COPIES = 8
 BATCH = 256
@@ -75,6 +91,29 @@ def launch_increments(backend: Backend, x: Array, count: int) -> Array:
     for _ in range(count):
         y = backend.launch(backend.ops.add, x, 1)
     return y
+
+
+def held_increments(backend: Backend, amounts: Amounts) -> Timing:
+    """Launch x + 1 many times while the worker waits, then let it work: the seconds of the first part, and of both."""
+    one = backend.asarray(np.ones((1, 2), dtype=np.float32), backend.devices[0])
+    may_begin = threading.Event()
+
+    def hold(x: Array) -> Array:
+        may_begin.wait()
+        return x
+
+    backend.launch(hold, one)
+    return held(partial(launch_increments, backend, one, amounts.increments), may_begin, backend.wait)
+
+
+def held(work: Callable[[], Any], may_begin: threading.Event, wait: Callable[[Any], object]) -> Timing:
+    """Time plain work, and with it what is done of it once it may begin."""
+
+    def begin_and_wait(kept: Any) -> None:
+        may_begin.set()
+        wait(kept)
+
+    return timed(work, begin_and_wait)
 
 
 def launch_products(backend: Backend, *matrices: Array) -> list[Array]:
@@ -183,7 +222,6 @@ def executors(amounts: Amounts, cores: list[set[int]]) -> Side:
     bare = pools.make_bare_queue()
     works = {
         "increments": lambda: [pools.increments(computing, one, amounts.increments)],
-        BARE: lambda: pools.bare_increments(bare, one, amounts.increments) or [],
         "products on one device": partial(pools.products, computing, x, PRODUCTS),
         "products on two devices": lambda: (
             pools.products(computing, x, PRODUCTS) + pools.products(computing_too, other, PRODUCTS)
@@ -196,4 +234,8 @@ def executors(amounts: Amounts, cores: list[set[int]]) -> Side:
             future.result()
 
     train_epoch = partial(pools.epoch, computing, parameters, rate=RATE)
-    return plain_side(works, train_epoch, wait, buffers[-1].numpy, amounts)
+    side = plain_side(works, train_epoch, wait, buffers[-1].numpy, amounts)
+    launch_bare = partial(pools.bare_increments, bare, one, amounts.increments)
+    side.works[BARE] = partial(timed, launch_bare, pools.wait_bare)
+    side.works[HELD_BARE] = lambda: held(launch_bare, pools.hold(bare), pools.wait_bare)
+    return side

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import cuda_tests, page, small_operations
+from benchmarks.gpu import cuda_tests, page
 from benchmarks.gpu.cuda_tests import read_outcome, run_tests
 from benchmarks.gpu.part import PartResult, Place
 from benchmarks.gpu.supervision import Clock, run_parts
 from benchmarks.harness.targets import Finding, Target
 from parallel_core.measurement.confidence_intervals import Interval
+
+small_operations: Any = pytest.importorskip("benchmarks.gpu.small_operations", reason="torch is not installed")
 
 PLACE = Place("torch", "cpu", 2)
 ABSENT = (
