@@ -2,14 +2,15 @@
 
 XLA records each kernel with its program and the number of the run, and a program's name says its device, because the
 clients that serve devices are alike in a trace. A span is a run of a program, from its first kernel to its last. Of
-copies XLA records only that a thread of a pool was at work: such work without a kernel counts as copying.
+copies XLA records only that a thread of a pool was at work: such work without a kernel counts as copying. On the
+synchronous engine a copy is a part of the call.
 """
 
 import gzip
 import tempfile
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,8 @@ __all__ = ["check", "is_from", "profile", "timeline_of"]
 
 KERNEL, POOL = "hlo_module", "tf_XLAPjRtCpuClient"
 BEGIN, END, TO_HOST = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion", "D2H Dispatch"
+PUT = "DevicePutWithSharding"
+"""A copy on the thread that calls."""
 JOINT = " + "
 """Between the functions of a step in the name of its span."""
 READABLE_NAMES = {"to_host": "copy", "total": "sum"}
@@ -99,8 +102,9 @@ def timeline_of(trace: Trace, source: str = "jax") -> Timeline:
     calls = outermost_calls(marks)
     host = host_spans(calls, python_queues(calls, {}))
     runs, threads = _runs(slices)
-    copies = _copies(trace, slices, threads, host)
-    notes = [*trace.problems, *([COPIES] if copies else [])]
+    queues = _queues_of_pools(trace, threads)
+    copies = _copies_on(queues, slices) if queues else _copies_within(host, slices)
+    notes = [*trace.problems, *([COPIES] if queues and copies else [])]
     timeline = assemble(
         source, Spans.joined([Spans.of(host), Spans.of(_linked(runs, host)), Spans.of(copies)]), cases, notes
     )
@@ -163,40 +167,38 @@ def _linked(runs: Sequence[Span], host: Sequence[Span]) -> Iterator[Span]:
         yield run if launched is None or launched > run.start else run._replace(launched=launched)
 
 
-def _copies(trace: Trace, slices: Slices, devices: Mapping[TraceThread, str], host: Sequence[Span]) -> list[Span]:
-    """Return what threads of the pools did without a kernel; `devices` are those of threads that had one."""
+def _queues_of_pools(trace: Trace, devices: Mapping[TraceThread, str]) -> Mapping[TraceThread, tuple[str, str]]:
+    """Return a queue of copies for each pool's thread that computed; the synchronous engine's pools compute nothing."""
     pools = {thread for thread, name in trace.threads.items() if POOL in name}
-    queues = numbered_queues({thread: (device, "copy") for thread, device in devices.items() if thread in pools})
-    work = _without_kernels(slices, queues or pools)
-    if not queues:
-        # The synchronous engine's kernels run on the calling thread, and its calls return when copies are there.
-        return _copies_within(host, [(start, end) for _, start, end in work])
-    return [Span("copy", "copy", *queues[thread], start, end) for thread, start, end in work]
+    return numbered_queues({thread: (device, "copy") for thread, device in devices.items() if thread in pools})
 
 
-def _without_kernels(slices: Slices, threads: Collection[TraceThread]) -> Iterator[tuple[TraceThread, int, int]]:
+def _copies_on(queues: Mapping[TraceThread, tuple[str, str]], slices: Slices) -> list[Span]:
+    """Return what the threads of pools did without a kernel."""
     begins: dict[TraceThread, int] = {}
-    for one in slices.select(slices.on_threads(threads)):
+    copies = []
+    for one in slices.select(slices.on_threads(queues)):
         thread = one.process, one.thread
         if one.name == BEGIN:
             begins[thread] = one.end
         elif one.name == END and thread in begins:
-            yield thread, begins.pop(thread), one.start
+            copies.append(Span("copy", "copy", *queues[thread], begins.pop(thread), one.start))
         elif one.name == TO_HOST or b"hlo_op" in one.raw_args:
             begins.pop(thread, None)
+    return copies
 
 
-def _copies_within(host: Sequence[Span], work: Sequence[tuple[int, int]]) -> list[Span]:
-    """Return a copy for each call that names a device and began some work: from the first of it to the last."""
+def _copies_within(host: Sequence[Span], slices: Slices) -> list[Span]:
+    """Return a copy for each call that names a device and copied on its own thread: from its first one to its last."""
     calls = sorted(host, key=lambda call: call.start)
     begun = [call.start for call in calls]
     by_call: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for start, end in work:
-        by_call[bisect_right(begun, start) - 1].append((start, end))
+    for one in slices.select(slices.has_name({PUT})):
+        by_call[bisect_right(begun, one.start) - 1].append((one.start, one.end))
     copies = []
     for place, own in by_call.items():
         parsed = parse_verb(calls[place].operator) if place >= 0 else None
         if parsed and parsed.name == "copy_to":
             start, end = min(start for start, _ in own), max(end for _, end in own)
-            copies.append(Span("copy", "copy", parsed.device, "copy", start, min(end, calls[place].end)))
+            copies.append(Span("copy", "copy", parsed.device, "copy", start, end))
     return copies
