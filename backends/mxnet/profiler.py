@@ -57,7 +57,7 @@ READABLE_NAMES = {
     "parallel_core": "allreduce",
 }
 """What this project, and PyTorch, call the same."""
-COPY_OPERATORS = re.compile(r"_slice_assign|_copyto|Copy[CG]PU2[CG]PU")
+COPY_OPERATORS = re.compile(r"_slice_assign|_contrib_index_copy|_copyto|Copy[CG]PU2[CG]PU")
 WAIT_OPERATORS = {"WaitForVar", "parallel_core"}
 """What cpu(0)'s worker runs for calls that wait: MXNet's operator, and our barriers."""
 UNLINKED = (
