@@ -52,7 +52,7 @@ def _parallel(cases: Timed) -> str:
 
 
 def _overlap(cases: Timed) -> str:
-    return overlap.verdict(overlap.overlap_efficiency(*cases.values()))
+    return overlap.verdict(overlap.overlap_efficiency(*cases.values()), "async")
 
 
 def _three_way(cases: Timed) -> str:

@@ -22,6 +22,8 @@ __all__ = ["READINGS", "Answered", "Reading", "answer_to", "conclusions", "ratio
 
 WELL, BADLY = 0.8, 0.2
 """From this share of what is possible on an engine schedules well, and up to that one badly."""
+UNQUEUED = "had no queue, so the figure tells of parts that were slower alone"
+"""What a figure says that only a queue could have reached."""
 
 
 class Reading(NamedTuple):
@@ -36,10 +38,12 @@ class Reading(NamedTuple):
     values: str = "{}"
     """How written metrics stand in brackets."""
 
-    def of(self, metric: Interval, devices: int) -> str:
+    def of(self, metric: Interval, devices: int, engine: str) -> str:
         """Return what was shown, with `{devices}` filled in; empty if the interval allows several answers."""
         low, high = sorted(self.share(bound, devices) for bound in (metric.low, metric.high))
         place = decide(Interval(self.share(metric.estimate, devices), low, high), BADLY, WELL)
+        if place and engine == "sync":
+            return UNQUEUED
         return "" if place is None else (self.badly, self.partly, self.well)[place].format(devices=apnumber(devices))
 
     def in_brackets(self, metrics: Sequence[Interval]) -> str:
@@ -107,7 +111,8 @@ def answer_to(experiment: str, cells: Sequence[Answered]) -> str:
     shown: dict[str, list[Cell]] = {}
     for one in cells:
         if one.metric:
-            shown.setdefault(reading.of(one.metric, len(one.backend["devices"])), []).append(one.cell)
+            words = reading.of(one.metric, len(one.backend["devices"]), one.cell.engine)
+            shown.setdefault(words, []).append(one.cell)
     few = {one.cell for one in cells if len(one.results.valid) < FEWEST_FOR_A_VERDICT}
     unclear = [
         f"{figure(metrics[cell].estimate) if cell in few else with_bounds(metrics[cell])} on {cell.side}"

@@ -50,7 +50,7 @@ def calibrate(
 
     Copies go from the first device to the destination. It takes about the budget of seconds at the most.
     """
-    chosen = size or min(LARGEST_SIZE, size_for_run(backend, 0.5))
+    chosen = size or min(LARGEST_SIZE, size_for_run(backend))
     if copies is not None:
         return chosen, copies
     tell("choosing the copies", 0.0)

@@ -204,6 +204,19 @@ def test_an_interval_that_allows_several_answers_is_shown_in_place_of_one() -> N
     assert analyse(comparison(two)).experiments[0].answer == "parallel_speedup was 1.75 on torch async."
 
 
+@pytest.mark.parametrize(("experiment", "estimate"), [("overlap", 0.69), ("overlap", 0.97), ("parallel", 1.7)])
+def test_an_engine_without_a_queue_is_never_said_to_have_done_two_things_at_once(
+    experiment: str, estimate: float
+) -> None:
+    cells = [
+        with_metric(measured(Cell(experiment, "torch", engine), ONE), estimate, noise=0.001)
+        for engine in ("async", "sync")
+    ]
+    asynchronous, synchronous = analyse(comparison(*cells)).experiments[0].answer.split("; ")
+    assert synchronous.startswith("torch sync had no queue, so the figure tells of parts that were slower alone (")
+    assert "no queue" not in asynchronous
+
+
 def test_a_metric_that_is_not_of_scheduling_alone_is_only_named() -> None:
     cell = Cell("data-parallel", "torch", "async")
     analysed = analyse(comparison(with_metric(measured(cell, ONE), 5000.0)))
@@ -216,13 +229,13 @@ def test_a_metric_that_is_not_of_scheduling_alone_is_only_named() -> None:
 )
 def test_what_is_said_holds_for_the_whole_interval(experiment: str, bounds: list[float], devices: int) -> None:
     reading, (low, estimate, high) = READINGS[experiment], bounds
-    said = reading.of(Interval(estimate, low, high), devices)
+    said = reading.of(Interval(estimate, low, high), devices, "async")
     if said:
-        assert {said} == {reading.of(Interval(value, value, value), devices) for value in bounds}
+        assert {said} == {reading.of(Interval(value, value, value), devices, "async") for value in bounds}
     else:
-        ends = {reading.of(Interval(value, value, value), devices) for value in (low, high)}
+        ends = {reading.of(Interval(value, value, value), devices, "async") for value in (low, high)}
         assert len(ends) == 2 or ends == {""}
-    assert reading.of(Interval(estimate, -math.inf, math.inf), devices) == ""
+    assert reading.of(Interval(estimate, -math.inf, math.inf), devices, "async") == ""
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,15 @@ def case(seconds: float) -> Case:
     ],
 )
 def test_overlap(efficiency: Interval, sentence: str) -> None:
-    assert sentence in overlap.verdict(efficiency)
+    assert sentence in overlap.verdict(efficiency, "async")
+
+
+@pytest.mark.parametrize("efficiency", [Interval(0.69, 0.67, 0.72), Interval(0.95, 0.9, 1.0)])
+def test_what_queues_nothing_is_never_said_to_overlap(efficiency: Interval) -> None:
+    told = overlap.verdict(efficiency, "sync")
+    assert told.startswith("Nothing was queued, so a part was slower alone")
+    assert "hidden" not in told
+    assert "real" not in told
 
 
 def test_overlap_of_unequal_parts_is_called_so(queueing: Backend) -> None:
