@@ -1,18 +1,21 @@
 """What each variant on CPUs changes, against the default of its setting, in fresh processes that take turns.
 
-    python -m benchmarks.experiments.variants
+    python -m benchmarks.experiments.variants --python jax=.venv-jax/bin/python
 
 Where OPENBLAS_CORETYPE is set, `blas-as-shipped` changes nothing: unset it to see what OpenBLAS takes by itself.
 """
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
+from backends.registry import names
 from backends.registry.variants import Variant, all_variants, found_on
 from benchmarks.harness.findings import Finding, Report, benchmark
 from benchmarks.harness.side_by_side import PRODUCT_RATE, Measured, parallel_core, ratio_by_round, take_turns
 from benchmarks.harness.side_by_side import Variant as Side
+from parallel_core.command_line.options import interpreters
 from parallel_core.measurement.confidence_intervals import median_interval
 
 __all__ = ["Contrast", "contrasts", "main"]
@@ -76,11 +79,14 @@ def contrasts() -> Iterator[Contrast]:
 
 
 @benchmark("experiments/variants", rounds=3)
-def main(rounds: int, quick: bool) -> Report:
-    """Measure every variant of the frameworks in this environment against the default of its setting."""
-    installed = [one for one in contrasts() if find_spec(one.backend) is not None]
+@interpreters
+def main(rounds: int, quick: bool, interpreters: Iterable[tuple[str, str]]) -> Report:
+    """Measure every variant of the frameworks that can be run against the default of its setting."""
+    pythons = {name: sys.executable for name in names() if find_spec(name) is not None}
+    pythons |= dict(interpreters)
+    installed = [one for one in contrasts() if one.backend in pythons]
     sides = {
-        one.name_of(variant): Side(one.name_of(variant), command(one, variant, quick))
+        one.name_of(variant): Side(one.name_of(variant), command(one, variant, quick, pythons[one.backend]))
         for one in installed
         for variant in (one.default, one.variant)
     }
@@ -89,8 +95,8 @@ def main(rounds: int, quick: bool) -> Report:
     return Report("Variants against defaults", findings, processes)
 
 
-def command(contrast: Contrast, variant: Variant, quick: bool) -> tuple[str, ...]:
-    """Make the command that runs one side."""
+def command(contrast: Contrast, variant: Variant, quick: bool, python: str) -> tuple[str, ...]:
+    """Make the command by which a Python runs one side."""
     shown = contrast.shown
     options = shown.quick if quick else shown.options
     return parallel_core(
@@ -103,6 +109,7 @@ def command(contrast: Contrast, variant: Variant, quick: bool) -> tuple[str, ...
         "--variant",
         variant.name,
         *options,
+        python=python,
     )
 
 

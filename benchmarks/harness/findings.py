@@ -77,13 +77,13 @@ def page(written: Mapping[str, Any]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def benchmark(name: str, rounds: int) -> Callable[[Callable[[int, bool], Report]], click.Command]:
-    """Make a command of a function (rounds, quick) -> report, with the options that all benchmarks share.
+def benchmark(name: str, rounds: int) -> Callable[[Callable[..., Report]], click.Command]:
+    """Make a command of a function (rounds, quick) -> report, with the options that all benchmarks share, and its own.
 
     A target that is missed is a finding; a wrong result ends with status 1.
     """
 
-    def decorate(measure: Callable[[int, bool], Report]) -> click.Command:
+    def decorate(measure: Callable[..., Report]) -> click.Command:
         @click.command(Path(name).name, help=measure.__doc__)
         @click.option(
             "--out",
@@ -100,11 +100,11 @@ def benchmark(name: str, rounds: int) -> Callable[[Callable[[int, bool], Report]
         )
         @click.option("--quick", is_flag=True, help="Less work, in one round: to see that it runs.")
         @wraps(measure)
-        def command(out: Path, rounds: int, quick: bool) -> None:
+        def command(out: Path, rounds: int, quick: bool, **own: Any) -> None:
             rounds = 1 if quick else rounds
             path = out / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            write(measure(rounds, quick), path, rounds, quick)
+            write(measure(rounds, quick, **own), path, rounds, quick)
 
         return command
 

@@ -85,9 +85,9 @@ def worker(module: str, **arguments: object) -> tuple[str, ...]:
     return (sys.executable, "-m", f"benchmarks.workers.{module}", json.dumps(arguments))
 
 
-def parallel_core(*arguments: object) -> tuple[str, ...]:
+def parallel_core(*arguments: object, python: str = sys.executable) -> tuple[str, ...]:
     """Make a command of parallel-core's own command line that writes its result to standard output."""
-    return (sys.executable, "-P", "-m", "parallel_core", *map(str, arguments), "--json", "-")
+    return (python, "-P", "-m", "parallel_core", *map(str, arguments), "--json", "-")
 
 
 def launched(*arguments: object) -> tuple[str, ...]:

@@ -2,10 +2,11 @@
 
 Each table's block in the README or in `docs/` names its folder. What measures the files in it, on an idle machine:
 
-    parallel-core compare --out benchmarks/results/MACHINE
+    parallel-core compare --backends mxnet,torch,jax --python jax=.venv-jax/bin/python --out benchmarks/results/MACHINE
     python -m benchmarks.run_all                         # abstraction, overlap, allreduce, training
     python -m benchmarks.experiments.exercises           # each exercise once, a first run and a trace
-    python -m benchmarks.experiments.variants            # where OPENBLAS_CORETYPE is not set
+    # where OPENBLAS_CORETYPE is not set
+    python -m benchmarks.experiments.variants --python jax=.venv-jax/bin/python
     python -m benchmarks.processes --rounds 9
     python -m benchmarks.training.network                # as root
     python benchmarks/self_test.py --real 3 --out benchmarks/results/MACHINE/self-test
