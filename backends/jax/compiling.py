@@ -38,7 +38,7 @@ MOST_PROGRAMS = 1024
 """Functions that are kept compiled; the one that was not launched for the longest time is dropped."""
 
 
-WORTH_KEEPING = 0.2
+WORTH_KEEPING = 0.05
 """Seconds of compiling from which a program is kept on disk."""
 
 
