@@ -30,6 +30,8 @@ DTYPES = frozenset(
     ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 )
 """Other dtypes of NumPy would become one of these without a word."""
+MOST_REPLACING = 32
+"""Arrays that replace others and are under way on a device; the next one waits, as XLA has it for programs."""
 
 
 @final
@@ -80,6 +82,8 @@ class JAXBackend(BaseBackend):
         self._names = {own: device for device, own in self._own.items()}
         self._under_way: dict[Device, deque[Any]] = {device: deque() for device in self.devices}
         """Arrays of what may not be computed yet, the oldest first."""
+        self._replacing: dict[Device, deque[Any]] = {device: deque() for device in self.devices}
+        """Those of copies that take the place of another value."""
         self._checks: deque[tuple[Any, Device]] = deque()
         """Checks that programs made, and whose outcome is not known yet."""
         self._steps = steps.Steps(self._own, self._enqueued) if STEP_COMPILED.name in self.variants else None
@@ -134,6 +138,8 @@ class JAXBackend(BaseBackend):
             copied = self._copies(x, place)
         except Exception as error:
             self._fail(error, f"on {device}")
+        if out is not None:
+            self._keep_few(device, copied)
         return self._issued(copied, device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
@@ -202,8 +208,18 @@ class JAXBackend(BaseBackend):
         _forget_computed(under_way)
         return x
 
+    def _keep_few(self, device: Device, copied: Array) -> None:
+        # Where others write to one buffer again and again, each copy has memory of its own until it is there.
+        replacing = self._replacing[device]
+        replacing.extend(tree_leaves(copied))
+        _forget_computed(replacing)
+        while len(replacing) > MOST_REPLACING:
+            # Who waits for it is told if it fails.
+            with suppress(Exception):
+                replacing.popleft().block_until_ready()
+
     def _raise_failures(self) -> None:
-        for under_way in self._under_way.values():
+        for under_way in (*self._under_way.values(), *self._replacing.values()):
             _forget_computed(under_way)
         while self._checks:
             check, device = self._checks[0]

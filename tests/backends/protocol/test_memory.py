@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
+import psutil
 import pytest
 
 from backends import Array, Backend, BackendError, ComputationError, Ops
@@ -121,6 +122,24 @@ def test_what_was_launched_before_reads_the_old_contents_by_every_name(backend: 
     for reader in [*readers, *copies]:
         for found in leaves(backend.to_numpy(reader)):
             np.testing.assert_array_equal(found, np.zeros_like(found))
+
+
+def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(backend: Backend) -> None:
+    count, size = 400, 2**20
+    first, second, _ = backend.devices
+    x, busy = (backend.asarray(np.ones(shape, dtype=np.float32), first) for shape in ((size,), (1500, 1500)))
+    buffer = backend.copy_to(x, second)
+    backend.waitall()
+    own = psutil.Process()
+    before = own.memory_info().rss
+    # All of them wait until the device has computed.
+    for _ in range(5):
+        busy = backend.launch(backend.ops.matmul, busy, busy)
+    x = backend.launch(lambda x, y: backend.ops.add(x, backend.ops.multiply(backend.ops.total(y), 0.0)), x, busy)
+    for _ in range(count):
+        buffer = backend.copy_to(x, second, out=buffer)
+    backend.waitall()
+    assert own.memory_info().rss - before < count / 2 * 4 * size
 
 
 def test_a_part_beside_a_consumed_one_stays_usable(backend: Backend) -> None:
