@@ -209,7 +209,7 @@ class JAXBackend(BaseBackend):
         return x
 
     def _keep_few(self, device: Device, copied: Array) -> None:
-        # Where others write to one buffer again and again, each copy has memory of its own until it is there.
+        # Others write to one buffer again and again; here each copy has memory of its own until it is there.
         replacing = self._replacing[device]
         replacing.extend(tree_leaves(copied))
         _forget_computed(replacing)
