@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import backends
-from backends import BackendError
+from backends import BackendError, Device
 from backends.jax.meeting import Meeting
 from backends.process_groups import Group, GroupedBackend, join, rendezvous
 from backends.process_groups.agreement import COMPARED_EXCHANGES
@@ -71,12 +71,17 @@ def sums_all_kinds(backend: GroupedBackend, group: Group) -> None:
         print(error)
 
 
+def sum_while_ranks_compare(backend: GroupedBackend) -> Sequence[Device]:
+    """Sum as often as ranks tell each other first what they sum; return the devices."""
+    for _ in range(COMPARED_EXCHANGES):
+        backend.allreduce([backend.asarray(np.ones(3, np.float32), device) for device in backend.devices])
+    backend.waitall()
+    return backend.devices
+
+
 def sums_what_another_rank_sums_later(backend: GroupedBackend, group: Group) -> None:
     """Launch a sum on rank 0 and say so; the other rank launches it when it is told that."""
-    (device,) = backend.devices
-    for _ in range(COMPARED_EXCHANGES):
-        backend.allreduce([backend.asarray(np.ones(3, np.float32), device)])
-    backend.waitall()
+    (device,) = sum_while_ranks_compare(backend)
     if group.rank:
         input()
     (total,) = backend.allreduce([backend.asarray(np.ones(3, np.float32), device)])
@@ -87,10 +92,7 @@ def sums_what_another_rank_sums_later(backend: GroupedBackend, group: Group) -> 
 
 def loses_a_rank(backend: GroupedBackend, group: Group) -> None:
     """Wait for what depends on a sum with a rank that is gone."""
-    (device,) = backend.devices
-    for _ in range(COMPARED_EXCHANGES):
-        backend.allreduce([backend.asarray(np.ones(3, np.float32), device)])
-    backend.waitall()
+    (device,) = sum_while_ranks_compare(backend)
     if group.rank:
         os._exit(9)
     try:
