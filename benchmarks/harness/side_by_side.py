@@ -46,11 +46,14 @@ DEADLINE = 180.0
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to do the work. On `one` core it gets the first in odd rounds and the second in even ones."""
+    """One way to do the work. On `one` core it gets the first in odd rounds and the second in even ones.
+
+    On `each`, which only processes that take turns can be, the command is run twice.
+    """
 
     name: str
     command: tuple[str, ...]
-    cores: Literal["one", "both"] = "both"
+    cores: Literal["one", "both", "each"] = "both"
 
 
 @dataclass(frozen=True)

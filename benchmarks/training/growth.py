@@ -19,6 +19,7 @@ from benchmarks.harness.side_by_side import (
     take_turns,
     worker,
 )
+from benchmarks.harness.turn_by_turn import work_in_turns
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 
 BACKENDS = ("mxnet", "torch")
@@ -26,6 +27,7 @@ DEPTHS = (1, 10, 100, 1000, 10_000, 100_000)
 DEVICES = (1, 2, 3, 4)
 CORES = 2
 BATCH = 256
+TURNS = 5
 WIDTH = 4
 Processes = dict[str, list[Measured]]
 
@@ -35,11 +37,12 @@ def main(rounds: int, quick: bool) -> Report:
     """Measure dispatch by queue depth, images a second and memory by number of devices."""
     depths = DEPTHS[:4] if quick else DEPTHS
     images = (4 if quick else 12) * BATCH
-    variants = [
-        one for name in BACKENDS for one in (depth_variant(name, depths), *training(name, images), *memory(name))
-    ]
-    processes = take_turns(variants, rounds)
-    refuse_disagreement({name: measured for name, measured in processes.items() if "device" in name}, "loss")
+    variants = [one for name in BACKENDS for one in (depth_variant(name, depths), *memory(name))]
+    trained: Processes = {}
+    for name in BACKENDS:
+        trained |= work_in_turns(training(name, images), rounds, turns=1 if quick else TURNS)
+    refuse_disagreement(trained, "loss")
+    processes = {**take_turns(variants, rounds), **trained}
     findings = [
         finding
         for name in BACKENDS
@@ -61,7 +64,7 @@ def depth_variant(name: str, depths: Sequence[int]) -> Variant:
 
 def training(name: str, images: int) -> list[Variant]:
     """Make the commands that train on 1 to 4 devices."""
-    same = {"backend": name, "batch_size": BATCH, "images": images, "epochs": 1}
+    same = {"backend": name, "batch_size": BATCH, "images": images}
     return [Variant(f"{name}, {devices(count)}", worker("training", devices=count, **same)) for count in DEVICES]
 
 

@@ -1,4 +1,4 @@
-"""Time epochs of the book's training loops, on one device and on several, written plainly in a framework."""
+"""Time epochs of the book's training loops, one a turn, written plainly in a framework, on one device and several."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,16 +9,15 @@ from backends.installation.cuda_libraries import load_cuda_libraries
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import batches, few_tests
 from benchmarks.workers.environment import set_environment
+from benchmarks.workers.turns import turns
 from parallel_core.measurement.result import Case
 from parallel_core.training.lenet import initial_parameters
 
 RATE = 0.2
 
 
-def measure(
-    framework: str, threads: int, batch_size: int, images: int, epochs: int, devices: int = 1
-) -> dict[str, Any]:
-    """Train with so many threads for an operator and time all epochs but the first; the case is named `epoch`.
+def measure(framework: str, threads: int, batch_size: int, images: int, devices: int = 1) -> dict[str, Any]:
+    """Train with so many threads for an operator, and time an epoch a turn after a first one; the case is `epoch`.
 
     MXNet can train on several devices at once in one process; PyTorch has one CPU. The figure `loss` is the first
     epoch's last one.
@@ -26,14 +25,14 @@ def measure(
     set_environment(threads)
     train_epoch, version = on_mxnet(devices) if framework == "mxnet" else on_torch(threads)
     data = few_tests()
-    seconds, losses = [], []
-    for epoch in range(1, epochs + 2):
-        chosen = batches(data, batch_size, images // batch_size, epoch)
+    of_epoch = partial(batches, data, batch_size, images // batch_size)
+    loss = train_epoch(of_epoch(1))[-1]
+    seconds = []
+    for turn in turns():
         start = perf_counter()
-        losses += train_epoch(chosen)
+        train_epoch(of_epoch(1 + turn))
         seconds.append(perf_counter() - start)
-    case = Case("epoch", tuple(seconds[1:]), ())
-    return compose([case], {framework: version}, metrics={"loss": losses[images // batch_size - 1]})
+    return compose([Case("epoch", tuple(seconds), ())], {framework: version}, metrics={"loss": loss})
 
 
 Epoch = Callable[..., list[float]]
