@@ -6,7 +6,7 @@ own array. The synchronous engine is MXNet's NaiveEngine, which runs every opera
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import lru_cache, partial
 from typing import Any, NoReturn, final
 from weakref import WeakSet
@@ -132,10 +132,8 @@ class MXNetBackend(BaseBackend):
         first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._mx.nd.NDArray)), None)
         if first is None:
             raise BackendError(f"{self.name} launches on the device of the first array, and there is no array")
-        # To change cores takes as long as to issue one operator: it is worth it for many, as for a model's parameters.
-        cores = self._issued_on.get(first.ctx) if isinstance(args[0], tuple) else None
         try:
-            with on_cores(cores) if cores else nullcontext():
+            with self._on_core_of(first.ctx, args[0]):
                 return fn(*args)
         except KeyboardInterrupt:
             raise
@@ -175,9 +173,11 @@ class MXNetBackend(BaseBackend):
             raise BackendError(f"{self.name} sums one value per device, not those on {_names(contexts) or 'none'}")
         try:
             _check_terms(xs)
-            if self._on_gpus or _bytes_of(xs[0]) < MXNET_SHARDED_BYTES:
-                return self._gather_and_broadcast(*xs)
-            return self._sum_in_shards(*xs)
+            # From the first device's core: the thread would stay on that of the last launch, and take all from it.
+            with self._on_core_of(contexts[0] if contexts else None, xs[0]):
+                if self._on_gpus or _bytes_of(xs[0]) < MXNET_SHARDED_BYTES:
+                    return self._gather_and_broadcast(*xs)
+                return self._sum_in_shards(*xs)
         except Exception as error:
             self._fail(error, f"on {_names(contexts)}")
 
@@ -188,6 +188,11 @@ class MXNetBackend(BaseBackend):
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
         return tree_map(lambda leaf: leaf.asnumpy(), x)
+
+    def _on_core_of(self, context: Any, value: Array) -> AbstractContextManager[None]:
+        # To change cores takes as long as to issue one operator: it is worth it for many, as for a model's parameters.
+        cores = self._issued_on.get(context) if isinstance(value, tuple) else None
+        return on_cores(cores) if cores else nullcontext()
 
     def _context(self, device: Device) -> Any:
         if device not in self._contexts:

@@ -183,7 +183,10 @@ def sgd_while_finite(
     # Squared first, as in the other backends: `linalg.vector_norm` overflows later.
     squares = [torch.dot(flat, flat) for flat in (gradient.reshape(-1) for gradient in gradients)]
     guard = guard + 0 * torch.stack(squares).sum()
-    # Chosen on the device: reading the number would make a GPU's host wait. Of no dimensions, as a parameter may be.
+    # Of no dimensions, as a parameter may be.
     broken = guard.isnan().any()
+    if not broken.is_cuda:
+        return tuple(p.clone() for p in parameters) if broken else sgd(parameters, gradients, rate), guard
+    # Chosen on the device: reading the number would make a GPU's host wait.
     updated = sgd(parameters, gradients, rate)
     return tuple(torch.where(broken, old, new) for old, new in zip(parameters, updated, strict=True)), guard

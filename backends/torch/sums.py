@@ -27,7 +27,7 @@ def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) 
         return
     # Every device checks before it writes.
     for same in check_sum(xs):
-        if all(x.is_contiguous() for x in same):
+        if shards > 1 and all(x.is_contiguous() for x in same):
             sum_shard([x.view(-1) for x in same], shard, shards)
         elif shard == 0:
             _add_terms(*same)
