@@ -20,7 +20,7 @@ import click
 
 from backends.host import core_numbers, on_cores
 from benchmarks.harness.side_by_side import DEADLINE, Measured, Variant, read_answer
-from benchmarks.workers.turns import DONE
+from benchmarks.harness.turns import DONE
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 from parallel_core.system.subprocesses import Outcome, kill_group
 
@@ -30,7 +30,7 @@ __all__ = ["ratio_of_fastest", "ratio_of_medians", "work_in_turns"]
 def work_in_turns(variants: Sequence[Variant], rounds: int, turns: int) -> dict[str, list[Measured]]:
     """Start every variant's process once a round, give each so many turns, and return what they gave, round by round.
 
-    Their commands are of workers that take turns (`benchmarks.workers.turns`). A variant on `each` core is a process on
+    Their commands are of workers that take turns (`benchmarks.harness.turns`). A variant on `each` core is a process on
     either core; both have their turns at once, the slower one gives the time, and processors' times add up. Raises
     click.ClickException for a process that fails or gives a wrong result, and if there is a single core.
     """

@@ -6,10 +6,10 @@ from time import perf_counter
 from typing import Any
 
 from backends.installation.cuda_libraries import load_cuda_libraries
+from benchmarks.harness.turns import turns
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import batches, few_tests
 from benchmarks.workers.environment import set_environment
-from benchmarks.workers.turns import turns
 from parallel_core.measurement.result import Case
 from parallel_core.training.lenet import initial_parameters
 

@@ -4,9 +4,9 @@ from time import perf_counter, process_time
 from typing import Any
 
 import backends
+from benchmarks.harness.turns import turns
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
-from benchmarks.workers.turns import turns
 from parallel_core.measurement.result import Case
 from parallel_core.training.batches import Settings, batches
 from parallel_core.training.loop import train_epoch

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(available_cores() < 2, reason="one core is compa
 
 WORKER = """
 import json, os, sys
-from benchmarks.workers.turns import turns
+from benchmarks.harness.turns import turns
 log, name = sys.argv[1:]
 core, taken = min(os.sched_getaffinity(0)), []
 for turn in turns():
