@@ -33,6 +33,10 @@ class Device:
     index: int
     stream: int | None = None
 
+    def __hash__(self) -> int:
+        # Every launch looks its device up. A hash of all fields would take a tenth of a launch, and few have one index.
+        return self.index
+
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}{'' if self.stream is None else f'/{self.stream}'}"
 

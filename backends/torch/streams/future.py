@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import reduce
 from operator import getitem
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, final
 from weakref import WeakSet
@@ -30,8 +31,8 @@ __all__ = [
 
 ItemPath: TypeAlias = tuple[int, ...]
 """The place of an item in a value: `(1, 0)` is that of `value[1][0]`."""
-Reader: TypeAlias = "tuple[int, ItemPath, Done, object]"
-"""A task that reads a value: its number, the item that it reads, its end, and its queue if that is in order."""
+Reader: TypeAlias = "tuple[int, ItemPath, Done]"
+"""A task that reads a value: its number, the item that it reads, and its end."""
 
 _items = threading.Lock()
 _reading = threading.Lock()
@@ -95,7 +96,7 @@ class Future:
         """The value when it is computed, for those who know that it is."""
         self._error: BaseException | None = None
         # Made when they are needed: most futures are of one array, and thousands of them are queued.
-        self._readers: list[Reader] | None = None
+        self._readers: dict[tuple[object, ...], Reader] | None = None
         self.sharing: WeakSet[Future] | None = None
         """The futures whose values share memory with this one's, this one included."""
         self._announced: dict[ItemPath, Any] | None = None
@@ -108,11 +109,8 @@ class Future:
 
     @property
     def readers(self) -> "list[Reader]":
-        """The tasks that read this or an item of it; of one first-in, first-out queue perhaps the last alone."""
-        with _reading:
-            if self._readers is None:
-                self._readers = []
-            return self._readers
+        """The tasks that read this or an item of it; of those that end in the order of their calls the last alone."""
+        return list(self._table().values())
 
     def on(self, device: Device) -> Self:
         """Return this future as one of another device, whose queue takes what is launched with it."""
@@ -180,20 +178,26 @@ class Future:
 
     def add_reader(self, number: int, end: Done, queue: object = None) -> None:
         """Count a task among the readers. Tasks of one `queue`, which is not None, end in the order of their calls."""
-        reader = number, self.path, end, queue
+        # Setting a key is one step: a lock would cost as much as all of this.
+        readers = self._readers
+        if readers is None:
+            readers = self._table()
+        if queue is not None:
+            # Whoever waits for a thread's later task waits for its earlier ones too; two threads' have no order.
+            readers[queue, get_ident(), self.path] = number, self.path, end
+        else:
+            readers[number, self.path] = number, self.path, end
+            if len(readers) % FORGET_EVERY == 0:
+                # Their keys alone: the other ones may be set again at any time.
+                for key in list(readers):
+                    if len(key) == 2 and not readers[key][2].locked():
+                        readers.pop(key, None)
+
+    def _table(self) -> "dict[tuple[object, ...], Reader]":
         with _reading:
-            readers = self._readers
-            if readers is None:
-                self._readers = [reader]
-            elif queue is not None and readers and readers[-1][3] is queue and readers[-1][1] == self.path:
-                # Whoever waits for the later one waits for the earlier one too.
-                readers[-1] = reader
-            else:
-                readers.append(reader)
-                if len(readers) % FORGET_EVERY == 0:
-                    # At the front alone, and in one step: others copy the list.
-                    places = range(len(readers))
-                    del readers[: next((place for place in places if readers[place][2].locked()), len(places))]
+            if self._readers is None:
+                self._readers = {}
+            return self._readers
 
     def _wake(self) -> None:
         with _items:
@@ -213,7 +217,7 @@ class _Item(Future):
     __slots__ = ("_parent", "path")
 
     def __init__(self, parent: Future, path: ItemPath) -> None:
-        self.device, self._readers = parent.device, parent.readers
+        self.device, self._readers = parent.device, parent._table()
         self._parent, self.path = parent, path
 
     @property

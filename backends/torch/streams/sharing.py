@@ -66,7 +66,7 @@ def wait_for_readers(consumed: Sequence[Future], number: int) -> None:
     waiting = list(paths)
     while waiting:
         future = waiting.pop()
-        for reader, path, end, _ in tuple(future.readers):
+        for reader, path, end in future.readers:
             if reader < number and _reads(future, path, paths[future], memory):
                 with end:
                     pass

@@ -178,6 +178,17 @@ def test_of_one_queue_s_readers_the_last_counts_alone(gate: threading.Event) -> 
     assert seen == [[0] * 4] * 10
 
 
+def test_of_two_threads_readers_each_one_s_last_counts() -> None:
+    # Their tasks may stand in the queue in another order than they were counted in.
+    reader, x = stream(), stream(SECOND).submit(torch.zeros, 4)
+    for _ in range(2):
+        reader.submit(torch.numel, x)
+    other = threading.Thread(target=lambda: [reader.submit(torch.numel, x) for _ in range(2)])
+    other.start()
+    other.join()
+    assert len(x.readers) == 2
+
+
 def test_an_index_out_of_range_holds_no_writer_back() -> None:
     owner, reader = stream(), stream(SECOND)
     parts = owner.submit(halves, owner.submit(torch.zeros, 4))
