@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import reduce
 from operator import getitem
-from threading import get_ident
+from threading import Lock, get_ident
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, final
 from weakref import WeakSet
@@ -88,7 +88,7 @@ class Future:
     def __init__(self, device: Device) -> None:
         self.device = device
         # A bare lock costs a tenth of a threading.Event, and every launch makes one.
-        self._pending = threading.Lock()
+        self._pending = Lock()
         self._pending.acquire()
         self.end: Done = self._pending
         """The end of the task that computes this."""

@@ -42,7 +42,8 @@ Change: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 PART_DONE: ItemPath = (sys.maxsize,)
 """What each part of a collective announces: no item of its value, but that its own places are written."""
 
-NESTED = Future, tuple, list
+SCALARS = frozenset((int, float, bool))
+"""Most arguments that are no futures. To find that they are no sequences would take longer than to queue them."""
 
 _numbers = count()
 
@@ -88,7 +89,7 @@ class WorkerStream:
         for arg in args:
             if isinstance(arg, Future):
                 arg.add_reader(number, future.end, queue)
-            elif isinstance(arg, NESTED):
+            elif arg.__class__ not in SCALARS and isinstance(arg, tuple | list):
                 for read in futures_in(arg):
                     read.add_reader(number, future.end, queue)
         return future
@@ -203,10 +204,10 @@ def _serve(
                 # Asked for here, for a call costs as much as all else that is done for an argument.
                 if arg.__class__ is Future and arg.value is not NO_VALUE:
                     values.append(arg.value)
-                elif isinstance(arg, NESTED):
-                    values.append(resolve(arg))
-                else:
+                elif arg.__class__ in SCALARS:
                     values.append(arg)
+                else:
+                    values.append(resolve(arg))
             if wait_for_turn is not None:
                 wait_for_turn()
             if fn.__class__ is Announcing:
