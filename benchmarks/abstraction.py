@@ -15,6 +15,7 @@ overwrite what they read), passes on errors and compares memory.
 
 from benchmarks.harness.findings import Finding, Report, Target, benchmark
 from benchmarks.harness.side_by_side import Measured, Variant, paired, take_turns, worker
+from benchmarks.workers.launch_parts import LAUNCH_PARTS
 from benchmarks.workers.sides import BARE, HELD, HELD_BARE, WORKS
 
 SIDES = {
@@ -29,6 +30,7 @@ QUEUE_TARGET = Target("at most", 1.5)
 
 PARTS = {
     f"{HELD}: launching": "launching in our queue",
+    **{part: f"launching in our queue, of it {part}" for part in LAUNCH_PARTS},
     f"{HELD}: working": "working off our queue",
     f"{HELD_BARE}: launching": "launching in a bare queue",
     f"{HELD_BARE}: working": "working off a bare queue",

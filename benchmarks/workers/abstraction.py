@@ -9,6 +9,7 @@ import numpy as np
 import backends
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.data import few_tests
+from benchmarks.workers.launch_parts import launch_parts
 from benchmarks.workers.sides import (
     BARE,
     HELD,
@@ -49,6 +50,7 @@ def measure(backend: str, engine: str, increments: int, batches: int, repetition
         queues = {name: sides["executors"].works[name] for name in (BARE, HELD_BARE)}
         # In turn with the others, for their ratios are taken between neighbours.
         in_turn["increments"] |= {**queues, HELD: partial(held_increments, loaded, amounts)}
+        in_turn["increments"] |= launch_parts(loaded, increments)
     cases = [
         case
         for work, timings in in_turn.items()
