@@ -45,7 +45,7 @@ def main(rounds: int, quick: bool) -> Report:
     amounts = {
         "increments": 1000 if quick else 10_000,
         "batches": 2 if quick else 20,
-        "repetitions": 2 if quick else 3,
+        "repetitions": 2 if quick else 9,
         "epochs": 1 if quick else 2,
     }
     variants = {
