@@ -59,7 +59,7 @@ def main(rounds: int, quick: bool) -> Report:
 
 def depth_variant(name: str, depths: Sequence[int]) -> Variant:
     """Make the command that measures dispatch at all depths."""
-    return Variant(f"{name}, queue", worker("queue_depth", backend=name, depths=list(depths), operations=3000))
+    return Variant(f"{name}, queue", worker("queue_depth", backend=name, depths=list(depths), operations=100_000))
 
 
 def training(name: str, images: int) -> list[Variant]:

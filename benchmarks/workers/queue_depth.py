@@ -20,6 +20,8 @@ MARGIN = 1.5
 NEXT = 50
 """So many operations are timed, one by one, when the queue is as deep as is asked."""
 PATIENCE = 5
+FEWEST = 3
+"""So often each depth is repeated at least: the fastest time counts."""
 
 
 def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
@@ -27,7 +29,7 @@ def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
 
     The cases `DEPTH queued` are of one operation that is issued when so many are queued; the cases `DEPTH on average`
     are of those that were queued, the first included, which wakes more than it costs. At each depth it is repeated
-    until about `operations` were issued, but at least once.
+    until about `operations` were issued, but `FEWEST` times at least.
     """
     loaded = backends.load(backend, 2, "cpu", "async", 1)
     device = loaded.devices[0]
@@ -40,7 +42,7 @@ def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
         each, _, _ = issue(loaded, one, matrix, 1000, 4)
         for depth in depths:
             products = 1 + round(MARGIN * depth * each / product)
-            repetitions, failures = min(100, max(1, operations // depth)), 0
+            repetitions, failures = min(100, max(FEWEST, operations // depth)), 0
             taken: list[tuple[float, float]] = []
             while len(taken) < repetitions and failures < PATIENCE:
                 average, following, busy = issue(loaded, one, matrix, depth, products)
