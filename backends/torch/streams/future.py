@@ -38,7 +38,7 @@ _items = threading.Lock()
 _reading = threading.Lock()
 NO_VALUE = object()
 NO_ARRAY = "launch and copy_to need an array of this backend among their arguments: it says the device"
-FORGET_EVERY = 64
+MANY_READERS = 64
 
 
 class Done(Protocol):
@@ -96,7 +96,7 @@ class Future:
         """The value when it is computed, for those who know that it is."""
         self._error: BaseException | None = None
         # Made when they are needed: most futures are of one array, and thousands of them are queued.
-        self._readers: dict[tuple[object, ...], Reader] | None = None
+        self._readers: _Readers | None = None
         self.sharing: WeakSet[Future] | None = None
         """The futures whose values share memory with this one's, this one included."""
         self._announced: dict[ItemPath, Any] | None = None
@@ -187,16 +187,13 @@ class Future:
             readers[queue, get_ident(), self.path] = number, self.path, end
         else:
             readers[number, self.path] = number, self.path, end
-            if len(readers) % FORGET_EVERY == 0:
-                # Their keys alone: the other ones may be set again at any time.
-                for key in list(readers):
-                    if len(key) == 2 and not readers[key][2].locked():
-                        readers.pop(key, None)
+            if len(readers) > readers.many:
+                readers.forget_done()
 
-    def _table(self) -> "dict[tuple[object, ...], Reader]":
+    def _table(self) -> "_Readers":
         with _reading:
             if self._readers is None:
-                self._readers = {}
+                self._readers = _Readers()
             return self._readers
 
     def _wake(self) -> None:
@@ -210,6 +207,24 @@ class Future:
 
     def __repr__(self) -> str:
         return f"<future on {self.device}, {'pending' if self._pending.locked() else 'done'}>"
+
+
+@final
+class _Readers(dict[tuple[object, ...], Reader]):
+    """Readers by queue, thread and path if the queue's tasks end in order, and by number and path if not."""
+
+    __slots__ = ("many",)
+
+    def __init__(self) -> None:
+        self.many = MANY_READERS
+
+    def forget_done(self) -> None:
+        """Drop those by number that are done; the other keys may be set again at any time."""
+        for key, (_, _, end) in self.copy().items():
+            if len(key) == 2 and not end.locked():
+                self.pop(key, None)
+        # Twice as many as are left: each is looked at a few times at most, however deep the queue.
+        self.many = max(MANY_READERS, 2 * len(self))
 
 
 @final

@@ -150,7 +150,7 @@ def test_names_keep_no_value_alive() -> None:
 
 
 def test_done_readers_are_forgotten() -> None:
-    owner, other = stream(), stream(SECOND)
+    owner, other = stream(), pool()
     x = owner.submit(torch.zeros, 4)
     for _ in range(20):
         for _ in range(50):
