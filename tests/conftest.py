@@ -25,6 +25,7 @@ import backends
 from backends import Backend, BackendError
 from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, two_hosts
 from parallel_core.errors import DISTURBED
+from tests.tree import ROOT
 
 FRAMEWORKS = ("jax", "mxnet", "torch")
 """All that queue work; one that is not installed is left out, and one test says so."""
@@ -239,4 +240,4 @@ def hosts() -> Iterator[TwoHosts]:
 
 @pytest.fixture
 def root() -> Path:
-    return Path(__file__).parent.parent
+    return ROOT

@@ -16,6 +16,7 @@ import parallel_core
 from backends import Ops
 from backends.protocol import VERBS
 from tests.conftest import FRAMEWORKS, RunPython
+from tests.tree import tracked
 
 # Their public names are the backends' functions.
 OPS = {"backends.jax.ops", "backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
@@ -39,13 +40,13 @@ def imported_names(source: Path) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
-def test_nothing_outside_backends_imports_a_framework(root: Path) -> None:
-    for source in (root / "parallel_core").rglob("*.py"):
+def test_nothing_outside_backends_imports_a_framework() -> None:
+    for source in tracked("parallel_core", suffix=".py"):
         assert not {*FRAMEWORKS} & set(imported_names(source)), source
 
 
-def test_backends_know_nothing_of_experiments(root: Path) -> None:
-    for source in (root / "backends").rglob("*.py"):
+def test_backends_know_nothing_of_experiments() -> None:
+    for source in tracked("backends", suffix=".py"):
         assert "parallel_core" not in set(imported_names(source)), source
 
 

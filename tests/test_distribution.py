@@ -16,10 +16,10 @@ import pytest
 
 from parallel_core.errors import DISTURBED
 from tests.test_packaging import read
+from tests.tree import ROOT
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parent.parent
 LEFT_OUT = (".ci/", ".gitignore")
 """Of a checkout, what the sdist does not hold."""
 CODE_AND_DATA = {".py", ".typed", ".css", ".js", ".jinja"}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FRAMEWORKS
+from tests.tree import ROOT, tracked
 
-ROOT = Path(__file__).parent.parent
 PACKAGES = ("backends", "parallel_core", "benchmarks")
 MAX_ENTRIES = 15
 ORDER = {
@@ -52,8 +52,7 @@ def modules() -> dict[str, Path]:
     """Name every module of the packages; a package is named without its `__init__`."""
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
+        for path in tracked(*PACKAGES, suffix=".py")
     }
 
 
@@ -139,13 +138,10 @@ def test_packages_import_those_below_alone(package: str) -> None:
 
 
 def test_a_folder_s_listing_fits_on_a_screen() -> None:
-    tops = [ROOT / top for top in (*PACKAGES, "tests", "docs")]
-    crowded = {}
-    within = (folder for top in tops for folder in top.rglob("*/") if not {"__pycache__", "_build"} & {*folder.parts})
-    for folder in (ROOT, *tops, *within):
-        entries = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-        unlisted = ("__init__.py", "__pycache__", ".egg-info", "dist")
-        entries = [name for name in entries if not name.endswith(unlisted)]
-        if len(entries) > MAX_ENTRIES:
-            crowded[str(folder.relative_to(ROOT))] = len(entries)
-    assert crowded == {}
+    listings: dict[str, set[str]] = {}
+    for path in tracked():
+        folders = [*path.relative_to(ROOT).parents]
+        for folder, entry in zip(folders, (path, *(ROOT / folder for folder in folders)), strict=False):
+            if entry.name != "__init__.py" and not entry.name.startswith("."):
+                listings.setdefault(str(folder), set()).add(entry.name)
+    assert {folder: len(names) for folder, names in listings.items() if len(names) > MAX_ENTRIES} == {}

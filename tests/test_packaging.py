@@ -3,11 +3,13 @@
 import configparser
 import datetime
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from backends.installation.cuda_wheels import WHEELS
+from parallel_core.comparison.storage import RUNS
 
 
 def names(requirements: str) -> set[str]:
@@ -27,6 +29,12 @@ def test_every_direct_requirement_is_constrained(root: Path) -> None:
         wanted |= names(requirements)
     lines = (root / "constraints.txt").read_text().splitlines()
     assert wanted <= {line.split("==")[0].lower() for line in lines if not line.startswith("#")}
+
+
+def test_git_ignores_what_the_program_and_make_write(root: Path) -> None:
+    made = [f"{RUNS}/comparison/report.html", ".venv/ready", "docs/_build/html/index.html", "dist/parallel_core.whl"]
+    ignored = subprocess.run(["git", "check-ignore", *made], cwd=root, capture_output=True, text=True, check=True)
+    assert ignored.stdout.split() == made
 
 
 def test_only_mxnet_is_tied_to_the_old_numpy(root: Path) -> None:

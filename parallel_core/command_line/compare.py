@@ -66,7 +66,7 @@ SHORTEST_MINUTES = 1.0
     help="How long it may take: sizes are made smaller, then rounds fewer. "
     "Default: no limit; with --quick and without --like, 4 for 16 cells, and so on.",
 )
-@click.option("--out", type=options.PATH, metavar="DIR", help="A new folder. Default: named by the time.")
+@click.option("--out", type=options.PATH, metavar="DIR", help="A new folder. Default: in runs/, named by the time.")
 @options.interpreters
 @click.option(
     "--like",

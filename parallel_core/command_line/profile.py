@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from parallel_core.command_line import options
+from parallel_core.comparison.storage import RUNS
 from parallel_core.errors import RequestError
 from parallel_core.jobs.own_program.analysis import Analysis, analyse
 from parallel_core.jobs.own_program.running import (
@@ -39,7 +40,7 @@ __all__ = ["profile"]
 @click.option(
     "--output",
     type=options.PATH,
-    default=Path("profile"),
+    default=RUNS / "profile",
     show_default=True,
     metavar="FOLDER",
     help="For a trace of each process, and a picture of them.",

@@ -16,6 +16,7 @@ from parallel_core.trace_analysis.trace_files import read_timeline
 __all__ = [
     "REPORT",
     "RESULT",
+    "RUNS",
     "SUITES",
     "TimelineOf",
     "new_folder",
@@ -27,6 +28,8 @@ __all__ = [
     "write_comparison",
 ]
 
+RUNS = Path("runs")
+"""The folder, where the program is run, for what it names itself; git ignores it."""
 RESULT, REPORT, SUITES, TRACES = "comparison.json", "report.html", "pyperf", "traces"
 
 TimelineOf: TypeAlias = Callable[[Cell], Timeline]
@@ -35,8 +38,8 @@ if there is none."""
 
 
 def new_folder(out: Path | None) -> Path:
-    """Make the folder `out`, or one named by the time; raises RequestError if it holds a comparison already."""
-    folder = out or Path(f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}")
+    """Make the folder `out`, or one in `runs` named by the time; raises RequestError if it holds a comparison."""
+    folder = out or RUNS / f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         occupied = (folder / RESULT).exists()

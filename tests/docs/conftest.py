@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import LANGUAGES
-
-ROOT = Path(__file__).parents[2]
+from tests.tree import ROOT
 
 
 @pytest.fixture(scope="session")

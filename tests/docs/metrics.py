@@ -3,12 +3,12 @@
 import re
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
+
+from tests.tree import tracked
 
 __all__ = ["explained", "unexplained"]
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "metrics"
 OF_ALL = "Checks"
 """The heading above what any experiment may have."""
 
@@ -17,7 +17,7 @@ OF_ALL = "Checks"
 def explained() -> dict[str, tuple[str, ...]]:
     """Return the names that are explained under each heading; `{…}` in a name stands for a word."""
     names: dict[str, tuple[str, ...]] = {}
-    for page in FOLDER.glob("*.md"):
+    for page in tracked("docs/reference/metrics", suffix=".md"):
         for section in re.split("^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
             terms = re.findall(r"^(`.+`)\n: ", section, re.MULTILINE)
             names[section.splitlines()[0]] = tuple(re.findall("`([^`]+)`", " ".join(terms)))

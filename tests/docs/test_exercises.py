@@ -12,9 +12,10 @@ from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.experiment import Exercise
 from tests.conftest import MEASURED
 from tests.parallel_core.command_line.test_command_line import run
+from tests.tree import ROOT, tracked
 
-FOLDER = Path(__file__).parents[2] / "docs" / "exercises"
-PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md")) if path.stem != "index"}
+FILES = [path for path in tracked("docs/exercises", suffix=".md") if path.stem != "index"]
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in FILES}
 COMMAND = re.compile(r"^\$ parallel-core (.+)$", re.MULTILINE)
 MOST_COMMANDS = 2
 SECTIONS = ["Predict", "Run", "Look at", "The answer"]
@@ -81,7 +82,7 @@ def test_no_page_is_of_no_exercise() -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    index = (FOLDER / "index.md").read_text(encoding="utf-8")
+    index = (ROOT / "docs/exercises/index.md").read_text(encoding="utf-8")
     assert [name for name in PAGES if f"({name}.md)" not in index] == []
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from parallel_core.command_line import cli
 from tests.docs.markdown import links, shell_lines
+from tests.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 GUIDES = sorted(
     path for folder in ("how-to", "explanation", "exercises") for path in (ROOT / "docs" / folder).rglob("*.md")
 )

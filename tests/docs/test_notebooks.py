@@ -11,12 +11,12 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 from parallel_core.experiments import EXPERIMENTS
+from tests.tree import ROOT, tracked
 
 pytestmark = pytest.mark.long
 
-FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
-EXERCISES = FOLDER.parent / "exercises"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+FOLDER = ROOT / "docs" / "tutorials"
+NOTEBOOKS = [path for path in tracked("docs/tutorials", suffix=".ipynb") if path.parent == FOLDER]
 PATIENCE = 300
 """Seconds that a cell may take."""
 # A second run tests behaviour and no times, so little work is enough.
@@ -38,7 +38,7 @@ SMALLER = {
     "wide=2, batch=32": "wide=1, batch=8",
     "rows=64": "rows=16",
 }
-ON_MXNET = sorted((FOLDER / "on-mxnet").glob("*.ipynb"))
+ON_MXNET = tracked("docs/tutorials/on-mxnet", suffix=".ipynb")
 STORED = pytest.mark.parametrize("path", [*NOTEBOOKS, *ON_MXNET], ids=lambda path: f"{path.parent.name} {path.stem}")
 
 
@@ -87,7 +87,8 @@ def test_every_experiment_stands_in_one() -> None:
 def test_every_exercise_is_linked_by_one() -> None:
     sources = "".join(cell.source for path in NOTEBOOKS for cell in read(path).cells)
     linked = re.findall(r"\(/exercises/([a-z-]+)\.md\)", sources)
-    assert sorted(linked) == sorted(path.stem for path in EXERCISES.glob("*.md") if path.stem != "index")
+    pages = [path.stem for path in tracked("docs/exercises", suffix=".md")]
+    assert sorted([*linked, "index"]) == sorted(pages)
 
 
 def test_a_guess_stands_in_every_section_that_measures() -> None:

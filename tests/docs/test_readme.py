@@ -16,8 +16,8 @@ import pytest
 
 from parallel_core.experiments import EXPERIMENTS
 from tests.docs.markdown import links, shell_lines
+from tests.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMMANDS = shell_lines(README)
 DOCTOR = "parallel-core doctor"

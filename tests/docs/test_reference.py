@@ -11,6 +11,7 @@ import pytest
 from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
 from tests.docs.metrics import OF_ALL, explained, unexplained
+from tests.tree import tracked
 
 LONGEST_PAGE = 250
 
@@ -28,8 +29,8 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def stored() -> list[dict[str, Any]]:
     """The results that are kept with the benchmarks."""
-    folder = Path(__file__).parents[2] / "benchmarks" / "results"
-    found = (one for path in folder.rglob("*.json") for one in objects(json.loads(path.read_text(encoding="utf-8"))))
+    files = tracked("benchmarks/results", suffix=".json")
+    found = (one for path in files for one in objects(json.loads(path.read_text(encoding="utf-8"))))
     return [one for one in found if {"experiment", "metrics", "checks"} <= one.keys()]
 
 
@@ -43,8 +44,8 @@ def test_a_metric_that_is_not_explained_is_found() -> None:
     assert unexplained(result) == {"beauty"}
 
 
-def test_only_metrics_of_experiments_are_explained(stored: list[dict[str, Any]], root: Path) -> None:
-    sources = "".join(path.read_text() for path in (root / "parallel_core" / "experiments").rglob("*.py"))
+def test_only_metrics_of_experiments_are_explained(stored: list[dict[str, Any]]) -> None:
+    sources = "".join(path.read_text() for path in tracked("parallel_core/experiments", suffix=".py"))
     measured = {name for one in stored for name in (*one["metrics"], *one["checks"])}
     names = {name for own in explained().values() for name in own if "{" not in name}
     assert {name for name in names - measured if f'"{name}"' not in sources} == set()
@@ -61,8 +62,6 @@ def test_every_command_has_a_section(root: Path) -> None:
 
 def test_no_page_has_more_lines_than_one_reads(root: Path) -> None:
     lengths = {
-        str(path.relative_to(root)): len(path.read_text().splitlines())
-        for path in (root / "docs").rglob("*.md")
-        if "_build" not in path.parts
+        str(path.relative_to(root)): len(path.read_text().splitlines()) for path in tracked("docs", suffix=".md")
     }
     assert {path: length for path, length in lengths.items() if length > LONGEST_PAGE} == {}

@@ -10,6 +10,7 @@ import pytest
 import backends
 import parallel_core
 from tests.docs.pages import read
+from tests.tree import tracked
 
 pytestmark = pytest.mark.long
 
@@ -22,9 +23,8 @@ def pages(site: Path) -> list[Path]:
 def test_every_page_of_the_source_is_built(site: Path, root: Path) -> None:
     sources = [
         path.relative_to(root / "docs").with_suffix("")
-        for suffix in ("md", "ipynb")
-        for path in (root / "docs").rglob(f"*.{suffix}")
-        if not {"_build", ".ipynb_checkpoints"} & {*path.parts}
+        for suffix in (".md", ".ipynb")
+        for path in tracked("docs", suffix=suffix)
     ]
     assert len(sources) > 10
     assert [name for name in sources if not (site / name).with_suffix(".html").is_file()] == []

@@ -3,12 +3,12 @@
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 
-ROOT = Path(__file__).parents[3]
+from tests.tree import ROOT
+
 LOCALES = ROOT / "docs" / "locales"
 DOMAINS = ("guides", "sphinx")
 

@@ -8,8 +8,9 @@ import pytest
 from babel.messages.pofile import read_po
 
 from tests.docs.pages import LANGUAGES
-from tests.docs.translations.catalogues import DOMAINS, LOCALES, ROOT, Entry, catalogue, entries
+from tests.docs.translations.catalogues import DOMAINS, LOCALES, Entry, catalogue, entries
 from tests.docs.translations.markup import markup
+from tests.tree import ROOT
 
 IN_EACH = pytest.mark.parametrize("language", LANGUAGES)
 OF_EACH = pytest.mark.parametrize("domain", DOMAINS)

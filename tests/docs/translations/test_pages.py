@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import LANGUAGES
-from tests.docs.translations.catalogues import ROOT
 from tests.docs.translations.fonts import characters, declared, installed
 from tests.docs.translations.reading import Page, read
+from tests.tree import tracked
 
 pytestmark = pytest.mark.long
 
@@ -45,7 +45,7 @@ def test_each_page_says_its_language(built: Path, language: str) -> None:
 
 
 def test_each_guide_is_there_on_each_framework(built: Path) -> None:
-    guides = {path.name for path in (ROOT / "docs" / "tutorials").glob("*.ipynb")}
+    guides = {path.name for path in tracked("docs/tutorials", suffix=".ipynb")}
     assert guides
     for folder in ("tutorials", "tutorials/on-mxnet"):
         assert {path.with_suffix(".ipynb").name for path in (built / folder).glob("*.html")} >= guides

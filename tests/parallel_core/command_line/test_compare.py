@@ -107,7 +107,7 @@ def like_it(interleaved: Path) -> "tuple[subprocess.CompletedProcess[str], Path]
     options = ["--rounds", "1", "--like", str(first), "--json", "-", "--python", python]
     done = compare("overlap", *ON_NUMPY, *options, folder=here)
     assert done.returncode == 0, done.stderr
-    (folder,) = here.iterdir()
+    (folder,) = (here / "runs").iterdir()
     return done, folder
 
 
@@ -158,7 +158,7 @@ def test_json_has_standard_output_to_itself(like_it: "tuple[subprocess.Completed
 def test_the_folder_is_named_by_the_time(like_it: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
     done, folder = like_it
     assert folder.name.startswith("comparison-2")
-    assert done.stderr.rstrip().endswith(f"Report: {folder.name}/report.html")
+    assert done.stderr.rstrip().endswith(f"Report: runs/{folder.name}/report.html")
 
 
 def test_other_work_than_the_saved_comparison_s_is_refused(
