@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from parallel_core.comparison.answers import READINGS, Answered, answer_to, conclusions, ratio_sentence
+from parallel_core.comparison.answers import Answered, answer_to, conclusions, ratio_sentence
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.factors import divide_by_trace
 from parallel_core.comparison.storage import TimelineOf
@@ -160,8 +160,8 @@ def analyse(comparison: Comparison, timeline_of: TimelineOf | None = None) -> An
     # The first engine may be missing where the first experiment was measured.
     ratios.sort(key=lambda ratio: engines.index(ratio.cell.engine))
     believed = [Answered(cell.results, cell.metric) for one in experiments for cell in one.believed]
-    about_scheduling = [one.answer for one in experiments if one.answer and one.experiment.name in READINGS]
-    return Analysis(comparison, experiments, conclusions(about_scheduling, ratios, believed))
+    answers = {one.experiment.name: one.answer for one in experiments}
+    return Analysis(comparison, experiments, conclusions(answers, ratios, believed))
 
 
 def _analyse_experiment(
@@ -183,7 +183,7 @@ def _analyse_experiment(
     )
     between_frameworks = tuple(ratios[pair] for pair in by_engine)
     between_engines = tuple(ratios[pair] for pair in by_backend)
-    answer = answer_to(experiment.name, [Answered(cell.results, cell.metric) for cell in cells if cell.believed])
+    answer = answer_to(experiment, [Answered(cell.results, cell.metric) for cell in cells if cell.believed])
     divided = [f"By the trace of {one.cell.side}: {' '.join(one.division.sentences)}" for one in cells if one.division]
     sentences = (*filter(None, [answer]), *map(ratio_sentence, (*between_frameworks, *between_engines)), *divided)
     return ExperimentAnalysis(experiment, cells, between_frameworks, between_engines, answer, sentences)

@@ -5,14 +5,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from parallel_core.comparison.answers import answered
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.factors import factors_of
 from parallel_core.comparison.validity import CellState, assess
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.metrics import Band
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, compare_times
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import library_in_words
 
-__all__ = ["Change", "Difference", "compare_with_old"]
+__all__ = ["Change", "Difference", "NewMeaning", "compare_with_old"]
 
 REPETITIONS = ("rounds", "epochs", "budget")
 """Parameters that say how often something is timed, not what."""
@@ -33,10 +36,30 @@ class Change:
 
 
 @dataclass(frozen=True)
+class NewMeaning:
+    """A cell whose figure means something else than before; None where too few processes or noise leave it open."""
+
+    cell: Cell
+    metric: str
+    old: Band | None
+    new: Band | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that stands under `bands`."""
+        return {
+            **asdict(self.cell),
+            "metric": self.metric,
+            "old": self.old and self.old.code,
+            "new": self.new and self.new.code,
+        }
+
+
+@dataclass(frozen=True)
 class Difference:
     """All changes, the cells that could not be compared and why, and what differs in machine and versions."""
 
     changes: tuple[Change, ...]
+    meanings: tuple[NewMeaning, ...]
     left_out: tuple[str, ...]
     broken: tuple[str, ...]
     """The cells among those left out that were measured before and, although tried, are not now."""
@@ -62,6 +85,7 @@ class Difference:
                 }
                 for change in self.changes
             ],
+            "bands": [meaning.as_json() for meaning in self.meanings],
             "left_out": list(self.left_out),
             "broken": list(self.broken),
             "surroundings": list(self.environment_changes),
@@ -84,12 +108,17 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
     """
     before, after = ({one.cell: (one, *assess(one)) for one in comparison.cells} for comparison in (old, new))
     changes: list[Change] = []
+    meanings: list[NewMeaning] = []
     left_out: list[str] = []
     broken: list[str] = []
     for cell, now in after.items():
         reason = _why_not_comparable(before.get(cell), now)
         if not reason:
             old_results, new_results = before[cell][0], now[0]
+            experiment = EXPERIMENTS[cell.experiment]
+            was, is_now = (answered(one).band(experiment) for one in (old_results, new_results))
+            if was != is_now:
+                meanings.append(NewMeaning(cell, experiment.metric, was, is_now))
             changes += [
                 Change(
                     cell,
@@ -105,7 +134,7 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
         if cell in before and before[cell][1] == "measured" != now[1]:
             broken.append(left_out[-1])
     left_out += [f"{cell}: only in the old comparison" for cell in before if cell not in after]
-    return Difference(tuple(changes), tuple(left_out), tuple(broken), _environment_changes(old, new))
+    return Difference(tuple(changes), tuple(meanings), tuple(left_out), tuple(broken), _environment_changes(old, new))
 
 
 Assessed = tuple[CellResults, CellState, str]

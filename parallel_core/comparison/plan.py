@@ -10,7 +10,7 @@ from backends.host import available_cores, core_numbers
 from parallel_core.comparison.cells import OWN_ENGINE, Cell
 from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import Experiment, Mode
-from parallel_core.experiments.experiment import Parameter, parameters_of
+from parallel_core.experiments.runner.declaration import Parameter, parameters_of
 
 __all__ = ["Plan", "options_of"]
 

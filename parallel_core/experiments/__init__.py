@@ -11,7 +11,7 @@ from operator import attrgetter
 from pkgutil import iter_modules
 from typing import final
 
-from parallel_core.experiments.experiment import CHAPTERS, Experiment, Mode
+from parallel_core.experiments.runner.declaration import CHAPTERS, Experiment, Mode
 
 __all__ = ["EXPERIMENTS", "Experiment", "Mode"]
 

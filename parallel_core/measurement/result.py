@@ -10,6 +10,7 @@ from typing import Any, Self, TypeAlias
 from backends import Backend
 from backends.installation.kernels import kernels_of, product_of
 from parallel_core.measurement.answer import Answer
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.task_graph import Task
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.machine_watch import MachineWatch
@@ -19,7 +20,9 @@ __all__ = ["MACHINE_KEYS", "Case", "Result", "Timing", "describe_backend"]
 Timing: TypeAlias = tuple[float, float]
 """Seconds until control returned, and until all was done."""
 
-RESULT_SCHEMA = 1
+RESULT_SCHEMA = 2
+READ_SCHEMAS = (1, 2)
+"""The first had no `bands`."""
 BACKEND_KEYS = ("name", "version", "engine", "devices", "threads_per_device", "cores", "scheduler", "settings")
 MACHINE_KEYS = (
     "processor",
@@ -142,10 +145,18 @@ class Result:
     """The operations that were recorded, if the experiment is about their graph."""
     metric_intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """By metric, the bounds between which its true value is believed to lie, if they were found."""
+    bands: Mapping[str, str | None] = field(default_factory=dict)
+    """By metric, the code of what it means; null if the noise leaves that open."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
     """The machine and the process: processor, cores, memory, system, versions, time."""
     machine_watch: MachineWatch | None = None
     """What else the machine did while the cases were timed; None if that was not watched."""
+
+    def interval(self, metric: str) -> Interval | None:
+        """Return a metric with its interval, unbounded if none was found; None for a metric that was not measured."""
+        if metric not in self.metrics:
+            return None
+        return Interval(self.metrics[metric], *self.metric_intervals.get(metric, (-math.inf, math.inf)))
 
     @property
     def is_merely_disturbed(self) -> bool:
@@ -168,8 +179,8 @@ class Result:
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; raises ValueError for anything else."""
         try:
-            if read["schema"] != RESULT_SCHEMA:
-                raise ValueError(f"a result of schema {read['schema']}, not {RESULT_SCHEMA}")
+            if read["schema"] not in READ_SCHEMAS:
+                raise ValueError(f"a result of schema {read['schema']}; known here: {RESULT_SCHEMA}")
             missing = [name for name in BACKEND_KEYS if name not in read["backend"]]
             missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
             if missing:
@@ -191,6 +202,7 @@ class Result:
                 series={name: _floats(values) for name, values in read["series"].items()},
                 tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
                 metric_intervals=_intervals(read.get("metric_intervals", {})),
+                bands={name: code and str(code) for name, code in read.get("bands", {}).items()},
                 environment=dict(read["environment"]),
                 machine_watch=watch,
             )

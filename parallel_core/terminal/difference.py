@@ -25,6 +25,9 @@ def show_difference(difference: Difference, console: Console) -> None:
             names = escape(str(change.cell)), escape(change.case)
             table.add_row(*names, with_bounds(change.ratio), factors_in_figures(change), verdicts_in_colour(change))
         show_table(table, console)
+    for one in difference.meanings:
+        was, is_now = (band.says if band else "Inconclusive" for band in (one.old, one.new))
+        show_sentence(f"{one.cell}, {one.metric}: {was} → {is_now}", console, bullet="· ")
     for sentence in difference.left_out:
         show_sentence(f"left out: {sentence}", console, ASIDE, bullet="· ")
     count = len(difference.changes)

@@ -14,15 +14,14 @@ from typing import Any
 
 from backends.profiling import Timeline
 from parallel_core.errors import RequestError
-from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.measurement.fresh_process import measure_elsewhere
-from parallel_core.measurement.guess import Guess, check_guess, judge
 from parallel_core.measurement.result import Result
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-__all__ = ["Prediction", "Question", "limits_of", "predict"]
+__all__ = ["Prediction", "Question", "predict"]
 
-ANY = (-float("inf"), float("inf"))
 BACKEND_VARIABLE = "PARALLEL_CORE_BACKEND"
 USUAL_BACKEND = "torch"
 MOST_SECONDS = 900.0
@@ -102,16 +101,11 @@ def predict(
     asked = EXPERIMENTS[experiment]
     metric = metric or asked.metric
     if guess is None:
-        return Question(experiment, asked.question, metric, asked.metric_means if metric == asked.metric else "")
-    value = check_guess(guess, metric, limits_of(asked, metric))
+        return Question(experiment, asked.question, metric, asked.metric_named(metric).means)
+    value = check_guess(guess, asked.metric_named(metric))
     chosen = {"backend": backend or os.environ.get(BACKEND_VARIABLE, USUAL_BACKEND), **_as_words(options)}
     result, recorded = _run(experiment, chosen, timeline)
-    return Prediction(judge(value, metric, result, limits_of(asked, metric)), result, recorded)
-
-
-def limits_of(experiment: Experiment, metric: str) -> tuple[float, float]:
-    """Return between which values a metric can lie, but for noise; of others than the main one nothing is known."""
-    return experiment.metric_limits if metric == experiment.metric else ANY
+    return Prediction(judge(value, asked.metric_named(metric), result), result, recorded)
 
 
 def _run(experiment: str, options: Mapping[str, str], with_timeline: bool) -> tuple[Result, Timeline | None]:

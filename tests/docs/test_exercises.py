@@ -9,7 +9,7 @@ import pytest
 
 from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS, Experiment
-from parallel_core.experiments.experiment import Exercise
+from parallel_core.experiments.runner.declaration import Exercise
 from tests.conftest import MEASURED
 from tests.parallel_core.command_line.test_command_line import run
 from tests.tree import ROOT, tracked

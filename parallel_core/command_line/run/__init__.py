@@ -21,10 +21,10 @@ from parallel_core.command_line.run.side_by_side import is_several, run_side_by_
 from parallel_core.command_line.run.sizes import Work, about_kept, run_with_sizes, work_option
 from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
-from parallel_core.experiments.experiment import parameters_of
 from parallel_core.experiments.explanation import explanation
+from parallel_core.experiments.runner.declaration import parameters_of
+from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
-from parallel_core.measurement.guess import Guess, check_guess, judge
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
@@ -107,7 +107,7 @@ def _command_of(experiment: Experiment) -> click.Command:
         if interpreters:
             raise RequestError("--python is for several backends side by side: one alone runs in this Python")
         if guess is not None:
-            check_guess(guess, experiment.metric, experiment.metric_limits)
+            check_guess(guess, experiment.metric_named(experiment.metric))
         where = check_job(experiment.name, backend)
         if where is not None and (trace_path or timeline_path):
             raise RequestError("the profilers see one process: leave out --trace and --timeline")
@@ -209,7 +209,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
         ),
         *parameter_options([parameter for parameter in parameters if parameter.name != "rounds"]),
         *([work_option] if experiment.calibrated else []),
-        *resource_options(experiment.run),
+        *resource_options(experiment.function),
         *parameter_options([parameter for parameter in parameters if parameter.name == "rounds"]),
     ]
 
@@ -217,7 +217,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
 def _judged(guess: float | None, result: Result) -> Guess | None:
     """Hold a guess, if there is one, against the experiment's figure."""
     experiment = EXPERIMENTS[result.experiment]
-    return None if guess is None else judge(guess, experiment.metric, result, experiment.metric_limits)
+    return None if guess is None else judge(guess, experiment.metric_named(experiment.metric), result)
 
 
 def _write(

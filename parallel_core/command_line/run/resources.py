@@ -20,7 +20,7 @@ from parallel_core.command_line import options
 from parallel_core.command_line.options import Command
 from parallel_core.command_line.run.experiment_options import arguments_from
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import Experiment, annotations_of, parameters_of
+from parallel_core.experiments.runner.declaration import Experiment, annotations_of, parameters_of
 from parallel_core.jobs.rank.shared_inputs import agree_on_data, checkpointing_of
 from parallel_core.jobs.rank.training_progress import progress_of
 from parallel_core.measurement.result import Result
@@ -99,13 +99,13 @@ RESOURCES: Mapping[type, _Resource] = MappingProxyType(
 """By the annotation of a run's argument."""
 
 
-def _taken_by(run: Callable[..., Result]) -> dict[str, _Resource]:
+def _taken_by(run: Callable[..., object]) -> dict[str, _Resource]:
     """Return the resources that a run takes, by the name of its argument."""
     kinds = {name: (annotation, *get_args(annotation)) for name, annotation in annotations_of(run).items()}
     return {name: resource for kind, resource in RESOURCES.items() for name in kinds if kind in kinds[name]}
 
 
-def resource_options(run: Callable[..., Result]) -> Iterator[Callable[[Command], Command]]:
+def resource_options(run: Callable[..., object]) -> Iterator[Callable[[Command], Command]]:
     """Iterate over the options of the resources that a run takes."""
     for resource in reversed(_taken_by(run).values()):
         yield from resource.options
@@ -115,8 +115,8 @@ def run_with_resources(experiment: Experiment, backend: Backend, values: Mapping
     """Run an experiment with the values of its options, alone or as one of several processes."""
     between = isinstance(backend, GroupedBackend) and backend.group.size > 1
     run = experiment.run_between_processes if between else None
-    run = run or experiment.run
-    arguments: dict[str, Any] = {name: resource.make(backend, values) for name, resource in _taken_by(run).items()}
+    taker = run or experiment.program_on(backend) or experiment.function
+    arguments: dict[str, Any] = {name: resource.make(backend, values) for name, resource in _taken_by(taker).items()}
     arguments |= arguments_from(parameters_of(experiment), values)
     with ExitStack() as shown:
         if experiment.extent is not None:
@@ -124,5 +124,5 @@ def run_with_resources(experiment: Experiment, backend: Backend, values: Mapping
             checkpoints = arguments.get("checkpoints")
             if checkpoints is not None and checkpoints.resumed:
                 progress.go_on_from(checkpoints.resumed.state.progress)
-            arguments |= {name: getattr(progress, name) for name in PROGRESS if name in annotations_of(run)}
-        return run(backend, **arguments)
+            arguments |= {name: getattr(progress, name) for name in PROGRESS if name in annotations_of(taker)}
+        return (run or experiment.run)(backend, **arguments)

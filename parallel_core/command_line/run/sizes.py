@@ -8,8 +8,8 @@ import click
 from backends import Backend, ComputationError
 from parallel_core.errors import RequestError
 from parallel_core.experiments import Experiment
-from parallel_core.experiments.experiment import parameters_of
-from parallel_core.experiments.kept_sizes import KeptSizes, SpoiltSizesError, keep_sizes, kept_sizes, place_of
+from parallel_core.experiments.runner.declaration import parameters_of
+from parallel_core.experiments.runner.kept_sizes import KeptSizes, SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.measurement.result import Result
 
 __all__ = ["WORK", "Work", "about_kept", "keep_chosen", "run_with_sizes", "with_kept", "work_option", "work_wanted"]

@@ -39,9 +39,17 @@ from parallel_core.experiments.asynchronous_computation.ten_products import (
     multiply,
 )
 from parallel_core.experiments.changes import LESS_NOISE, with_queue, without_queue
-from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import FEWEST_TIMINGS, result_of, time_in_turn
 from parallel_core.experiments.products import largest_size
+from parallel_core.experiments.runner.declaration import (
+    BUDGET,
+    OF_PRODUCTS,
+    Budget,
+    Exercise,
+    Experiment,
+    Parameter,
+    Rounds,
+)
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.fresh_process import measure_elsewhere

@@ -4,9 +4,9 @@ from functools import partial
 from typing import Annotated
 
 from backends import Array, Backend, Device
-from parallel_core.experiments.experiment import Parameter
 from parallel_core.experiments.measuring import time_in_turn
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, size_for_run
+from parallel_core.experiments.runner.declaration import Parameter
 from parallel_core.measurement.progress import tell
 
 __all__ = ["Copies", "calibrate", "copy_as_units", "copy_each", "copy_into"]

@@ -43,9 +43,17 @@ from parallel_core.experiments.automatic_parallelism.scheduling import (
     time_programs,
     what_would_change,
 )
-from parallel_core.experiments.experiment import BUDGET, OF_COPIES, Budget, ChosenSize, Exercise, Experiment, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of
 from parallel_core.experiments.products import size_for
+from parallel_core.experiments.runner.declaration import (
+    BUDGET,
+    OF_COPIES,
+    Budget,
+    ChosenSize,
+    Exercise,
+    Experiment,
+    Rounds,
+)
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.confidence_intervals import decide

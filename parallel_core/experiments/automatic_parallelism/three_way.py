@@ -38,7 +38,6 @@ from parallel_core.experiments.automatic_parallelism.copying import (
     copy_into,
 )
 from parallel_core.experiments.changes import LESS_NOISE, with_queue
-from parallel_core.experiments.experiment import BUDGET, OF_COPIES, Budget, ChosenSize, Exercise, Experiment, Rounds
 from parallel_core.experiments.measuring import (
     Units,
     largest_error,
@@ -48,6 +47,15 @@ from parallel_core.experiments.measuring import (
     with_parts,
 )
 from parallel_core.experiments.products import PRODUCTS, normal_matrix, products, products_as_unit
+from parallel_core.experiments.runner.declaration import (
+    BUDGET,
+    OF_COPIES,
+    Budget,
+    ChosenSize,
+    Exercise,
+    Experiment,
+    Rounds,
+)
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds

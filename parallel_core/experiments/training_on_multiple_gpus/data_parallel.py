@@ -23,8 +23,8 @@ from typing import Annotated
 
 from backends import Array, Backend
 from backends.process_groups import GroupedBackend
-from parallel_core.experiments.experiment import Experiment, Parameter
 from parallel_core.experiments.measuring import result_of
+from parallel_core.experiments.runner.declaration import Experiment, Parameter
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import error_against_numpy
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import with_scaling
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import bare_epoch_seconds, repeated_steps

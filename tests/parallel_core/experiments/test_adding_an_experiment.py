@@ -30,7 +30,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from backends import Backend
-from parallel_core.experiments.experiment import Experiment, Parameter, Rounds
+from parallel_core.experiments.runner.declaration import Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
 from parallel_core.measurement.result import Result
 

@@ -1,14 +1,9 @@
-"""Every experiment runs on every backend and engine, is checked against NumPy, and comes out as one JSON object.
-
-What it is run with is `SMALL` in the test of its module.
-"""
+"""Every experiment runs on every backend and engine, is checked against NumPy, and comes out as one JSON object."""
 
 import json
 import math
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,13 +16,7 @@ from parallel_core.experiments import EXPERIMENTS, products
 from parallel_core.measurement.progress import listening
 from tests.docs.metrics import unexplained
 from tests.parallel_core.experiments.answers import check_answer
-
-
-def small(name: str) -> dict[str, Any]:
-    """Return the least work that a test of an experiment needs."""
-    package, _, module = EXPERIMENTS[name].run.__module__.rpartition(".")
-    options: dict[str, Any] = import_module(f"tests.{package}.test_{module}").SMALL
-    return options
+from tests.parallel_core.experiments.small import small
 
 
 def run_small(name: str, backend: Backend) -> Result:
@@ -45,7 +34,7 @@ def _queues_of_smaller_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Those of the first two chapters, which train nothing.
-ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on" not in experiment.run.__module__]
+ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on" not in experiment.function.__module__]
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -53,7 +42,8 @@ def test_the_result_is_checked_and_described(backend: Backend, name: str) -> Non
     found = RUNS[name](backend)
     check_answer(found)
     result = json.loads(json.dumps(found.as_json(), allow_nan=False))
-    assert result["schema"] == 1
+    assert result["schema"] == 2
+    assert result["bands"].keys() <= result["metrics"].keys()
     assert result["experiment"] == name
     assert result["backend"]["name"] == backend.name
     assert result["backend"]["engine"] == backend.engine
@@ -106,7 +96,8 @@ def test_a_single_device_is_measured_or_refused(
 
 @pytest.mark.parametrize("name", ["parallel", "overlap", "independent-ops", "three-way"])
 def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parallel_core.experiments.products.RUN_SECONDS", 0.002)
+    for module in ("products", "works"):
+        monkeypatch.setattr(f"parallel_core.experiments.{module}.RUN_SECONDS", 0.002)
     options = {"workers_compared": (1,)} if name == "independent-ops" else {}
     parameters = EXPERIMENTS[name].run(backend, **options, rounds=1).parameters
     assert parameters["size"] % 8 == 0

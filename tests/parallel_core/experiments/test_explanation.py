@@ -10,8 +10,8 @@ from parallel_core import RequestError, explain
 from parallel_core.command_line import cli
 from parallel_core.command_line.run import chosen
 from parallel_core.experiments import EXPERIMENTS, Experiment
-from parallel_core.experiments.experiment import OF_COPIES
 from parallel_core.experiments.explanation import HEADINGS, explanation
+from parallel_core.experiments.runner.declaration import OF_COPIES
 from parallel_core.terminal.explanation import Chosen
 
 

@@ -34,9 +34,9 @@ from parallel_core.experiments.asynchronous_computation.increments import (
 )
 from parallel_core.experiments.asynchronous_computation.ten_products import compare_with_numpy
 from parallel_core.experiments.asynchronous_computation.waiting import compare_barriers, time_blockers
-from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import FEWEST_TIMINGS, result_of
 from parallel_core.experiments.products import largest_size
+from parallel_core.experiments.runner.declaration import BUDGET, OF_PRODUCTS, Budget, Experiment, Parameter, Rounds
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import countdown

@@ -33,9 +33,17 @@ import numpy as np
 from backends import Array, Backend
 from parallel_core.experiments.asynchronous_computation.barriers import verdicts
 from parallel_core.experiments.asynchronous_computation.waiting import Launched, time_until
-from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import Units, largest_error, result_of, take_in_turn, with_parts
 from parallel_core.experiments.products import normal_matrix, products, products_as_unit, size_for
+from parallel_core.experiments.runner.declaration import (
+    BUDGET,
+    OF_PRODUCTS,
+    Budget,
+    Exercise,
+    Experiment,
+    Parameter,
+    Rounds,
+)
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.confidence_intervals import decide

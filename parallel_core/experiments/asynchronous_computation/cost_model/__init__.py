@@ -42,8 +42,8 @@ from parallel_core.experiments.asynchronous_computation.increments import (
     matrix_to_wait_behind,
     row_of_ones,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import Units, largest_error, result_of, time_in_turn
+from parallel_core.experiments.runner.declaration import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Result

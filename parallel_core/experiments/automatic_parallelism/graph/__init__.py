@@ -40,8 +40,8 @@ from parallel_core.experiments.automatic_parallelism.scheduling import (
     time_programs,
     what_would_change,
 )
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import largest_error, result_of
+from parallel_core.experiments.runner.declaration import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Result

@@ -38,9 +38,17 @@ from parallel_core.experiments.automatic_parallelism.independent_ops.timing impo
     time_here,
     with_threads,
 )
-from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import result_of
 from parallel_core.experiments.products import PRODUCTS, size_for_run
+from parallel_core.experiments.runner.declaration import (
+    BUDGET,
+    OF_PRODUCTS,
+    Budget,
+    Exercise,
+    Experiment,
+    Parameter,
+    Rounds,
+)
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.progress import tell

@@ -29,7 +29,6 @@ from typing import Annotated
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts
-from parallel_core.experiments.experiment import BUDGET, OF_PRODUCTS, Budget, Exercise, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import (
     FEWEST_TIMINGS,
     Units,
@@ -39,6 +38,15 @@ from parallel_core.experiments.measuring import (
     time_in_turn,
 )
 from parallel_core.experiments.products import normal_matrix, product_seconds, products_as_unit
+from parallel_core.experiments.runner.declaration import (
+    BUDGET,
+    OF_PRODUCTS,
+    Budget,
+    Exercise,
+    Experiment,
+    Parameter,
+    Rounds,
+)
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.confidence_intervals import Interval

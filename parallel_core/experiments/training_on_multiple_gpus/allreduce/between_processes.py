@@ -16,7 +16,7 @@ from backends.host import clock_without_compiling
 from backends.process_groups import Group, GroupedBackend, Rendezvous, barrier, broadcast, gather
 from backends.process_groups.agreement import COMPARED_EXCHANGES
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import BUDGET
+from parallel_core.experiments.runner.declaration import BUDGET
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ALL_SIZES,

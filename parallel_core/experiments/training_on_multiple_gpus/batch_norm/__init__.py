@@ -31,8 +31,8 @@ from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import allows_verdict, refuse_single_device, result_of
+from parallel_core.experiments.runner.declaration import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm.steps import (
     PER_DEVICE,

@@ -25,8 +25,8 @@ from functools import partial
 from humanize import metric
 
 from backends import Backend
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Rounds
 from parallel_core.experiments.measuring import refuse_single_device, result_of
+from parallel_core.experiments.runner.declaration import BUDGET, Budget, Experiment, Rounds
 from parallel_core.experiments.training_on_multiple_gpus.building_blocks.demonstrations import (
     DEMONSTRATIONS,
     SUM,

@@ -33,8 +33,8 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array, Backend
-from parallel_core.experiments.experiment import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds, Seed
 from parallel_core.experiments.measuring import result_of, take_in_turn
+from parallel_core.experiments.runner.declaration import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds, Seed
 from parallel_core.experiments.training_on_multiple_gpus.evaluate import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.evaluate.networks import Network, placed, trained_briefly
 from parallel_core.experiments.training_on_multiple_gpus.evaluate.scores import (

@@ -36,8 +36,8 @@ from time import perf_counter
 from typing import Annotated
 
 from backends import Backend
-from parallel_core.experiments.experiment import Exercise, Experiment, Parameter
 from parallel_core.experiments.measuring import refuse_single_device, result_of
+from parallel_core.experiments.runner.declaration import Exercise, Experiment, Parameter
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.noise import Seeds
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import (

@@ -30,8 +30,8 @@ from typing import Annotated
 
 from backends import Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.experiment import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.measuring import refuse_single_device, result_of
+from parallel_core.experiments.runner.declaration import BUDGET, Budget, Experiment, Parameter, Rounds
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.data_parallelism import DATA_PARALLELISM
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE

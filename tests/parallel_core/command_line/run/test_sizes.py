@@ -17,7 +17,7 @@ from parallel_core.command_line.run import run
 from parallel_core.command_line.run.sizes import keep_chosen, with_kept, work_wanted
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.kept_sizes import KeptSizes, SpoiltSizesError, keep_sizes, kept_sizes, place_of
+from parallel_core.experiments.runner.kept_sizes import KeptSizes, SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.measurement.result import Result
 
 PARALLEL = EXPERIMENTS["parallel"]

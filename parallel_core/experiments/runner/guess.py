@@ -1,8 +1,8 @@
-"""A reader's guess of a figure, held against what was measured.
+"""A reader's guess of a figure, compared with what was measured.
 
-A guess is judged by the interval of the figure: it is too low, too high, or within. Nothing is said of it if the
-result is invalid, if others took too much of the machine, if the figure has no interval, or if the interval is so wide
-that a guess within it says little.
+A guess of a figure with bands is right if it lies in the band of the whole interval: it means the same. Of another
+figure the interval decides: the guess is within, too low or too high. Nothing is said of it if the result is invalid,
+if others took too much of the machine, if the figure has no interval, or if the interval is too wide.
 """
 
 import math
@@ -11,6 +11,7 @@ from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 from parallel_core.errors import RequestError
+from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import Interval, decide, with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure, quantity
@@ -63,39 +64,51 @@ class Guess:
         return {"metric": self.metric, "value": self.value, "judgement": self.judgement, "reason": self.reason}
 
 
-def check_guess(value: object, metric: str, limits: tuple[float, float]) -> float:
+def check_guess(value: object, metric: Metric) -> float:
     """Return a guess as a number; raises RequestError for anything else, and for what the figure cannot be."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(float(value)):
-        raise RequestError(f"a guess of {metric} is a number, and not {value!r}")
-    number, (least, most) = float(value), limits
+        raise RequestError(f"a guess of {metric.name} is a number, and not {value!r}")
+    number, (least, most) = float(value), metric.limits
     if not least <= number <= most:
         possible = f"between {least:g} and {most:g}" if math.isfinite(most) else f"of at least {least:g}"
-        raise RequestError(f"{metric} cannot be {number:g}: guess a number {possible}")
+        raise RequestError(f"{metric.name} cannot be {number:g}: guess a number {possible}")
     return number
 
 
-def judge(value: float, metric: str, result: Result, limits: tuple[float, float]) -> Guess:
-    """Hold a guess of a metric, which can only lie between the limits, against a result.
-
-    Raises RequestError for a metric that the result does not have.
-    """
-    if metric not in result.metrics:
+def judge(value: float, guessed: Metric, result: Result) -> Guess:
+    """Compare a guess of a metric with a result; raises RequestError for a metric that the result does not have."""
+    metric = guessed.name
+    interval = result.interval(metric)
+    if interval is None:
         raise RequestError(f"{result.experiment} has no metric {metric!r} (known: {', '.join(result.metrics)})")
-    estimate = result.metrics[metric]
-    low, high = result.metric_intervals.get(metric, (-math.inf, math.inf))
-    interval = Interval(estimate, estimate, estimate) if metric.endswith(COUNTED) else Interval(estimate, low, high)
+    estimate = interval.estimate
+    if metric.endswith(COUNTED):
+        interval = Interval(estimate, estimate, estimate)
     if why := _why_open(result, interval, metric.endswith(UNTIMED)):
         return Guess(metric, value, None if math.isnan(estimate) else interval, "open", why)
+    if guessed.bands:
+        return _judge_by_bands(value, guessed, interval, result)
     # Between a guess and the next number nothing lies, so an interval that begins or ends with the guess holds it.
     place = decide(interval, value, math.nextafter(value, math.inf))
-    if place == 2 and not _is_written_like(value, low, metric, interval):
+    if place == 2 and not _is_written_like(value, interval.low, metric, interval):
         return Guess(metric, value, interval, "too low", "your guess is too low")
-    if place == 0 and not _is_written_like(value, high, metric, interval):
+    if place == 0 and not _is_written_like(value, interval.high, metric, interval):
         return Guess(metric, value, interval, "too high", "your guess is too high")
-    if _says_little(interval, limits):
+    if _says_little(interval, guessed.limits):
         return Guess(metric, value, interval, "open", "the noise leaves open whether your guess is right")
     how = "is right" if interval.low == interval.high else "lies within what was measured"
     return Guess(metric, value, interval, "within", f"your guess {how}")
+
+
+def _judge_by_bands(value: float, metric: Metric, interval: Interval, result: Result) -> Guess:
+    measured, guessed = metric.place(interval, result), metric.place(Interval(value, value, value), result)
+    if measured is None:
+        return Guess(metric.name, value, interval, "open", "the noise leaves open whether your guess is right")
+    if measured == guessed:
+        return Guess(metric.name, value, interval, "within", "your guess is right")
+    if value < interval.estimate:
+        return Guess(metric.name, value, interval, "too low", "your guess is too low")
+    return Guess(metric.name, value, interval, "too high", "your guess is too high")
 
 
 def _why_open(result: Result, interval: Interval, untimed: bool) -> str:

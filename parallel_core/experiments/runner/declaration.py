@@ -1,14 +1,21 @@
-"""What an experiment declares in its module: `EXPERIMENT`, and its parameters, which are those of its `run`."""
+"""What an experiment declares in its module: `EXPERIMENT`, and its parameters, which are those of its program."""
 
 import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from backends import Backend
+from backends.process_groups import GroupedBackend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
+from parallel_core.experiments.runner.changes import Change
+from parallel_core.experiments.runner.conclusions import conclude
+from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import listed
@@ -19,6 +26,7 @@ __all__ = [
     "OF_COPIES",
     "OF_PRODUCTS",
     "Budget",
+    "Chosen",
     "ChosenSize",
     "Exercise",
     "Experiment",
@@ -70,8 +78,18 @@ class Parameter:
     default: Any = None
 
 
-Rounds = Annotated[int, Parameter("How often everything is timed, at most.")]
-Budget = Annotated[float, Parameter("Seconds that it may take, about: fewer rounds if they are too few.")]
+@dataclass(frozen=True, eq=False)
+class Chosen(Parameter):
+    """A parameter that a run chooses to suit the machine unless it is given; all cells of a comparison get the same."""
+
+    how: Callable[[Trial], object] | None = None
+    """Chooses it, before the program runs and after the parameters that stand before it; None: the program does."""
+
+
+ROUNDS = Parameter("How often everything is timed, at most.")
+SECONDS = Parameter("Seconds that it may take, about: fewer rounds if they are too few.")
+Rounds = Annotated[int, ROUNDS]
+Budget = Annotated[float, SECONDS]
 BUDGET = 15.0
 """Seconds that an experiment which trains nothing may take, after the framework's import."""
 Seed = Annotated[int, Parameter(minimum=0)]
@@ -103,11 +121,20 @@ class Experiment:
     name: str
     position: int
     """Its place in the chapter's list."""
-    run: Callable[..., Result]
-    """A function of a backend and the parameters, which are annotated with `Parameter`; and of data, if it trains."""
     case: str
     """The case whose times a comparison sets side by side first."""
-    metric: str
+    program: Callable[..., None] | None = None
+    """A function of a trial and the parameters, which are annotated with `Parameter`; and of data, if it trains."""
+    metrics: tuple[Metric, ...] = ()
+    """The figures, first that which answers the question."""
+    changes: tuple[Change, ...] = ()
+    """What would change the answer: the first rule that applies is said."""
+    rounds: int = 5
+    budget: float = BUDGET
+    judges_times: bool = True
+    """Whether its answer is about times, which other work on the machine changes."""
+    run: Callable[..., Result] = field(default=None)  # type: ignore[assignment]
+    metric: str = ""
     """The figure that answers the question."""
     metric_means: str = ""
     """What the figure says, and its landmarks: `the share of the copies' time that was hidden: 0 is none, 1 is all`."""
@@ -130,18 +157,52 @@ class Experiment:
     curves: Curves | None = None
     """What is drawn of its series, if it sweeps over something."""
     run_between_processes: Callable[..., Result] | None = None
-    """What each of several processes calls in place of `run`, if the experiment can run on several."""
+    between_processes: Callable[..., None] | None = None
+    """The program of each of several processes, if the experiment can run on several."""
     extent: Callable[..., tuple[int, int]] | None = None
     """For a training: a function of the arguments of `run` that returns the epochs, and the images of each."""
 
     def __post_init__(self) -> None:
         if not self.queued_case:
             object.__setattr__(self, "queued_case", self.case)
+        if self.program is not None:
+            main = self.metrics[0]
+            chosen = tuple(one.name for one in parameters_of(self) if isinstance(one, Chosen))
+            for name, value in {
+                "run": partial(run_program, self),
+                "metric": main.name,
+                "metric_means": main.means,
+                "metric_limits": main.limits,
+                "calibrated": chosen,
+            }.items():
+                object.__setattr__(self, name, value)
+
+    def program_on(self, backend: Backend) -> Callable[..., None] | None:
+        """Return the program of a backend: that of several processes if it is one of them."""
+        is_one_of_several = isinstance(backend, GroupedBackend) and backend.group.size > 1
+        return self.between_processes if is_one_of_several and self.between_processes else self.program
+
+    @property
+    def runs_between_processes(self) -> bool:
+        """Whether it can run on several processes."""
+        return bool(self.between_processes or self.run_between_processes)
+
+    @property
+    def function(self) -> Callable[..., object]:
+        """The function whose annotations are the parameters."""
+        return self.program or self.run
+
+    def metric_named(self, name: str) -> Metric:
+        """Return one of the metrics; of a figure that is none of them nothing is known but its name."""
+        if name == self.metric and not self.metrics:
+            return Metric(name, means=self.metric_means, limits=self.metric_limits)
+        unknown = Metric(name, limits=(-math.inf, math.inf))
+        return next((metric for metric in self.metrics if metric.name == name), unknown)
 
     @property
     def chapter(self) -> str:
         """The title of the chapter whose package its module is in."""
-        return CHAPTERS[self.run.__module__.split(".")[2]]
+        return CHAPTERS[self.function.__module__.split(".")[2]]
 
     @property
     def occasion(self) -> str:
@@ -151,24 +212,65 @@ class Experiment:
     @property
     def question(self) -> str:
         """What it asks: the first paragraph of its module's docstring, after the subject."""
-        paragraph = (inspect.getdoc(sys.modules[self.run.__module__]) or "").partition("\n\n")[0]
+        paragraph = (inspect.getdoc(sys.modules[self.function.__module__]) or "").partition("\n\n")[0]
         question = " ".join(paragraph.split()).partition(": ")[2]
         return question[:1].upper() + question[1:]
 
 
-def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:
-    """Read the parameters of an experiment from the signature of its `run`; a dataclass stands for its fields."""
-    annotations = annotations_of(experiment.run)
-    return tuple(
-        _with_type(parameter, name, annotations[name].__origin__, declared.default)
-        for name, declared in inspect.signature(experiment.run).parameters.items()
-        for parameter in getattr(annotations[name], "__metadata__", ())
+def run_program(
+    experiment: Experiment,
+    backend: Backend,
+    *,
+    rounds: int | None = None,
+    budget: float | None = None,
+    **options: Any,
+) -> Result:
+    """Run an experiment's program on a backend: choose sizes that are not given, time, check, and conclude."""
+    program = experiment.program_on(backend)
+    assert program is not None
+    known = {one.name: one for one in parameters_of(experiment)}
+    given = {name: one.default for name, one in known.items() if name not in ("rounds", "budget")} | options
+    rounds = rounds or experiment.rounds
+    budget = experiment.budget if budget is None else budget
+    written = {name: value for name, value in given.items() if name in known}
+    trial = Trial(backend, written, rounds, budget)
+    for name, parameter in known.items():
+        if isinstance(parameter, Chosen) and parameter.how is not None and given[name] is None:
+            given[name] = trial.parameters[name] = parameter.how(trial)
+    program(trial, **given)
+    trial.run()
+    return conclude(
+        experiment.name,
+        trial,
+        experiment.metrics,
+        experiment.changes,
+        curves=experiment.curves,
+        judges_times=experiment.judges_times,
     )
 
 
-def annotations_of(run: Callable[..., Result]) -> dict[str, Any]:
-    """Return a run's annotations by the names of its parameters, with their metadata."""
-    return get_type_hints(run, include_extras=True)
+def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:
+    """Read the parameters of an experiment from its program's signature; a dataclass stands for its fields."""
+    annotations = annotations_of(experiment.function)
+    own = tuple(
+        _with_type(parameter, name, annotations[name].__origin__, _default_of(declared))
+        for name, declared in inspect.signature(experiment.function).parameters.items()
+        for parameter in getattr(annotations.get(name), "__metadata__", ())
+    )
+    if experiment.program is None:
+        return own
+    timing = (ROUNDS, "rounds", int, experiment.rounds), (SECONDS, "budget", float, experiment.budget)
+    return (*own, *(_with_type(*one) for one in timing))
+
+
+def _default_of(declared: inspect.Parameter) -> Any:
+    # What a run chooses needs none.
+    return None if declared.default is inspect.Parameter.empty else declared.default
+
+
+def annotations_of(function: Callable[..., object]) -> dict[str, Any]:
+    """Return a program's annotations by the names of its parameters, with their metadata."""
+    return get_type_hints(function, include_extras=True)
 
 
 def _with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -> Parameter:

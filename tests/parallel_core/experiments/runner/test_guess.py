@@ -9,7 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from parallel_core import RequestError, Result
-from parallel_core.measurement.guess import Guess, check_guess, judge
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.guess import Guess, check_guess, judge
+from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.system.machine_watch import MachineWatch
 from tests.parallel_core.plots.synthetic_results import TIMED
 
@@ -27,8 +29,33 @@ def measured(low: float, high: float, name: str = "speedup", **changed: Any) -> 
     return replace(middle, **changed)
 
 
+def metric(name: str, limits: tuple[float, float] = ANY) -> Metric:
+    return Metric(name, limits=limits)
+
+
 def judged(guess: float, low: float, high: float, limits: tuple[float, float] = ANY) -> Guess:
-    return judge(guess, "speedup", measured(low, high), limits)
+    return judge(guess, metric("speedup", limits), measured(low, high))
+
+
+SPEEDUP = EXPERIMENTS["parallel"].metrics[0]
+
+
+@pytest.mark.parametrize(
+    ("guess", "low", "high", "judgement"),
+    [
+        (1.9, 1.95, 1.99, "within"),
+        (1.5, 1.95, 1.99, "too low"),
+        (1.0, 1.95, 1.99, "too low"),
+        (1.0, 0.95, 1.05, "within"),
+        (2.0, 0.95, 1.05, "too high"),
+        (1.0, 1.1, 1.3, "open"),
+        (1.7, 1.5, 1.9, "open"),
+    ],
+)
+def test_a_guess_of_a_figure_with_bands_is_right_if_it_means_the_same(
+    guess: float, low: float, high: float, judgement: str
+) -> None:
+    assert judge(guess, SPEEDUP, measured(low, high, SPEEDUP.name)).judgement == judgement
 
 
 @given(NUMBERS, NUMBERS, NUMBERS)
@@ -50,7 +77,7 @@ def test_the_mirrored_guess_is_judged_the_other_way(one: float, other: float, gu
     low, high = sorted((one, other))
     mirrored = {"too low": "too high", "too high": "too low"}
     there, back = (
-        judge(sign * guess, "speedup", measured(*bounds), SHARE)
+        judge(sign * guess, metric("speedup", SHARE), measured(*bounds))
         for sign, bounds in ((1, (low, high)), (-1, (-high, -low)))
     )
     assert back.judgement == mirrored.get(there.judgement, there.judgement)
@@ -78,23 +105,23 @@ def test_nothing_is_said_without_an_interval_or_of_an_invalid_or_disturbed_resul
         (measured(1.0, 1.2, machine_watch=BUSY), "other work took so much of the cores' time"),
         (measured(1.0, 1.2, metrics={"speedup": math.nan}), "did not find this figure"),
     ):
-        guess = judge(5.0, "speedup", result, ANY)
+        guess = judge(5.0, metric("speedup"), result)
         assert guess.judgement == "open"
         assert why in guess.sentence
-    assert judge(5.0, "speedup", measured(1.0, 1.2, machine_watch=QUIET), ANY).judgement == "too high"
+    assert judge(5.0, metric("speedup"), measured(1.0, 1.2, machine_watch=QUIET)).judgement == "too high"
 
 
 def test_what_is_counted_is_known_exactly_on_a_busy_machine_too() -> None:
     counted = measured(6.0, 6.0, "layer_waits", metric_intervals={}, machine_watch=BUSY)
-    assert judge(6, "layer_waits", counted, ANY).sentence == "You guessed 6; measured 6: your guess is right."
+    assert judge(6, metric("layer_waits"), counted).sentence == "You guessed 6; measured 6: your guess is right."
     rated = measured(1.0, 1.5, "best_rate_ratio", machine_watch=BUSY)
-    assert judge(4, "best_rate_ratio", rated, ANY).judgement == "too high"
-    assert judge(5, "layer_waits", counted, ANY).sentence == "You guessed 5; measured 6: your guess is too low."
+    assert judge(4, metric("best_rate_ratio"), rated).judgement == "too high"
+    assert judge(5, metric("layer_waits"), counted).sentence == "You guessed 5; measured 6: your guess is too low."
 
 
 def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit() -> None:
     assert judged(0.5, 0.9, 0.96).sentence == "You guessed 0.5; measured 0.93 (0.90–0.96): your guess is too low."
-    slow = judge(1e-6, "sum_seconds", measured(2e-4, 4e-4, "sum_seconds"), ANY)
+    slow = judge(1e-6, metric("sum_seconds"), measured(2e-4, 4e-4, "sum_seconds"))
     assert slow.sentence == "You guessed 1.00 μs; measured 300 μs (200 μs … 400 μs): your guess is too low."
     assert slow.as_json() == {
         "metric": "sum_seconds",
@@ -107,17 +134,17 @@ def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit() -> None:
 @pytest.mark.parametrize("value", ["0.5", None, True, math.nan, math.inf, [1], 1j])
 def test_a_guess_that_is_no_number_gets_one_line(value: object) -> None:
     with pytest.raises(RequestError, match=r"^a guess of speedup is a number, and not "):
-        check_guess(value, "speedup", ANY)
+        check_guess(value, metric("speedup", ANY))
 
 
 def test_an_impossible_guess_gets_one_line_that_says_what_is_possible() -> None:
     with pytest.raises(RequestError, match=r"^share cannot be 1\.4: guess a number between 0 and 1$"):
-        check_guess(1.4, "share", SHARE)
+        check_guess(1.4, metric("share", SHARE))
     with pytest.raises(RequestError, match=r"^speedup cannot be -2: guess a number of at least 0$"):
-        check_guess(-2, "speedup", (0.0, math.inf))
-    assert check_guess(1, "share", SHARE) == 1.0
+        check_guess(-2, metric("speedup", (0.0, math.inf)))
+    assert check_guess(1, metric("share", SHARE)) == 1.0
 
 
 def test_an_unknown_metric_is_refused_with_those_that_are_there() -> None:
     with pytest.raises(RequestError, match=r"has no metric 'speed' \(known: speedup\)"):
-        judge(1.0, "speed", measured(1.0, 1.2), ANY)
+        judge(1.0, metric("speed"), measured(1.0, 1.2))

@@ -1,0 +1,141 @@
+"""What would change an experiment's answer: ordered rules, of which the first that applies is said."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from backends import Backend
+from backends.registry.variants import found_on
+from parallel_core.experiments.runner.metrics import Band
+from parallel_core.measurement.result import Result
+from parallel_core.system.formatting import figure
+from parallel_core.system.machine_watch import usable_cores
+
+__all__ = [
+    "LESS_NOISE",
+    "MORE_CORES",
+    "MORE_CORES_OR_GPUS",
+    "Change",
+    "Found",
+    "changed_by",
+    "equal_parts",
+    "larger",
+    "with_queue",
+    "with_variant",
+    "without_queue",
+    "without_variant",
+]
+
+UNEQUAL = 2
+"""How many times as long as the shorter part the longer one takes when they are unequal."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rule sees: the backend, the result, and the bands of its metrics; None where the noise leaves it open."""
+
+    backend: Backend
+    result: Result
+    bands: Mapping[str, Band | None]
+
+    def is_in(self, metric: str, *codes: str) -> bool:
+        """Return whether a metric lies in one of these bands."""
+        band = self.bands.get(metric)
+        return band is not None and band.code in codes
+
+    def median(self, case: str) -> float:
+        """Return the median seconds of a case."""
+        return next(one.median for one in self.result.cases if one.name == case)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the noise leaves the main metric open."""
+        return next(iter(self.bands.values()), None) is None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A rule: when it applies, and what is then said, a sentence that names an option if one would do."""
+
+    when: Callable[[Found], bool]
+    then: str | Callable[[Found], str]
+
+
+def with_queue(then: str) -> Change:
+    """Say what should happen on an engine that queues, for a result of one that does not."""
+
+    def sentence(found: Found) -> str:
+        # NumPy is the reference, and has no engine that queues.
+        without = found.backend.name == "numpy"
+        engine = "A backend with a queue (--backend torch)" if without else "An engine with a queue (--engine async)"
+        return f"{engine}: {then}."
+
+    return Change(lambda found: found.backend.engine == "sync", sentence)
+
+
+def without_queue(metric: str, codes: Sequence[str], then: str) -> Change:
+    """Say what should happen on an engine without a queue, if a metric lies in one of some bands."""
+    return Change(lambda found: found.is_in(metric, *codes), f"An engine without a queue (--engine sync): {then}.")
+
+
+def larger(option: str, what: str, why: str) -> Change:
+    """Say that twice the size would change it: `larger("size", "Larger matrices", "launching them matters less")`."""
+
+    def sentence(found: Found) -> str:
+        return f"{what} (--{option} {2 * found.result.parameters[option]}): {why}."
+
+    return Change(lambda _: True, sentence)
+
+
+def equal_parts(one: str, other: str, option: str) -> Change:
+    """Say with which value of an option, as which the other case grows, two cases would take equally long."""
+
+    def unequal(found: Found) -> bool:
+        shorter, longer = sorted((found.median(one), found.median(other)))
+        return longer >= UNEQUAL * shorter
+
+    def sentence(found: Found) -> str:
+        alike = max(1, round(found.result.parameters[option] * found.median(one) / found.median(other)))
+        return f"Parts that take equally long (--{option} {alike}): little can be saved while they are so unequal."
+
+    return Change(unequal, sentence)
+
+
+def with_variant(variant: str, what: str, metric: str, *codes: str) -> Change:
+    """Name a variant that would undo what a metric shows, where the backend has it."""
+
+    def is_there(found: Found) -> bool:
+        return found.backend.devices[0].kind in found_on(variant).get(found.backend.name, ())
+
+    return Change(lambda found: found.is_in(metric, *codes) and is_there(found), f"{what} (--variant {variant}).")
+
+
+def without_variant(variant: str, what: str) -> Change:
+    """Say what is there without a variant, for a result with it."""
+    return Change(lambda found: variant in found.backend.variants, f"{what} (without --variant {variant}).")
+
+
+def _threads(backend: Backend) -> int:
+    on_cpus = sum(device.kind == "cpu" for device in backend.devices)
+    return on_cpus * backend.workers_per_device * backend.threads_per_device
+
+
+LESS_NOISE = Change(
+    lambda found: found.is_open,
+    "More rounds on a quiet machine (--rounds 20 --budget 60): the noise leaves the question open.",
+)
+MORE_CORES = Change(
+    lambda found: _threads(found.backend) > usable_cores(),
+    lambda found: f"More cores than {figure(usable_cores())}: {_threads(found.backend)} threads of devices share them.",
+)
+MORE_CORES_OR_GPUS = Change(
+    lambda _: True,
+    lambda _: f"More cores than {figure(usable_cores())}, or GPUs, which copy by themselves (--device-kind gpu).",
+)
+
+
+def changed_by(rules: Sequence[Change], found: Found) -> str:
+    """Return what the first rule that applies says; empty if none does."""
+    rule = next((rule for rule in rules if rule.when(found)), None)
+    if rule is None:
+        return ""
+    return rule.then if isinstance(rule.then, str) else rule.then(found)

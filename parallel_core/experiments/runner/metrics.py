@@ -1,0 +1,172 @@
+"""What a run finds: metrics over the times of its cases, and the bands that say what a metric means.
+
+Whoever says what a figure means asks `Metric.place`: a run, a comparison, a difference, a guess, the report. It answers
+with a band only if the whole interval lies in it, so that nothing is said that the noise leaves open.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from parallel_core.measurement.confidence_intervals import Interval, decide, exponential, with_bounds
+from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_rounds
+from parallel_core.system.formatting import figure, quantity
+
+__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Metric", "Times", "bands_of", "interval_of"]
+
+LOWEST = -math.inf
+
+
+@dataclass(frozen=True)
+class Band:
+    """Values with one meaning: from `start` up to the start of the next band."""
+
+    start: float
+    """As a share of what is possible (`Metric.share`)."""
+    code: str
+    """What stands for it in a result's JSON."""
+    says: str
+    """What it means, as a sentence without figures and without a full stop."""
+
+
+WITHOUT_QUEUE = Band(LOWEST, "without-queue", "Nothing was queued, so a part was slower in isolation")
+"""What a figure means that only a queue could reach, on an engine that has none."""
+
+Values: TypeAlias = Any
+"""A number, or an array of resampled ones: formulas work element by element."""
+
+
+class Times:
+    """The medians of the cases' times, as a metric's formula takes them: `times["run"] / times["copy"]`."""
+
+    def __init__(self, values: Callable[[str, str], Values], cases: Mapping[str, Case]) -> None:
+        self._values = values
+        self._cases = cases
+
+    def __getitem__(self, case: str) -> Values:
+        """Return the seconds until all was done."""
+        return self._values(case, "seconds")
+
+    def dispatch(self, case: str) -> Values:
+        """Return the seconds until control returned."""
+        return self._values(case, "dispatch_seconds")
+
+    def parts(self, case: str) -> list[Values]:
+        """Return the seconds of each case whose work a case contains."""
+        return [self[part] for part in self._cases[case].parts]
+
+
+Formula: TypeAlias = Callable[[Times], Values]
+
+
+def interval_of(
+    formula: Formula, cases: Mapping[str, Case], *, ratio: bool = False, noise: float = MIN_NOISE, among: int = 1
+) -> Interval | None:
+    """Return what a formula gives, with its interval from the cases that it touches; None if one of them is missing.
+
+    The interval of a `ratio` is that of its logarithm. With more `noise` than usual the cases are of several processes.
+    """
+    touched: list[tuple[str, str]] = []
+
+    def first_median(case: str, which: str) -> Values:
+        if (case, which) not in touched:
+            touched.append((case, which))
+        return np.asarray(median(getattr(cases[case], which)))
+
+    try:
+        formula(Times(first_median, cases))
+    except KeyError:
+        return None
+
+    def resampled(*medians: np.ndarray) -> np.ndarray:
+        drawn = dict(zip(touched, medians, strict=True))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.asarray(formula(Times(lambda case, which: drawn[case, which], cases)))
+            return np.log(values) if ratio else values
+
+    seconds = [getattr(cases[case], which) for case, which in touched]
+    found = over_rounds(resampled, *seconds, noise=noise, paired=noise <= MIN_NOISE, among=among)
+    return exponential(found) if ratio else found
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of an experiment: how it follows from the times, what is possible, and what its values mean."""
+
+    name: str
+    formula: Formula | None = None
+    """None for a figure that the program gives by itself (`Trial.found`)."""
+    means: str = ""
+    """What the figure is, and its landmarks: `the share of the copies' time that is hidden: 0 is none, 1 is all`."""
+    bands: tuple[Band, ...] = ()
+    """In ascending order; none for a figure that is only reported."""
+    share: Callable[[float, Result], float] = lambda value, _: value
+    """The share of what is possible that a value is, which decides its band; it rises or falls with the value."""
+    at_most: Callable[[Result], float] = lambda _: math.inf
+    """The largest value that is possible; an interval beyond it invalidates the result."""
+    limits: tuple[float, float] = (0.0, math.inf)
+    """Between which values a guess is accepted."""
+    about: str = ""
+    """What it is of, if that must be said beside other metrics: `the book's way`."""
+    in_percent: bool = False
+    needs_queue_from: float = math.inf
+    """From this share on the figure cannot be reached without a queue (see `WITHOUT_QUEUE`)."""
+    ratio: bool = False
+    """Whether it is a ratio of times, so that its interval is that of its logarithm."""
+    noise: float = MIN_NOISE
+
+    def measured(self, cases: Mapping[str, Case]) -> Interval | None:
+        """Return the metric of a run's cases; None if the program gives it by itself, or lacks a case."""
+        if self.formula is None:
+            return None
+        return interval_of(self.formula, cases, ratio=self.ratio, noise=self.noise)
+
+    def place(self, interval: Interval, result: Result) -> Band | None:
+        """Return the band in which a whole interval lies; None if it touches several, or the metric has none.
+
+        `result` tells what is possible: on how many devices and with which parameters the metric was measured.
+        """
+        if not self.bands:
+            return None
+        low, high = sorted(self.share(bound, result) for bound in (interval.low, interval.high))
+        shares = Interval(self.share(interval.estimate, result), low, high)
+        place = decide(shares, *(band.start for band in self.bands[1:]))
+        if place is None:
+            return None
+        if result.backend["engine"] == "sync" and self.bands[place].start >= self.needs_queue_from:
+            return WITHOUT_QUEUE
+        return self.bands[place]
+
+    def sentence(self, interval: Interval, result: Result) -> str:
+        """Say what an interval means: the band's sentence, then the figure."""
+        band = self.place(interval, result)
+        says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
+        return f"{', '.join(filter(None, (says, self.about)))}: {self.write(interval, result)}."
+
+    def write(self, interval: Interval, result: Result) -> str:
+        """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99) of 2`."""
+        most = self.at_most(result)
+        possible = f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else ""
+        if self.in_percent:
+            return in_percent(interval)
+        if quantity(self.name, interval.estimate) != figure(interval.estimate):
+            return self.brief(interval.estimate)
+        return with_bounds(interval) + possible
+
+    def brief(self, value: float) -> str:
+        """Write a value in the metric's unit."""
+        return f"{figure(100 * value)}%" if self.in_percent else quantity(self.name, value)
+
+
+def bands_of(metrics: Sequence[Metric], result: Result) -> dict[str, Band | None]:
+    """Place each of a result's metrics that has bands and an interval."""
+    return {
+        metric.name: metric.place(interval, result)
+        for metric in metrics
+        if metric.bands and (interval := result.interval(metric.name)) is not None
+    }

@@ -1,0 +1,176 @@
+"""One run of an experiment's program: what it times and checks on a backend, and what was found so far.
+
+    def program(trial, size=1000):
+        x = trial.normal(size, trial.devices[0])
+        trial.time("run", multiplications(trial, x))
+
+A program registers cases; they are timed in turn, in rounds within the budget, when it ends or calls `trial.run`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+
+from backends import Array, Backend, Device
+from backends.host import clock_without_compiling
+from parallel_core.errors import RequestError
+from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.progress import tell
+from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.timing import Timing, interleave, measure
+
+__all__ = ["Trial", "Work"]
+
+TIMED_SHARE = 0.9
+"""Of the budget: until when cases are timed, unless the program says otherwise."""
+LARGEST_ERROR = 1e-4
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to launch, and what launches the same with nothing queued between its operations."""
+
+    launch: Callable[[], Any]
+    unit: Callable[[], object] | None = None
+    """None if that cannot be measured."""
+
+
+@dataclass(frozen=True)
+class _Timed:
+    name: str
+    take: Callable[[], Timing]
+    repeats: int
+    parts: tuple[str, ...]
+    bare: tuple[Work, ...]
+    curve: str | None
+    at: float
+
+
+@final
+class Trial:
+    """A backend, the values of the program's parameters, and what the program times, checks and finds."""
+
+    def __init__(self, backend: Backend, parameters: Mapping[str, Any], rounds: int = 1, budget: float = math.inf):
+        self.backend = backend
+        self.devices: Sequence[Device] = backend.devices
+        self.parameters = dict(parameters)
+        """What the result says that the program ran with. It may add values that it chose."""
+        self.rounds, self.budget = rounds, budget
+        self.cases: dict[str, Case] = {}
+        """What was timed so far."""
+        self.figures: dict[str, Interval] = {}
+        """What the program found by itself."""
+        self.errors: dict[str, float] = {}
+        """By what was compared with NumPy: the largest difference, as a share of the largest element."""
+        self.checks: dict[str, float] = {}
+        """Further checks of a result."""
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+        self.described: dict[str, Any] = {}
+        """Further fields of the result: `data`, `tasks`, `series`."""
+        self.points: dict[str, dict[float, float]] = {}
+        """The medians of curves, by label and point."""
+        self._pending: list[_Timed] = []
+        self._started = clock_without_compiling()
+
+    def normal(self, size: int, device: Device, seed: int = 0) -> Array:
+        """Load a size × size matrix of standard normal float32, drawn by NumPy so that all frameworks get the same."""
+        drawn = np.random.default_rng(seed).standard_normal((size, size), dtype=np.float32)
+        return self.backend.asarray(drawn, device)
+
+    def refuse_single_device(self, experiment: str, what_it_does: str) -> None:
+        """Raise RequestError if there is one device only."""
+        if len(self.devices) < 2:
+            raise RequestError(
+                f"the experiment {experiment!r} {what_it_does}: it needs at least 2 devices (--devices 2)"
+            )
+
+    def left(self, share: float = 1.0) -> float:
+        """Return how many seconds are left until a share of the budget is spent; compiling is not counted."""
+        return share * self.budget - (clock_without_compiling() - self._started)
+
+    def time(
+        self,
+        name: str,
+        *works: Work,
+        parts: Iterable[str] = (),
+        take: Callable[[], Timing] | None = None,
+        before: Callable[[], object] | None = None,
+        bare: Sequence[Work] | None = None,
+        repeats: int = 1,
+        curve: str | None = None,
+        at: float = math.nan,
+    ) -> None:
+        """Register a case: works that are launched one after the other on idle devices, and waited for together.
+
+        It contains the work of the cases `parts`, and so cannot be faster than any of them. `before` is called before
+        each timing and not timed; `take` times by itself. The case's bare time is that of the slowest of the works
+        `bare` as one unit, of all works unless they are given. If doing it once is too short to be timed, the works do
+        it `repeats` times, and the case is of once. It is the point `at` of a curve, if it is of one.
+        """
+
+        def launch() -> list[object]:
+            return [work.launch() for work in works]
+
+        def timing() -> Timing:
+            if before is not None:
+                before()
+            dispatched, done = take() if take is not None else measure(self.backend, launch)
+            return dispatched / repeats, done / repeats
+
+        units = tuple(work for work in (works if bare is None else bare) if work.unit is not None)
+        self._pending.append(_Timed(name, timing, repeats, tuple(parts), units, curve, at))
+
+    def run(self, share: float = TIMED_SHARE) -> Mapping[str, Case]:
+        """Time all registered cases in turn, and what they are as units, until a share of the budget is spent."""
+        pending, self._pending = self._pending, []
+        if not pending:
+            return self.cases
+        units = _labelled(pending)
+        takes = {case.name: case.take for case in pending}
+        # Units stand among the cases, so that a drift of the machine affects all alike.
+        takes |= {label: partial(measure, self.backend, work.unit) for work, label in units.items() if work.unit}
+        taken = {case.name: case for case in interleave(takes, self.rounds, budget=self.left(share))}
+        for case in pending:
+            alone = [taken[units[work]].seconds for work in case.bare]
+            bare = tuple(max(at_once) / case.repeats for at_once in zip(*alone, strict=True))
+            timed = replace(taken[case.name], repeats=case.repeats, bare_seconds=bare, parts=case.parts)
+            self.cases[case.name] = timed
+            if case.curve is not None:
+                self.points.setdefault(case.curve, {})[case.at] = timed.median
+        return self.cases
+
+    def check(self, what: str, found: Iterable[Array], expected: Iterable[np.ndarray]) -> None:
+        """Compare values of the backend with NumPy's; a large difference invalidates the result."""
+        tell(f"checking the {what}", 0.0)
+        errors = [relative_error(self._on_host(made), right) for made, right in zip(found, expected, strict=True)]
+        self.errors[what] = largest_of([*errors, self.errors.get(what, 0.0)])
+
+    def elsewhere(self, experiment: str, options: Mapping[str, str | float | Sequence[str]]) -> Result:
+        """Run an experiment in a fresh process, on one CPU device of this backend unless the options say otherwise."""
+        same = {"backend": self.backend.name, "engine": self.backend.engine, "variant": self.backend.variants}
+        return measure_elsewhere(experiment, {**same, "devices": 1, "device-kind": "cpu", **options})
+
+    def found(self, name: str, value: float | Interval) -> None:
+        """Keep a figure that follows from something else than times; a plain number has no interval."""
+        known = value if isinstance(value, Interval) else Interval(value, -math.inf, math.inf)
+        self.figures[name] = known
+
+    def _on_host(self, value: Array) -> np.ndarray:
+        return np.asarray(value if isinstance(value, np.ndarray) else self.backend.to_numpy(value))
+
+
+def _labelled(pending: Iterable[_Timed]) -> dict[Work, str]:
+    """Name each work that is timed as one unit once, after the first case that it is of."""
+    labels: dict[Work, str] = {}
+    for case in pending:
+        for number, work in enumerate(case.bare, 1):
+            which = f" {number} of {len(case.bare)}" if len(case.bare) > 1 else ""
+            labels.setdefault(work, f"{case.name}{which}, as one unit")
+    return labels

@@ -1,0 +1,138 @@
+"""What is wrong, or cannot be true, invalidates a result; what other work disturbed is withheld; else it answers."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from parallel_core.experiments.runner.changes import LESS_NOISE, Change, with_queue
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.measurement.answer import Answer
+from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.sweep import Curves
+from parallel_core.system.machine_watch import MachineWatch
+from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
+
+HALF = Metric(
+    "half",
+    lambda times: times["part"] / times["whole"],
+    bands=(Band(LOWEST, "less", "Less"), Band(0.4, "half", "Half"), Band(0.6, "more", "More")),
+)
+PART, WHOLE = case("part", 1.0, 1.01, 0.99), case("whole", 2.0, 2.02, 1.98, parts=("part",))
+ALWAYS = Change(lambda _: True, "Anything would.")
+
+
+def read_again(result: Result) -> Result:
+    return Result.from_json(json.loads(json.dumps(result.as_json(), allow_nan=False)))
+
+
+def test_a_result_has_its_metrics_bands_and_an_answer_and_is_read_again() -> None:
+    result = pretended(trial(PART, WHOLE), HALF, Metric("plain", lambda times: times["whole"]), changes=(ALWAYS,))
+    assert result.metrics == {"half": 0.5, "plain": 2.0}
+    assert result.bands == {"half": "half"}
+    assert result.metric_intervals.keys() == {"half", "plain"}
+    assert result.answer is not None
+    assert (len(result.answer.sentences), result.answer.would_change) == (1, "Anything would.")
+    assert result.explanation == result.answer.sentences[0]
+    read = read_again(result)
+    assert (read.bands, read.metric_intervals, read.answer) == (result.bands, result.metric_intervals, result.answer)
+    assert read.parameters == {"rounds": 3, "budget": 600.0}
+    before = {**result.as_json(), "schema": 1}
+    del before["bands"]
+    assert Result.from_json(before).bands == {}
+    with pytest.raises(ValueError, match="schema 3"):
+        Result.from_json({**before, "schema": 3})
+
+
+def test_a_metric_whose_cases_are_missing_is_missing_and_one_of_a_single_round_is_open() -> None:
+    assert pretended(trial(PART), HALF).metrics == {}
+    once = pretended(trial(case("part", 1.0), case("whole", 2.0), rounds=1), HALF)
+    assert (once.metrics, once.metric_intervals, once.bands) == ({"half": 0.5}, {}, {"half": None})
+
+
+def test_wrong_values_and_other_problems_invalidate_and_no_machine_excuses_them() -> None:
+    wrong = trial(PART, WHOLE)
+    wrong.errors["sums"] = 2e-4
+    found = pretended(wrong, HALF)
+    assert "sums differ from NumPy's by 2.0e-04" in found.problems[0]
+    assert found.checks["max_relative_error"] == 2e-4
+    assert not found.is_merely_disturbed
+    assert found.answer is not None
+    assert found.answer.sentences[0].startswith("No answer")
+    nan = trial(PART, WHOLE)
+    nan.errors["sums"] = math.nan
+    assert len(pretended(nan, HALF).problems) == 1
+    impossible = trial(PART, case("whole", 0.5, 0.51, 0.49, parts=("part",)))
+    impossible.errors["sums"] = 2e-4
+    both = pretended(impossible, HALF)
+    assert (len(both.problems), len(both.disturbances), both.is_merely_disturbed) == (2, 1, False)
+    assert both.answer == found.answer
+
+
+def test_a_whole_that_is_faster_than_its_part_is_a_disturbance() -> None:
+    found = pretended(trial(PART, case("whole", 0.5, 0.51, 0.49, parts=("part",))), HALF)
+    assert found.is_merely_disturbed
+    assert found.answer is not None
+    assert found.answer.sentences[0].startswith("No verdict")
+    assert read_again(found).disturbances == found.problems
+
+
+def test_more_than_is_possible_is_noted_within_the_noise_and_invalid_beyond() -> None:
+    def limited(speedup: float) -> Result:
+        given = trial(PART)
+        given.found("speedup", Interval(speedup, 0.95 * speedup, 1.05 * speedup))
+        return pretended(given, Metric("speedup", at_most=lambda result: len(result.backend["devices"])))
+
+    within, beyond = limited(2.06), limited(2.6)
+    assert (len(within.notes), within.problems) == (1, ())
+    assert (beyond.notes, len(beyond.problems)) == ((), 1)
+    assert beyond.problems == beyond.disturbances
+    assert limited(1.9).notes == ()
+
+
+@pytest.mark.parametrize(("share", "judged"), [(0.0, True), (0.1, True), (0.5, False)])
+def test_the_verdict_is_withheld_if_others_took_the_cores(share: float, judged: bool) -> None:
+    watch = MachineWatch(10.0, 2.0, share, 0.0, None, None, None)
+    timed = [replace(one, watch=watch) for one in (PART, WHOLE)]
+    noted = trial(*timed)
+    noted.notes.append("Noted.")
+    found = pretended(noted, HALF)
+    assert found.explanation.startswith("No verdict") != judged
+    assert found.notes == (("Noted.",) if judged else ())
+    assert (found.problems, found.machine_watch) == ((), watch)
+    assert not pretended(trial(*timed), HALF, judges_times=False).explanation.startswith("No verdict")
+    read = read_again(found)
+    assert read.machine_watch == watch == read.cases[0].watch
+
+
+def test_too_few_rounds_are_told() -> None:
+    def noted(rounds: int, wanted: int, budget: float = 2.0) -> int:
+        timed = Case("any", (1.0,) * rounds, (1.0,) * rounds)
+        return len(pretended(trial(timed, rounds=wanted, budget=budget)).notes)
+
+    assert (noted(1, 5), noted(3, 5), noted(1, 1), noted(1, 5, math.inf)) == (1, 0, 0, 0)
+
+
+def test_the_first_rule_that_applies_says_what_would_change_it() -> None:
+    rules = (LESS_NOISE, with_queue("it should"), ALWAYS)
+    clear = pretended(trial(PART, WHOLE), HALF, changes=rules).answer
+    unclear = pretended(trial(case("part", 1.0, 1.4, 0.6), WHOLE), HALF, changes=rules).answer
+    assert isinstance(clear, Answer)
+    assert isinstance(unclear, Answer)
+    # NumPy is the backend, which has no engine with a queue.
+    assert "--backend torch" in clear.would_change
+    assert "--rounds" in unclear.would_change
+    assert pretended(trial(PART, WHOLE), HALF).answer == replace(clear, would_change="")
+
+
+def test_curves_are_series_over_all_their_points() -> None:
+    made = trial(PART)
+    made.points = {"one": {1.0: 0.1, 4.0: 0.4}, "other": {4.0: 0.8}}
+    curves = Curves(over="size", quantity="seconds", x_title="", y_title="")
+    series = pretended(made, curves=curves).series
+    assert series["size"] == (1.0, 4.0)
+    assert series["seconds one"] == (0.1, 0.4)
+    assert math.isnan(series["seconds other"][0])
+    assert series["seconds other"][1] == 0.8

@@ -1,0 +1,113 @@
+"""A metric follows from the times that its formula touches, and means what the band of its whole interval says."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.metrics import LOWEST, WITHOUT_QUEUE, Band, Metric, interval_of
+from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.result import Result
+from tests.parallel_core.comparison.made_up import parallel, result
+from tests.parallel_core.experiments.runner.pretended import case
+
+HALF = Metric("half", lambda times: times["part"] / times["whole"])
+CASES = {one.name: one for one in (case("part", 1.0, 1.1, 0.9), case("whole", 2.0, 2.2, 1.8), case("other", 9, 1, 5))}
+
+
+def on(engine: str = "async", devices: int = 2, **parameters: object) -> Result:
+    found = result(parallel("torch", engine), {"any": 1.0})
+    backend = {**found.backend, "devices": [f"cpu:{number}" for number in range(1, devices + 1)]}
+    return replace(found, backend=backend, parameters={**found.parameters, **parameters})
+
+
+def test_it_is_of_the_medians_with_an_interval_over_the_rounds_that_it_touches() -> None:
+    found = HALF.measured(CASES)
+    assert found is not None
+    assert found.estimate == 0.5
+    assert 0.4 < found.low < 0.5 < found.high < 0.6
+    # Rounds are resampled whole: what is common to part and whole is no noise, and the other case is not looked at.
+    assert HALF.measured({**CASES, "other": case("other", 1e9)}) == found
+    dispatched = interval_of(lambda times: times.dispatch("part") / times["part"], CASES)
+    assert dispatched is not None
+    assert dispatched.estimate == 0.5
+
+
+def test_without_its_cases_or_more_than_a_round_it_is_missing_or_unbounded() -> None:
+    assert HALF.measured({"part": CASES["part"]}) is None
+    once = HALF.measured({"part": case("part", 1.0), "whole": case("whole", 2.0)})
+    assert once == Interval(0.5, -math.inf, math.inf)
+    assert Metric("given").measured(CASES) is None
+
+
+def metrics_with_bands() -> Iterator[tuple[str, Metric]]:
+    for experiment in EXPERIMENTS.values():
+        for metric in experiment.metrics:
+            if metric.bands:
+                yield f"{experiment.name} {metric.name}", metric
+
+
+WITH_BANDS = dict(metrics_with_bands())
+
+
+@pytest.mark.parametrize("metric", WITH_BANDS.values(), ids=WITH_BANDS)
+def test_bands_ascend_from_the_lowest_and_each_has_a_code_and_a_sentence_of_its_own(metric: Metric) -> None:
+    starts = [band.start for band in metric.bands]
+    assert starts[0] == LOWEST
+    assert starts == sorted(set(starts))
+    for texts in ([band.code for band in metric.bands], [band.says for band in metric.bands]):
+        assert len(set(texts)) == len(texts)
+    for band in metric.bands:
+        assert band.says[0].isupper()
+        assert not band.says.endswith(".")
+        # Figures stand behind the sentence, and nowhere in it.
+        assert not any(character.isdigit() for character in band.says)
+
+
+SHARE = Metric("share", bands=(Band(LOWEST, "low", "Low"), Band(0.2, "middle", "Middle"), Band(0.8, "high", "High")))
+FALLING = replace(SHARE, share=lambda value, _: 1 - value)
+
+
+@given(st.sampled_from([SHARE, FALLING]), st.lists(st.floats(-1, 6), min_size=3, max_size=3).map(sorted))
+def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list[float]) -> None:
+    low, estimate, high = bounds
+    placed = metric.place(Interval(estimate, low, high), on())
+    ends = [metric.place(Interval(value, value, value), on()) for value in bounds]
+    assert placed == (ends[0] if ends[0] == ends[2] else None)
+    assert metric.place(Interval(estimate, -math.inf, math.inf), on()) is None
+    assert metric.place(Interval(estimate, math.nan, math.nan), on()) is None
+
+
+@pytest.mark.parametrize(
+    ("experiment", "value", "devices", "engine", "code"),
+    [
+        ("parallel", 0.7, 2, "async", "hindered"),
+        ("parallel", 1.0, 2, "async", "serial"),
+        ("parallel", 1.65, 2, "async", "partly"),
+        ("parallel", 1.97, 2, "async", "parallel"),
+        ("parallel", 1.97, 4, "async", "partly"),
+        ("parallel", 3.7, 4, "async", "parallel"),
+        ("overlap", -0.4, 2, "async", "hindered"),
+        ("overlap", 0.05, 2, "async", "serial"),
+        ("overlap", 0.05, 2, "sync", "serial"),
+        ("overlap", 0.5, 2, "async", "partly"),
+        ("overlap", 0.93, 2, "async", "hidden"),
+        ("overlap", 0.93, 2, "sync", WITHOUT_QUEUE.code),
+        ("overlap", 0.5, 2, "sync", WITHOUT_QUEUE.code),
+    ],
+)
+def test_what_an_experiment_s_figure_means(experiment: str, value: float, devices: int, engine: str, code: str) -> None:
+    metric = EXPERIMENTS[experiment].metrics[0]
+    band = metric.place(Interval(value, value - 0.01, value + 0.01), on(engine, devices))
+    assert band is not None
+    assert band.code == code
+
+
+def test_a_sentence_has_the_figure_its_bounds_and_what_is_possible() -> None:
+    speedup = EXPERIMENTS["parallel"].metrics[0]
+    assert speedup.sentence(Interval(1.97, 1.95, 1.99), on()) == (f"{speedup.bands[3].says}: 1.97 (1.95–1.99) of 2.")
+    assert "parallel_speedup" in speedup.sentence(Interval(1.6, 0.8, 2.1), on())

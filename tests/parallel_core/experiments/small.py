@@ -1,0 +1,24 @@
+"""As little work as a test of each experiment needs: options by name."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from parallel_core.experiments import EXPERIMENTS
+
+__all__ = ["small"]
+
+QUICKLY: Mapping[str, Any] = {"rounds": 2, "budget": 600.0}
+SMALL: Mapping[str, Mapping[str, Any]] = {
+    "parallel": {"size": 64, **QUICKLY},
+    "overlap": {"size": 64, "copies": 2, **QUICKLY},
+}
+
+
+def small(name: str) -> dict[str, Any]:
+    """Return an experiment's options; those of one with a test module of its own stand there."""
+    if name in SMALL:
+        return dict(SMALL[name])
+    package, _, module = EXPERIMENTS[name].function.__module__.rpartition(".")
+    options: dict[str, Any] = import_module(f"tests.{package}.test_{module}").SMALL
+    return dict(options)
