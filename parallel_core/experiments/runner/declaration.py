@@ -36,6 +36,7 @@ __all__ = [
     "Seed",
     "annotations_of",
     "parameters_of",
+    "run_program",
 ]
 
 CHAPTERS: Mapping[str, str] = MappingProxyType(
