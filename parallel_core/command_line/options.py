@@ -34,6 +34,7 @@ __all__ = [
     "trace_file",
     "trace_if_possible",
     "variants",
+    "work",
     "workers",
 ]
 
@@ -175,6 +176,15 @@ trace_file = click.option(
     help="A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own profiler.",
 )
 # A comparison asks for it: what cannot be profiled must be measured all the same.
+work = click.option(
+    "--work",
+    type=click.Choice(["kept", "new", "own"]),
+    metavar="kept|new",
+    default="kept",
+    show_default=True,
+    help="Sizes that are not given: those kept for this machine, so that all frameworks do the same, or new ones.",
+)
+"""Where sizes come from; `own`, for comparisons, neither takes nor keeps any."""
 trace_if_possible = click.option("--trace-if-possible", type=PATH, hidden=True)
 timeline_file = click.option(
     "--timeline",

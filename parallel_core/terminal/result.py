@@ -38,7 +38,8 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
     )
     parameters = ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None)
     data = "" if result.data is None else f"data: {result.data}"
-    for aside in filter(None, (parameters, kernels_in_words(backend), data)):
+    sizes = result.sizes and f"sizes: {result.sizes}"
+    for aside in filter(None, (parameters, sizes, kernels_in_words(backend), data)):
         show_sentence(aside, console, ASIDE)
     for table in _tables(result):
         show_table(table, console)

@@ -9,11 +9,13 @@ from functools import partial
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from backends import Backend
+from backends import Backend, ComputationError
 from backends.process_groups import GroupedBackend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
+from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
+from parallel_core.experiments.runner.kept_sizes import SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Result
@@ -34,6 +36,7 @@ __all__ = [
     "Parameter",
     "Rounds",
     "Seed",
+    "Work",
     "annotations_of",
     "parameters_of",
     "run_program",
@@ -54,6 +57,9 @@ OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
 """The same where results are copied too."""
 
 Mode = Literal["full", "quick"]
+Work = Literal["kept", "new", "own"]
+"""Where sizes come from that are not given: those kept for this machine, new ones, which are then kept, or, for
+comparisons, new ones of which nothing is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,23 +230,30 @@ def run_program(
     *,
     rounds: int | None = None,
     budget: float | None = None,
+    work: Work = "own",
     **options: Any,
 ) -> Result:
-    """Run an experiment's program on a backend: choose sizes that are not given, time, check, and conclude."""
-    program = experiment.program_on(backend)
-    assert program is not None
-    known = {one.name: one for one in parameters_of(experiment)}
-    given = {name: one.default for name, one in known.items() if name not in ("rounds", "budget")} | options
-    rounds = rounds or experiment.rounds
-    budget = experiment.budget if budget is None else budget
-    written = {name: value for name, value in given.items() if name in known}
-    trial = Trial(backend, written, rounds, budget)
-    for name, parameter in known.items():
-        if isinstance(parameter, Chosen) and parameter.how is not None and given[name] is None:
-            given[name] = trial.parameters[name] = parameter.how(trial)
-    program(trial, **given)
-    trial.run()
-    return conclude(
+    """Run an experiment's program on a backend: take or choose sizes that are not given, time, check, and conclude.
+
+    Kept sizes that the run cannot do are not taken; new ones are chosen then, and the result says so. Sizes are kept
+    that a valid run chose on a machine that others left alone.
+    """
+    given = {one.name: one.default for one in parameters_of(experiment)} | options
+    given |= {"rounds": rounds or experiment.rounds, "budget": experiment.budget if budget is None else budget}
+    names = tuple(one.name for one in parameters_of(experiment) if isinstance(one, Chosen))
+    chooses = bool(names) and work != "own" and all(given[name] is None for name in names)
+    kept, sizes = None, ""
+    try:
+        if chooses and work == "kept":
+            kept = kept_sizes(experiment.name, place_of(backend), names)
+        trial = _tried(experiment, backend, {**given, **(kept.values if kept else {})})
+    except (SpoiltSizesError, RequestError, ComputationError, MemoryError) as error:
+        if kept is None and not isinstance(error, SpoiltSizesError):
+            raise
+        # If the sizes were not the reason, this fails alike.
+        kept, sizes = None, f"new, for those kept for this machine cannot be taken: {error}"
+        trial = _tried(experiment, backend, given)
+    result = conclude(
         experiment.name,
         trial,
         experiment.metrics,
@@ -248,6 +261,25 @@ def run_program(
         curves=experiment.curves,
         judges_times=experiment.judges_times,
     )
+    if chooses and kept is None and not result.problems and result.is_undisturbed:
+        chosen = {name: result.parameters[name] for name in names}
+        keep_sizes(experiment.name, place_of(backend), chosen, f"{backend.name} {backend.engine}")
+    return replace(result, sizes=str(kept) if kept else sizes)
+
+
+def _tried(experiment: Experiment, backend: Backend, given: Mapping[str, Any]) -> Trial:
+    """Run an experiment's program with these values, of which None are chosen before, and time what it registered."""
+    program = experiment.program_on(backend)
+    assert program is not None
+    known = {one.name: one for one in parameters_of(experiment)}
+    values = {name: value for name, value in given.items() if name not in ("rounds", "budget")}
+    trial = Trial(backend, {name: values[name] for name in values if name in known}, given["rounds"], given["budget"])
+    for name, parameter in known.items():
+        if isinstance(parameter, Chosen) and parameter.how is not None and values[name] is None:
+            values[name] = trial.parameters[name] = parameter.how(trial)
+    program(trial, **values)
+    trial.run()
+    return trial
 
 
 def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:
