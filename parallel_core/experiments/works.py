@@ -31,7 +31,8 @@ RUN_SECONDS = 0.2
 """About how long a chosen size makes a device take for them."""
 MOST_IN_UNIT = 500
 """Operations in one unit at the most: a framework may take milliseconds for each to make a unit of them."""
-PROBED_SIZE, PROBES = 256, 8
+PROBED_SIZE, PROBED, PROBES = 256, 5, 8
+"""The size, the multiplications and the tries from which a size is chosen."""
 LARGEST_SIZE = 8192
 CACHED_BYTES = 2**23
 """Results and buffers of this size stay in a cache while they are copied again."""
@@ -87,24 +88,17 @@ def copies_of(trial: Trial, results: Sequence[Array], device: Device, buffers: l
     return Work(one_by_one, many_at_once)
 
 
-def _seconds_of_one(trial: Trial, size: int, device: Device, count: int = 5) -> float:
-    """Measure the seconds of one multiplication, the median of a few tries.
-
-    Not the fastest: what is chosen by it must fit into a budget on a busy machine too.
-    """
-    launch = multiplications(trial, trial.normal(size, device), count).launch
-    measure(trial.backend, launch)
-    return median(measure(trial.backend, launch)[1] for _ in range(5)) / count
-
-
 def size_for(trial: Trial, seconds: float, count: int) -> int:
     """Choose the size, a multiple of 8, at which `count` multiplications take about so many seconds on a device."""
     size = 128
     # The time grows with the cube of the size, roughly; the second and third estimates correct the first.
     for estimate in range(3):
         tell("choosing a size", estimate / 3)
-        taken = count * _seconds_of_one(trial, size, trial.devices[0])
-        size = max(8, round(size * (seconds / taken) ** (1 / 3) / 8) * 8)
+        x = trial.normal(size, trial.devices[0])
+        trial.backend.wait(trial.backend.launch(trial.backend.ops.matmul, x, x))
+        # Not the fastest of a few tries: what is chosen must fit into a budget on a busy machine too.
+        taken = median(measure(trial.backend, partial(multiplied, trial, x, PROBED))[1] for _ in range(PROBES))
+        size = max(8, round(size * (seconds / (taken / PROBED * count)) ** (1 / 3) / 8) * 8)
     return size
 
 
@@ -116,43 +110,44 @@ def size_for_run(trial: Trial, share: float = 1.0) -> int:
 def largest_size(trial: Trial, seconds: float, wanted: int) -> int:
     """Return the size that is wanted, or the largest multiple of 8 below whose multiplication takes no longer."""
     tell("choosing a size", 0.0)
-    launch = multiplications(trial, trial.normal(PROBED_SIZE, trial.devices[0]), 5).launch
+    launch = partial(multiplied, trial, trial.normal(PROBED_SIZE, trial.devices[0]), PROBED)
     # The mean and not the fastest: on a busy machine a budget must last for all. Larger multiplications use a device
     # better than these, so they take rather less than is foreseen.
     _, *timings = (measure(trial.backend, launch) for _ in range(1 + PROBES))
-    foreseen = mean(done for _, done in timings) / 5 / PROBED_SIZE**3
+    foreseen = mean(done for _, done in timings) / PROBED / PROBED_SIZE**3
     largest = int((max(0.0, seconds) / foreseen) ** (1 / 3))
     return wanted if wanted <= largest else max(8, largest // 8 * 8)
 
 
 def chosen_size(destination: Callable[[Trial], Device]) -> Chosen:
     """Declare the size of matrices whose multiplications are copied to another device."""
-    return Chosen("Side of the matrices. Default: chosen.", how=lambda trial: size_to_copy(trial, destination(trial)))
+    return Chosen("Side of the matrices. Default: chosen.", how=partial(size_to_copy, destination))
 
 
 def chosen_copies(destination: Callable[[Trial], Device]) -> Chosen:
     """Declare the copies of each result."""
     return Chosen(
         "Copies of each result. Default: so many that copying takes as long as computing.",
-        how=lambda trial: copies_to_hide(trial, destination(trial), trial.parameters["size"]),
+        how=partial(copies_to_hide, destination),
     )
 
 
-def size_to_copy(trial: Trial, destination: Device) -> int:
+def size_to_copy(destination: Callable[[Trial], Device], trial: Trial) -> int:
     """Choose the size with which computing takes about 0.2 s, and no less than copying each result once."""
+    there = destination(trial)
     size = min(LARGEST_SIZE, size_for_run(trial))
     # Where even a single copy takes longer (a GPU behind a bus), larger matrices shift the balance to computing.
-    once = _run_over_copies(trial, destination, size, 1)
+    once = _run_over_copies(trial, there, size, 1)
     return size if once >= 1 else min(LARGEST_SIZE, round(size / once / 8) * 8)
 
 
-def copies_to_hide(trial: Trial, destination: Device, size: int) -> int:
+def copies_to_hide(destination: Callable[[Trial], Device], trial: Trial) -> int:
     """Choose so many copies of each result that copying takes about as long as computing."""
-    # Many copies of one result are faster apiece than few, for it stays in the cache: estimate, then correct.
-    copies = 8
+    # Many copies of one result are faster apiece than few, because it stays in the cache: estimate, then correct.
+    there, size, copies = destination(trial), trial.parameters["size"], 8
     for estimate in range(2):
         tell("choosing the copies", estimate / 2)
-        copies = max(1, round(copies * _run_over_copies(trial, destination, size, copies)))
+        copies = max(1, round(copies * _run_over_copies(trial, there, size, copies)))
     return copies
 
 

@@ -238,21 +238,29 @@ def run_program(
     Kept sizes that the run cannot do are not taken; new ones are chosen then, and the result says so. Sizes are kept
     that a valid run chose on a machine that others left alone.
     """
-    given = {one.name: one.default for one in parameters_of(experiment)} | options
-    given |= {"rounds": rounds or experiment.rounds, "budget": experiment.budget if budget is None else budget}
-    names = tuple(one.name for one in parameters_of(experiment) if isinstance(one, Chosen))
-    chooses = bool(names) and work != "own" and all(given[name] is None for name in names)
-    kept, sizes = None, ""
+    program = experiment.program_on(backend)
+    assert program is not None
+    known = {one.name: one for one in parameters_of(experiment) if one.name not in ("rounds", "budget")}
+    given = {name: one.default for name, one in known.items()} | options
+    chosen = {name: one for name, one in known.items() if isinstance(one, Chosen)}
+    kept = None
+    is_free = bool(chosen) and work != "own" and all(given[name] is None for name in chosen)
     try:
-        if chooses and work == "kept":
-            kept = kept_sizes(experiment.name, place_of(backend), names)
-        trial = _tried(experiment, backend, {**given, **(kept.values if kept else {})})
+        kept = kept_sizes(experiment.name, place_of(backend), tuple(chosen)) if is_free and work == "kept" else None
+        given |= kept.values if kept else {}
+        written = {name: given[name] for name in known}
+        trial = Trial(backend, written, rounds or experiment.rounds, experiment.budget if budget is None else budget)
+        for name, parameter in chosen.items():
+            if given[name] is None and parameter.how is not None:
+                given[name] = trial.parameters[name] = parameter.how(trial)
+        program(trial, **given)
+        trial.run()
     except (SpoiltSizesError, RequestError, ComputationError, MemoryError) as error:
-        if kept is None and not isinstance(error, SpoiltSizesError):
+        if not is_free or work == "new" or (kept is None and not isinstance(error, SpoiltSizesError)):
             raise
         # If the sizes were not the reason, this fails alike.
-        kept, sizes = None, f"new, for those kept for this machine cannot be taken: {error}"
-        trial = _tried(experiment, backend, given)
+        again = run_program(experiment, backend, rounds=rounds, budget=budget, work="new", **options)
+        return replace(again, sizes=f"new, for those kept for this machine cannot be taken: {error}")
     result = conclude(
         experiment.name,
         trial,
@@ -261,25 +269,10 @@ def run_program(
         curves=experiment.curves,
         judges_times=experiment.judges_times,
     )
-    if chooses and kept is None and not result.problems and result.is_undisturbed:
-        chosen = {name: result.parameters[name] for name in names}
-        keep_sizes(experiment.name, place_of(backend), chosen, f"{backend.name} {backend.engine}")
-    return replace(result, sizes=str(kept) if kept else sizes)
-
-
-def _tried(experiment: Experiment, backend: Backend, given: Mapping[str, Any]) -> Trial:
-    """Run an experiment's program with these values, of which None are chosen before, and time what it registered."""
-    program = experiment.program_on(backend)
-    assert program is not None
-    known = {one.name: one for one in parameters_of(experiment)}
-    values = {name: value for name, value in given.items() if name not in ("rounds", "budget")}
-    trial = Trial(backend, {name: values[name] for name in values if name in known}, given["rounds"], given["budget"])
-    for name, parameter in known.items():
-        if isinstance(parameter, Chosen) and parameter.how is not None and values[name] is None:
-            values[name] = trial.parameters[name] = parameter.how(trial)
-    program(trial, **values)
-    trial.run()
-    return trial
+    if is_free and kept is None and not result.problems and result.is_undisturbed:
+        values = {name: result.parameters[name] for name in chosen}
+        keep_sizes(experiment.name, place_of(backend), values, f"{backend.name} {backend.engine}")
+    return replace(result, sizes=str(kept) if kept else "")
 
 
 def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:
