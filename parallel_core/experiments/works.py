@@ -12,6 +12,7 @@ from parallel_core.measurement.timing import measure
 
 __all__ = [
     "MULTIPLICATIONS",
+    "chained",
     "chosen_copies",
     "chosen_size",
     "copies_of",
@@ -167,3 +168,17 @@ def _run_over_copies(trial: Trial, destination: Device, size: int, copies: int) 
     probe.time("copy", copies_of(probe, results, destination, buffers, copies), bare=())
     cases = probe.run(1.0)
     return cases["run"].median / cases["copy"].median
+
+
+def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
+    """Multiply by a matrix so many times, each multiplication after the one before."""
+
+    def chain(multiply: Callable[[Array, Array], Array], x: Array) -> Array:
+        y = x
+        for _ in range(count):
+            y = multiply(y, x)
+        return y
+
+    matmul = trial.backend.ops.matmul
+    unit = trial.backend.ops.as_unit(partial(chain, matmul))
+    return Work(partial(chain, partial(trial.backend.launch, matmul), x), partial(trial.backend.launch, unit, x))

@@ -24,7 +24,9 @@ def on(engine: str = "async", devices: int = 2, **parameters: object) -> Result:
     backend = {**found.backend, "devices": [f"cpu:{number}" for number in range(1, devices + 1)]}
     # With two cores for three parts a third can be saved.
     metrics = {**found.metrics, "possible_on_cores_fraction": 1 / 3}
-    return replace(found, backend=backend, parameters={**found.parameters, **parameters}, metrics=metrics)
+    return replace(
+        found, backend=backend, parameters={**found.parameters, "workers": "1,2", **parameters}, metrics=metrics
+    )
 
 
 def test_it_is_of_the_medians_with_an_interval_over_the_rounds_that_it_touches() -> None:
@@ -100,6 +102,10 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
         ("overlap", 0.93, 2, "async", "hidden"),
         ("overlap", 0.93, 2, "sync", WITHOUT_QUEUE.code),
         ("overlap", 0.5, 2, "sync", WITHOUT_QUEUE.code),
+        ("independent-ops", 0.67, 2, "async", "hindered"),
+        ("independent-ops", 1.02, 2, "async", "serial"),
+        ("independent-ops", 1.43, 2, "async", "partly"),
+        ("independent-ops", 1.92, 2, "async", "parallel"),
         ("three-way", -0.2, 2, "async", "hindered"),
         ("three-way", 0.02, 2, "async", "serial"),
         ("three-way", 0.2, 2, "async", "partly"),
