@@ -22,6 +22,7 @@ __all__ = [
     "largest_size",
     "multiplications",
     "multiplied",
+    "seconds_of_one",
     "size_for",
     "size_for_run",
     "size_to_copy",
@@ -88,7 +89,7 @@ def copies_of(trial: Trial, results: Sequence[Array], device: Device, buffers: l
     return Work(one_by_one, many_at_once)
 
 
-def _seconds_of_one(trial: Trial, size: int, device: Device, count: int = 5) -> float:
+def seconds_of_one(trial: Trial, size: int, device: Device, count: int = 5) -> float:
     """Measure the seconds of one multiplication, the median of a few tries.
 
     Not the fastest: what is chosen by it must fit into a budget on a busy machine too.
@@ -104,7 +105,7 @@ def size_for(trial: Trial, seconds: float, count: int) -> int:
     # The time grows with the cube of the size, roughly; the second and third estimates correct the first.
     for estimate in range(3):
         tell("choosing a size", estimate / 3)
-        taken = count * _seconds_of_one(trial, size, trial.devices[0])
+        taken = count * seconds_of_one(trial, size, trial.devices[0])
         size = max(8, round(size * (seconds / taken) ** (1 / 3) / 8) * 8)
     return size
 
