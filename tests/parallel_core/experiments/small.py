@@ -15,6 +15,8 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "independent-ops": {"size": 64, "workers_compared": (1,), **QUICKLY},
     "small-ops": {"sizes": (8, 32), **QUICKLY},
     "three-way": {"size": 64, "copies": 2, **QUICKLY},
+    "dependencies": {"size": 8, **QUICKLY},
+    "graph": {"batch": 20, **QUICKLY},
 }
 
 

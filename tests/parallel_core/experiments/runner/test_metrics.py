@@ -116,6 +116,10 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
         ("three-way", 0.2, 2, "async", "partly"),
         ("three-way", 0.32, 2, "async", "parallel"),
         ("three-way", 0.32, 2, "sync", WITHOUT_QUEUE.code),
+        ("dependencies", 0.4, 2, "async", "far"),
+        ("dependencies", 0.7, 2, "async", "slower"),
+        ("graph", 0.95, 3, "async", "near"),
+        ("graph", 1.4, 3, "async", "beyond"),
     ],
 )
 def test_what_an_experiment_s_figure_means(experiment: str, value: float, devices: int, engine: str, code: str) -> None:
