@@ -12,6 +12,7 @@ from parallel_core.measurement.timing import measure
 
 __all__ = [
     "MULTIPLICATIONS",
+    "chained",
     "chosen_copies",
     "chosen_size",
     "copies_of",
@@ -21,6 +22,7 @@ __all__ = [
     "largest_size",
     "multiplications",
     "multiplied",
+    "seconds_of_one",
     "size_for",
     "size_for_run",
     "size_to_copy",
@@ -88,17 +90,24 @@ def copies_of(trial: Trial, results: Sequence[Array], device: Device, buffers: l
     return Work(one_by_one, many_at_once)
 
 
+def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:
+    """Measure the seconds of one multiplication on the first device, the median of a few tries of so many.
+
+    Not the fastest: what is chosen by it must fit into a budget on a busy machine too.
+    """
+    x = trial.normal(size, trial.devices[0])
+    trial.backend.wait(trial.backend.launch(trial.backend.ops.matmul, x, x))
+    return median(measure(trial.backend, partial(multiplied, trial, x, count))[1] for _ in range(PROBES)) / count
+
+
 def size_for(trial: Trial, seconds: float, count: int) -> int:
     """Choose the size, a multiple of 8, at which `count` multiplications take about so many seconds on a device."""
     size = 128
     # The time grows with the cube of the size, roughly; the second and third estimates correct the first.
     for estimate in range(3):
         tell("choosing a size", estimate / 3)
-        x = trial.normal(size, trial.devices[0])
-        trial.backend.wait(trial.backend.launch(trial.backend.ops.matmul, x, x))
-        # Not the fastest of a few tries: what is chosen must fit into a budget on a busy machine too.
-        taken = median(measure(trial.backend, partial(multiplied, trial, x, PROBED))[1] for _ in range(PROBES))
-        size = max(8, round(size * (seconds / (taken / PROBED * count)) ** (1 / 3) / 8) * 8)
+        taken = count * seconds_of_one(trial, size)
+        size = max(8, round(size * (seconds / taken) ** (1 / 3) / 8) * 8)
     return size
 
 
@@ -135,7 +144,7 @@ def chosen_copies(destination: Callable[[Trial], Device]) -> Chosen:
 def size_to_copy(destination: Callable[[Trial], Device], trial: Trial) -> int:
     """Choose the size with which computing takes about 0.2 s, and no less than copying each result once."""
     there = destination(trial)
-    size = min(LARGEST_SIZE, size_for_run(trial))
+    size = min(LARGEST_SIZE, size_for(trial, RUN_SECONDS, MULTIPLICATIONS))
     # Where even a single copy takes longer (a GPU behind a bus), larger matrices shift the balance to computing.
     once = _run_over_copies(trial, there, size, 1)
     return size if once >= 1 else min(LARGEST_SIZE, round(size / once / 8) * 8)
@@ -162,3 +171,17 @@ def _run_over_copies(trial: Trial, destination: Device, size: int, copies: int) 
     probe.time("copy", copies_of(probe, results, destination, buffers, copies), bare=())
     cases = probe.run(1.0)
     return cases["run"].median / cases["copy"].median
+
+
+def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
+    """Multiply by a matrix so many times, each multiplication after the one before."""
+
+    def chain(multiply: Callable[[Array, Array], Array], x: Array) -> Array:
+        y = x
+        for _ in range(count):
+            y = multiply(y, x)
+        return y
+
+    matmul = trial.backend.ops.matmul
+    unit = trial.backend.ops.as_unit(partial(chain, matmul))
+    return Work(partial(chain, partial(trial.backend.launch, matmul), x), partial(trial.backend.launch, unit, x))

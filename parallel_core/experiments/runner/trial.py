@@ -18,18 +18,24 @@ import numpy as np
 from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
 from parallel_core.errors import RequestError
+from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.measurement.verdicts import MIN_NOISE
 
 __all__ = ["Trial", "Work"]
 
 TIMED_SHARE = 0.9
 """Of the budget: until when cases are timed, unless the program says otherwise."""
 LARGEST_ERROR = 1e-4
+STARTING = 0.5
+"""The share of a fresh process's time that goes by until it measures, about: starting, and importing."""
+LEAST_BUDGET = 0.01
+"""With which a process still takes one round."""
 
 
 @dataclass(frozen=True)
@@ -157,10 +163,20 @@ class Trial:
         same = {"backend": self.backend.name, "engine": self.backend.engine, "variant": self.backend.variants}
         return measure_elsewhere(experiment, {**same, "devices": 1, "device-kind": "cpu", **options})
 
+    def left_elsewhere(self, share: float, processes: int = 1) -> float:
+        """Return the budget of each of several fresh processes that end when a share of this one's is spent."""
+        return max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
+
     def found(self, name: str, value: float | Interval) -> None:
         """Keep a figure that follows from something else than times; a plain number has no interval."""
         known = value if isinstance(value, Interval) else Interval(value, -math.inf, math.inf)
         self.figures[name] = known
+
+    def compare(self, name: str, slow: str, fast: str, noise: float = MIN_NOISE) -> None:
+        """Find how many times as fast one case is as another; nothing if one of them was not timed."""
+        found = interval_of(lambda times: times[slow] / times[fast], self.cases, ratio=True, noise=noise)
+        if found is not None:
+            self.found(name, found)
 
     def _on_host(self, value: Array) -> np.ndarray:
         return np.asarray(value if isinstance(value, np.ndarray) else self.backend.to_numpy(value))
