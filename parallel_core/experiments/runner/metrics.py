@@ -152,6 +152,8 @@ class Metric:
         """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99) of 2`."""
         most = self.at_most(result)
         possible = f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else ""
+        if interval.low == interval.high:
+            return self.brief(interval.estimate) + possible
         if self.in_percent:
             return in_percent(interval)
         if quantity(self.name, interval.estimate) != figure(interval.estimate):

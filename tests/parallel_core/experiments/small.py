@@ -12,6 +12,7 @@ QUICKLY: Mapping[str, Any] = {"rounds": 2, "budget": 600.0}
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "parallel": {"size": 64, **QUICKLY},
     "overlap": {"size": 64, "copies": 2, **QUICKLY},
+    "building-blocks": QUICKLY,
 }
 
 
