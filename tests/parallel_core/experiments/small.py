@@ -13,6 +13,7 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "parallel": {"size": 64, **QUICKLY},
     "overlap": {"size": 64, "copies": 2, **QUICKLY},
     "building-blocks": QUICKLY,
+    "batch-norm": {"rows": 16, **QUICKLY},
 }
 
 

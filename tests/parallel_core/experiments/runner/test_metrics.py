@@ -98,6 +98,10 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
         ("overlap", 0.93, 2, "async", "hidden"),
         ("overlap", 0.93, 2, "sync", WITHOUT_QUEUE.code),
         ("overlap", 0.5, 2, "sync", WITHOUT_QUEUE.code),
+        ("batch-norm", 0.8, 2, "async", "faster"),
+        ("batch-norm", 1.0, 2, "async", "equal"),
+        ("batch-norm", 1.2, 2, "async", "slower"),
+        ("batch-norm per_device_difference_fraction", 0.15, 2, "async", "different"),
     ],
 )
 def test_what_an_experiment_s_figure_means(experiment: str, value: float, devices: int, engine: str, code: str) -> None:
