@@ -101,6 +101,11 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
         ("batch-norm", 0.8, 2, "async", "faster"),
         ("batch-norm", 1.0, 2, "async", "equal"),
         ("batch-norm", 1.2, 2, "async", "slower"),
+        ("partitioning", 0.8, 2, "async", "slower"),
+        ("partitioning", 1.0, 2, "async", "equal"),
+        ("partitioning", 1.2, 2, "async", "faster"),
+        ("partitioning data_parallel_speedup", 1.2, 2, "async", "faster"),
+        ("partitioning micro_batch_speedup", 0.8, 2, "async", "slower"),
         ("batch-norm per_device_difference_fraction", 0.15, 2, "async", "different"),
     ],
 )
