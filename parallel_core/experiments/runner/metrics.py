@@ -143,9 +143,11 @@ class Metric:
         return self.bands[place]
 
     def sentence(self, interval: Interval, result: Result) -> str:
-        """Say what an interval means: the band's sentence, then the figure."""
+        """Say what an interval means: the band's sentence, or what the figure is if it has none; then the figure."""
         band = self.place(interval, result)
-        says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
+        says = self.means[:1].upper() + self.means[1:]
+        if self.bands:
+            says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
         return f"{', '.join(filter(None, (says, self.about)))}: {self.write(interval, result)}."
 
     def write(self, interval: Interval, result: Result) -> str:

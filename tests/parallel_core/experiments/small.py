@@ -14,6 +14,7 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "overlap": {"size": 64, "copies": 2, **QUICKLY},
     "building-blocks": QUICKLY,
     "batch-norm": {"rows": 16, **QUICKLY},
+    "allreduce": {"sizes": (40, 4096), **QUICKLY},
     "partitioning": {"wide": 2, "batch": 7, "micro_batches": 2, **QUICKLY},
 }
 
