@@ -73,7 +73,7 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     def median_of_random(times: Times) -> Values:
         return np.median([one.bound_fraction(times) for one in scheduled.values()], axis=0)
 
-    found = interval_of(median_of_random, trial.cases, ratio=True)
+    found = interval_of(median_of_random, trial.cases, is_ratio=True)
     assert found is not None
     trial.found(RANDOM.name, found)
     for name, nodes in graphs.items():

@@ -32,7 +32,7 @@ import numpy as np
 
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, more_cores, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Exercise, Experiment, Parameter
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import MULTIPLICATIONS, chained, multiplications, size_for_run
 from parallel_core.measurement.progress import tell
@@ -90,11 +90,11 @@ def program(
     few, many, chain_by_few, chain_by_many = (
         named(what, count) for what in ("independent", "chain") for count in (counts[0], counts[-1])
     )
-    trial.compare(SPEEDUP.name, few, many, BETWEEN_PROCESSES)
-    trial.compare("chain_speedup", chain_by_few, chain_by_many, BETWEEN_PROCESSES)
-    trial.compare(INDEPENDENCE.name, chain_by_few, few)
-    trial.compare("independence_speedup_most_workers", chain_by_many, many)
-    trial.compare(THREADS.name, few, f"{few}, {2 * threads} threads each", BETWEEN_PROCESSES)
+    trial.found_by(SPEEDUP.name, ratio(few, many), BETWEEN_PROCESSES)
+    trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), BETWEEN_PROCESSES)
+    trial.found_by(INDEPENDENCE.name, ratio(chain_by_few, few))
+    trial.found_by("independence_speedup_most_workers", ratio(chain_by_many, many))
+    trial.found_by(THREADS.name, ratio(few, f"{few}, {2 * threads} threads each"), BETWEEN_PROCESSES)
     trial.check("products", independent.launch(), [drawn @ drawn] * MULTIPLICATIONS)
     trial.check("products", [chain.launch()], [np.linalg.matrix_power(drawn, MULTIPLICATIONS + 1)])
 

@@ -126,7 +126,7 @@ LOWER_BOUND: Mapping[str, str] = MappingProxyType(
 
 def find_bounds(trial: Trial, scheduled: Scheduled) -> None:
     """Find how near a program came to its bound, and what bounds it."""
-    fraction = interval_of(scheduled.bound_fraction, trial.cases, ratio=True)
+    fraction = interval_of(scheduled.bound_fraction, trial.cases, is_ratio=True)
     assert fraction is not None
     trial.found(BOUND_FRACTION.name, fraction)
     for name in LOWER_BOUND:

@@ -35,7 +35,7 @@ from backends import Array
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values, interval_of
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values, interval_of, ratio
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import multiplications, multiplied, seconds_of_one
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide
@@ -127,7 +127,7 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
         def median_of_small(times: Times) -> Values:
             return np.median([at(times, f", size {size}") for size in small], axis=0)
 
-        if found := interval_of(median_of_small, trial.cases, ratio=True, noise=noise):
+        if found := interval_of(median_of_small, trial.cases, is_ratio=True, noise=noise):
             trial.found(metric.name, found)
 
     find(SPEEDUP, lambda times, size: times[ONE + size] / times[ALL + size])
@@ -136,7 +136,7 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
         find(LAUNCHING, lambda times, size: times.dispatch(ONE + size) / times[ONE + size])
     if spread:
         _, largest = max(zip(speedups[ALL], sizes, strict=True))
-        trial.compare(LARGEST.name, f"{ONE}, size {largest}", f"{ALL}, size {largest}")
+        trial.found_by(LARGEST.name, ratio(f"{ONE}, size {largest}", f"{ALL}, size {largest}"))
         trial.found("largest_speedup_size", largest)
         if (crossing := crossing_size(sizes, alone, spread)) is not None:
             trial.found("crossing_size", crossing)

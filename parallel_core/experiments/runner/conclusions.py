@@ -78,7 +78,9 @@ def conclude(
     answer = _withheld(problems, disturbances, watch if judges_times else None)
     said = () if answer else (*trial.notes, *excesses)
     if answer is None:
-        sentences = [metric.sentence(intervals[metric.name], found) for metric in metrics if metric.name in bands]
+        # A main figure without bands is said, too.
+        told = [one for one in metrics if one.name in bands or (one is metrics[0] and not one.bands)]
+        sentences = [one.sentence(intervals[one.name], found) for one in told if one.name in intervals]
         answer = Answer(tuple(sentences), changed_by(changes, Found(trial.backend, found, bands)))
     return replace(
         found,

@@ -18,7 +18,7 @@ import numpy as np
 from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
 from parallel_core.errors import RequestError
-from parallel_core.experiments.runner.metrics import interval_of
+from parallel_core.experiments.runner.metrics import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
@@ -45,6 +45,8 @@ class Work:
     launch: Callable[[], Any]
     unit: Callable[[], object] | None = None
     """None if that cannot be measured."""
+    times: float = 1
+    """How many units do what the launch does."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,11 @@ class Trial:
         units = tuple(work for work in (works if bare is None else bare) if work.unit is not None)
         self._pending.append(_Timed(name, timing, repeats, tuple(parts), units, curve, at))
 
-    def run(self, share: float = TIMED_SHARE) -> Mapping[str, Case]:
-        """Time all registered cases in turn, and what they are as units, until a share of the budget is spent."""
+    def run(self, share: float = TIMED_SHARE, rounds: int | None = None) -> Mapping[str, Case]:
+        """Time all registered cases in turn, and what they are as units, until a share of the budget is spent.
+
+        If `rounds` are given, there are as many, whatever they take.
+        """
         pending, self._pending = self._pending, []
         if not pending:
             return self.cases
@@ -142,9 +147,10 @@ class Trial:
         takes = {case.name: case.take for case in pending}
         # Units stand among the cases, so that a drift of the machine affects all alike.
         takes |= {label: partial(measure, self.backend, work.unit) for work, label in units.items() if work.unit}
-        taken = {case.name: case for case in interleave(takes, self.rounds, budget=self.left(share))}
+        budget = self.left(share) if rounds is None else math.inf
+        taken = {case.name: case for case in interleave(takes, rounds or self.rounds, budget=budget)}
         for case in pending:
-            alone = [taken[units[work]].seconds for work in case.bare]
+            alone = [[work.times * once for once in taken[units[work]].seconds] for work in case.bare]
             bare = tuple(max(at_once) / case.repeats for at_once in zip(*alone, strict=True))
             timed = replace(taken[case.name], repeats=case.repeats, bare_seconds=bare, parts=case.parts)
             self.cases[case.name] = timed
@@ -172,11 +178,13 @@ class Trial:
         known = value if isinstance(value, Interval) else Interval(value, -math.inf, math.inf)
         self.figures[name] = known
 
-    def compare(self, name: str, slow: str, fast: str, noise: float = MIN_NOISE) -> None:
-        """Find how many times as fast one case is as another; nothing if one of them was not timed."""
-        found = interval_of(lambda times: times[slow] / times[fast], self.cases, ratio=True, noise=noise)
-        if found is not None:
-            self.found(name, found)
+    def found_by(self, name: str, formula: Formula, noise: float = MIN_NOISE) -> None:
+        """Keep a positive figure over the cases' times, by a formula that needs what only the program knows.
+
+        Nothing is kept if a case of it was not timed. With more noise than usual they are of several processes.
+        """
+        if (interval := interval_of(formula, self.cases, is_ratio=True, noise=noise)) is not None:
+            self.found(name, interval)
 
     def _on_host(self, value: Array) -> np.ndarray:
         return np.asarray(value if isinstance(value, np.ndarray) else self.backend.to_numpy(value))

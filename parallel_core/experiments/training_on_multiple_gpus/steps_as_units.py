@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 
 from backends import Array, Backend, Device
 from parallel_core.experiments.measuring import Units
+from parallel_core.experiments.runner.trial import Work
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.timing import interleave, measure
 
-__all__ = ["Step", "bare_seconds", "units_of"]
+__all__ = ["Step", "bare_seconds", "units_of", "works_of_step"]
 
 Step: TypeAlias = Callable[[Backend], object]
 """A function of a backend that loads what it needs and launches one step on it."""
@@ -29,6 +30,11 @@ def units_of(backend: Backend, steps: Mapping[str, Step], repeats: int = 1) -> U
         {f"{name} on {device}": launch for name, units in by_step.items() for device, launch in units.items()},
         {name: [f"{name} on {device}" for device in units] for name, units in by_step.items()},
     )
+
+
+def works_of_step(backend: Backend, step: Step, times: int = 1) -> list[Work]:
+    """Take a step once, and return each device's share of it as a unit, for a case that takes it so many times."""
+    return [Work(launch, launch, times) for launch in _by_device(backend, step, 1).values()]
 
 
 def bare_seconds(backend: Backend, step: Step, rounds: int, budget: float) -> tuple[float, ...]:

@@ -1,10 +1,9 @@
-"""Sweep over a few points within a budget of seconds: each point has a share of what is left of it."""
+"""Sweep over a few points within a trial's budget, each of which has a share of it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from backends.host import clock_without_compiling
+from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.measurement.progress import part
 
 __all__ = ["swept"]
@@ -13,20 +12,16 @@ Point = TypeVar("Point")
 
 
 def swept(
-    points: Sequence[Point], weights: Sequence[float], budget: float
-) -> Iterator[tuple[Point, Callable[[], float]]]:
-    """Iterate over the points, each with a function that returns the seconds which are left to it.
+    trial: Trial, points: Sequence[Point], weights: Sequence[float], share: float = TIMED_SHARE
+) -> Iterator[Point]:
+    """Iterate over the points; what a loop's body registers is timed when it ends.
 
-    Shares are as the weights, one a point. What is told of the progress of a point is told as its part of the sweep.
+    Their shares are as the weights, one a point; what one leaves over is the next one's. What is told of the progress
+    of a point is told as its part of the sweep.
     """
-    end = clock_without_compiling() + budget
-    for place, point in enumerate(points):
-        before, own, after = sum(weights[:place]), weights[place], sum(weights[place + 1 :])
-        now, total = clock_without_compiling(), before + own + after
-        until = now + (end - now) * own / (own + after)
-        with part(before / total, (before + own) / total):
-            yield point, partial(_left, until)
-
-
-def _left(until: float) -> float:
-    return max(0.0, until - clock_without_compiling())
+    total, done = sum(weights), 0.0
+    for point, weight in zip(points, weights, strict=True):
+        before, done = done, done + weight
+        with part(before / total, done / total):
+            yield point
+            trial.run(share * done / total)

@@ -17,6 +17,10 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "three-way": {"size": 64, "copies": 2, **QUICKLY},
     "dependencies": {"size": 8, **QUICKLY},
     "graph": {"batch": 20, **QUICKLY},
+    "building-blocks": QUICKLY,
+    "batch-norm": {"rows": 16, **QUICKLY},
+    "allreduce": {"sizes": (40, 4096), **QUICKLY},
+    "partitioning": {"wide": 2, "batch": 7, "micro_batches": 2, **QUICKLY},
 }
 
 

@@ -10,10 +10,11 @@ own part, every link and every core works at the same time. For short vectors th
 Method: The book's way (star), three textbook algorithms and the backend's own one sum the same vectors, from a few KiB
 to hundreds of MiB. Beside them every device copies its vector once: all vectors must be read and all sums written, so
 no allreduce moves fewer bytes than those copies do. At one size, 16 MiB at most, the steps of the sharded sum are timed
-alone, and the same sum with all parts added up on one device. Between processes the framework's own sum alone is timed,
-and beside it one TCP stream that carries a vector once, one way.
+in isolation, and the same sum with all parts added up on one device. Between processes only the framework's own sum is
+timed, and beside it one TCP stream that carries a vector once, one way.
 
-Look at: The GB/s of each algorithm over the size, and its share of the plain copies' or the stream's speed;
+Look at: The table of GB/s of each algorithm over the size, with its share of the plain copies' or the stream's speed;
+`native_speedup_over_star`, the framework's own sum compared with the book's way at the largest size;
 `spread_roots_speedup`, what different parts on different devices gain over the same parts on one.
 
 Read: Left of the knee latency decides: the algorithm with the fewest steps wins. Right of it bandwidth does. Devices on
@@ -22,36 +23,39 @@ exceeds these copies and not the memory. Arrays of tens of MiB are given back to
 system when they are freed: an algorithm that makes new ones waits for fresh pages then, which one in place does not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
-from backends import Backend
+from backends.process_groups import GroupedBackend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.measuring import refuse_single_device
-from parallel_core.experiments.runner.declaration import BUDGET, Budget, Exercise, Experiment, Parameter, Rounds
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts
+from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, Found, with_queue
+from parallel_core.experiments.runner.declaration import Exercise, Experiment, Parameter
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import run_between_processes
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import (
+    ALGBW,
+    ONE_STREAM,
+    PLAIN_COPY,
+    SHARES,
+    case_name,
+    find_bandwidths,
+)
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
     ALL_SIZES,
     ITEM,
-    default_sizes,
     error_of_sums,
-    refuse_more_than_memory,
-    whole_elements,
+    sizes_to_time,
 )
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.figures import result_with
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import ONE_ROOT, size_of_parts, time_parts
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.sweep import about_budget, sweep
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import time_size
-from parallel_core.measurement.answer import Answer
-from parallel_core.measurement.result import Case, Result
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import swept_sizes, time_size
+from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import countdown
 from parallel_core.system.formatting import parse_sizes
 
-__all__ = ["EXPERIMENT", "run"]
+__all__ = ["EXPERIMENT", "program"]
 
 ALGORITHM_NAMES = Parameter(
     f"One or more of {', '.join(ALGORITHMS)}. Default: all; between processes native.",
@@ -64,61 +68,39 @@ VECTOR_SIZES = Parameter(
     metavar="SIZES",
     parse=parse_sizes,
 )
-TIMED_SHARE, PARTS_SHARE = 0.7, 0.9
+SWEPT_SHARE, PARTS_SHARE = 0.7, 0.9
 """Of the budget: until when the sweep may last, and the timing of parts, before the last checks."""
 
 
-def run(
-    backend: Backend,
+def program(
+    trial: Trial,
     algorithms: Annotated[Sequence[str] | None, ALGORITHM_NAMES] = None,
     sizes: Annotated[Sequence[int] | None, VECTOR_SIZES] = None,
-    rounds: Rounds = 5,
-    budget: Budget = BUDGET,
-) -> Result:
+) -> None:
     """Time algorithms, by their names in `ALGORITHMS`, on one float32 vector per device, for vectors of each size.
 
-    `sizes` are in bytes, and rounded down to whole elements, of which there is at least one. The metrics are those of
-    `native`, or of the last algorithm if it is not asked for, at the largest size. Raises RequestError for a backend
-    with a single device, an algorithm that is not known, and sizes for which the memory does not suffice.
+    `sizes` are in bytes, and rounded down to whole elements, of which there is at least one. Raises RequestError for a
+    single device, an algorithm that is not known, and sizes for which the memory does not suffice.
     """
-    refuse_single_device(backend, "allreduce", "sums over devices")
+    trial.refuse_single_device("allreduce", "sums over devices")
+    backend, count = trial.backend, len(trial.devices)
     names = _known(tuple(ALGORITHMS) if algorithms is None else algorithms)
-    whole = whole_elements(default_sizes(len(backend.devices)) if sizes is None else sizes)
-    refuse_more_than_memory(whole[-1], len(backend.devices))
-    left = countdown(budget)
-
-    def time_and_check(size: int, seconds: float) -> tuple[float, Mapping[str, Case]]:
-        error = error_of_sums(backend, names, size // ITEM)
-        return error, time_size(backend, names, size, rounds, seconds)
-
-    errors, timed = sweep(whole, sizes is not None, time_and_check, partial(left, TIMED_SHARE))
-    count = len(backend.devices)
-    size, parts = size_of_parts(timed), {}
+    errors, timed = [], []
+    for size, seconds in swept_sizes(
+        trial, sizes_to_time(sizes, count), sizes is not None, partial(trial.left, SWEPT_SHARE)
+    ):
+        errors.append(error_of_sums(backend, names, size // ITEM))
+        time_size(trial, names, size, seconds)
+        timed.append(size)
+    find_bandwidths(trial, timed, names, PLAIN_COPY, count)
+    star, native = (case_name(name, timed[-1]) for name in ("star", "native"))
+    trial.found_by(OVER_STAR.name, lambda times: times[star] / times[native])
     if {"sharded", "native"} <= set(names):
+        size = size_of_parts(timed)
         errors.append(error_of_sums(backend, (ONE_ROOT,), size // ITEM))
-        parts = time_parts(backend, size, rounds, left(PARTS_SHARE))
+        time_parts(trial, size, trial.left(PARTS_SHARE))
     errors += [error_of_sums(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
-
-    largest = max(timed)
-    judged = "native" if "native" in names else names[-1]
-    described = {
-        "explanation": verdicts.about_size(largest, timed[largest]),
-        "answer": Answer(
-            (
-                *(verdicts.about_size(one, timed[one]) for one in sorted(timed)[:1] if one != largest),
-                verdicts.about_roots(size, parts) if parts else verdicts.about_bound(timed, judged),
-            ),
-            verdicts.what_would_change(backend, timed, parts),
-        ),
-        "notes": (
-            *([verdicts.about_bound(timed, judged)] if parts else []),
-            *verdicts.about_sharding(timed),
-            *([verdicts.about_parts(size, parts)] if parts else []),
-            *verdicts.about_exceeded(timed),
-            *about_budget(whole, timed, budget),
-        ),
-    }
-    return result_with(backend, timed, errors, count, judged, rounds, budget, parts, **described)
+    trial.errors["sums"] = largest_of(errors)
 
 
 def _known(algorithms: Sequence[str]) -> tuple[str, ...]:
@@ -131,22 +113,80 @@ def _known(algorithms: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(algorithms))
 
 
+OVER_STAR = Metric(
+    "native_speedup_over_star",
+    bands=(
+        Band(LOWEST, "slower", "Adding everything up on the first device was faster than the framework's own sum"),
+        Band(0.9, "equal", "The framework's own sum took about as long as adding everything up on the first device"),
+        Band(1.1, "faster", "The framework's own sum was faster than adding everything up on the first device"),
+    ),
+)
+ROOTS = Metric(
+    "spread_roots_speedup",
+    bands=(
+        Band(LOWEST, "slower", "Adding up different parts on different devices cost more than it saved"),
+        Band(0.9, "equal", "Adding up different parts on different devices saved little or nothing"),
+        Band(1.1, "faster", "Adding up different parts on different devices was faster than all parts on one"),
+    ),
+)
+OF_STREAM = Metric(
+    SHARES[ONE_STREAM],
+    bands=(
+        Band(LOWEST, "slower", "The sum took longer than one TCP stream needs to carry a vector once"),
+        Band(0.9, "equal", "The sum took about as long as one TCP stream needs to carry a vector once"),
+        Band(1.1, "faster", "The sum was faster than one TCP stream that carries a vector once"),
+    ),
+)
+
+
+def _is_between(found: Found) -> bool:
+    return OF_STREAM.name in found.result.metrics
+
+
+def _about_hosts(found: Found) -> str:
+    backend = found.backend
+    if isinstance(backend, GroupedBackend) and len(set(backend.group.hosts)) > 1:
+        return "A faster network (launch --interface), or fewer bytes: a smaller network to be trained."
+    return "Separate hosts for the processes (launch --hosts), whose cores then add up nothing for each other."
+
+
 EXPERIMENT = Experiment(
     name="allreduce",
     position=2,
     exercises=(Exercise(3, "Which allreduce is faster, and why add up different parameters on different devices?"),),
-    run=run,
-    run_between_processes=run_between_processes,
+    program=program,
+    between_processes=between_processes.program,
     case="native, 4 MiB",
-    metric="algbw_gb_per_s",
-    metric_means="GB of the longest vector that all devices sum in a second",
+    metrics=(
+        Metric(ALGBW, means="GB of the longest vector that all devices sum in a second"),
+        OVER_STAR,
+        ROOTS,
+        OF_STREAM,
+    ),
+    changes=(
+        Change(
+            lambda found: not _is_between(found) and ROOTS.name not in found.result.metrics,
+            "All algorithms (without --algorithm): they are compared then, and spread additions with those on one.",
+        ),
+        LESS_NOISE,
+        Change(_is_between, _about_hosts),
+        with_queue("devices should add up their parts at the same time"),
+        MORE_CORES,
+        Change(
+            lambda _: True,
+            lambda found: (
+                f"More devices with a core each (--devices {2 * len(found.backend.devices)}), of which one "
+                "would have more to add up, or vectors of other --sizes."
+            ),
+        ),
+    ),
     curves=Curves(
         over="bytes",
-        quantity="algbw_gb_per_s",
+        quantity=ALGBW,
         x_title="each device's vector",
         y_title="GB/s",
         log_y=True,
-        dotted=("plain copy", "one TCP stream"),
+        dotted=(PLAIN_COPY, ONE_STREAM),
         caption="Size over time, on logarithmic scales. The dotted curve is of every device copying its "
         "vector once, all at once: whatever sums the vectors must read and write as much. Between processes it is "
         "of one TCP stream that carries a vector once.",

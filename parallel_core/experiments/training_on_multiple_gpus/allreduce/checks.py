@@ -1,4 +1,4 @@
-"""Are the sums NumPy's? Asked on fresh numbers and apart from the timing, as nccl-tests does."""
+"""Are the sums NumPy's? Asked on fresh numbers and apart from the timing, as nccl-tests does. And which sizes fit?"""
 
 from collections.abc import Sequence
 from functools import partial, reduce
@@ -15,16 +15,7 @@ from parallel_core.measurement.progress import tell
 from parallel_core.system.formatting import parse_sizes, write_size
 from parallel_core.system.machine import describe_machine
 
-__all__ = [
-    "ALL_SIZES",
-    "ITEM",
-    "LARGEST_ERROR",
-    "default_sizes",
-    "error_of_sum",
-    "error_of_sums",
-    "refuse_more_than_memory",
-    "whole_elements",
-]
+__all__ = ["ALL_SIZES", "ITEM", "error_of_sum", "error_of_sums", "sizes_to_time"]
 
 ALL_SIZES = "4KiB..256MiB"
 """Those that are timed by default, as far as memory and budget last."""
@@ -34,7 +25,6 @@ BLOCK = 2**18
 """Elements that are compared at once: few enough to stay in the cache, and to need little memory."""
 HELD_AT_ONCE = 6
 """Vectors per device that exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
-LARGEST_ERROR = 1e-5
 CHECKED = {**ALGORITHMS, ONE_ROOT: on_one_root}
 
 
@@ -46,8 +36,8 @@ def error_of_sums(backend: Backend, algorithms: Sequence[str], length: int) -> f
     errors = []
     for name in algorithms:
         tell(f"check of {name}, {write_size(ITEM * length)}", 0.0)
-        loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
-        errors += [error_of_sum(backend.to_numpy(total), expected) for total in CHECKED[name](backend, loaded)]
+        vectors = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
+        errors += [error_of_sum(backend.to_numpy(total), expected) for total in CHECKED[name](backend, vectors)]
     return largest_of(errors)
 
 
@@ -60,28 +50,22 @@ def error_of_sum(actual: np.ndarray, expected: np.ndarray) -> float:
     )
 
 
-def whole_elements(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Round sizes down to whole elements, one at least; return them once each, in ascending order."""
+def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
+    """Round sizes down to whole elements, one at least; return them once each, in ascending order.
+
+    By default they are all whose vectors this machine can hold on so many devices. Raises RequestError if there is
+    none, and for vectors that it cannot hold.
+    """
+    memory = describe_machine()["memory_bytes"]
+    if sizes is None:
+        return tuple(size for size in parse_sizes(ALL_SIZES) if HELD_AT_ONCE * devices * size <= memory)
     if not sizes:
         raise RequestError("no size is given")
-    return tuple(sorted({max(1, size // ITEM) * ITEM for size in sizes}))
-
-
-def default_sizes(devices: int) -> tuple[int, ...]:
-    """Return all sizes whose vectors this machine can hold."""
-    memory = describe_machine()["memory_bytes"]
-    return tuple(size for size in parse_sizes(ALL_SIZES) if _needed(size, devices) <= memory)
-
-
-def refuse_more_than_memory(largest: int, devices: int) -> None:
-    """Raise RequestError for vectors that this machine cannot hold."""
-    needed, memory = _needed(largest, devices), describe_machine()["memory_bytes"]
+    whole = tuple(sorted({max(1, size // ITEM) * ITEM for size in sizes}))
+    needed = HELD_AT_ONCE * devices * whole[-1]
     if needed > memory:
         raise RequestError(
-            f"vectors of {write_size(largest)} on {devices} devices take about {needed / 1e9:.3g} GB of memory, "
+            f"vectors of {write_size(whole[-1])} on {devices} devices take about {needed / 1e9:.3g} GB of memory, "
             f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
         )
-
-
-def _needed(size: int, devices: int) -> int:
-    return HELD_AT_ONCE * devices * size
+    return whole

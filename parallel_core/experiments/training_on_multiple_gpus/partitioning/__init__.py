@@ -25,41 +25,50 @@ fast link; what is seen there is mostly what it costs to launch and to wait.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
+from itertools import starmap
 from typing import Annotated
 
-from backends import Backend
+import numpy as np
+
+import backends
+from backends import Array, Backend
 from parallel_core.errors import RequestError
-from parallel_core.experiments.measuring import refuse_single_device, result_of
-from parallel_core.experiments.runner.declaration import BUDGET, Budget, Experiment, Parameter, Rounds
-from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.data_parallelism import DATA_PARALLELISM
+from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
+from parallel_core.experiments.runner.declaration import Experiment, Parameter
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import (
     CHANNELS,
+    Batch,
+    Parameters,
     initial_parameters,
     synthetic_batch,
 )
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.pipeline import network_partitioning
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps import (
-    error_of_steps,
-    record_step,
-    time_steps,
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import (
+    DATA_PARALLELISM,
+    ONE_DEVICE,
+    Strategy,
 )
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import ONE_DEVICE, Strategy
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
 from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
-from parallel_core.measurement.answer import Answer
-from parallel_core.measurement.checks import largest_of
-from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.task_graph import crossings
-from parallel_core.measurement.verdicts import times_as_long
+from parallel_core.measurement.task_graph import Task, crossings, without_loads
 
-__all__ = ["EXPERIMENT", "run", "strategies"]
+__all__ = ["EXPERIMENT", "error_of_steps", "program", "recorded_step", "strategies"]
 
 UNDIVIDED, WHOLE, CUT = "one device", "network partitioning", "network partitioning in micro-batches"
 DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"
+STEPS = 3
+"""Steps in one timing: several, so that an engine may begin the next one before the last one has ended."""
+CHECKED_STEPS = 2
+RATE = 0.01
+"""For the average over the rows."""
 
 
 def strategies(micro_batches: int) -> dict[str, Strategy]:
@@ -73,79 +82,47 @@ def strategies(micro_batches: int) -> dict[str, Strategy]:
     }
 
 
-def run(
-    backend: Backend,
+def program(
+    trial: Trial,
     narrow: Annotated[int, Parameter("Width of the first network.")] = 1,
     wide: Annotated[int, Parameter("Width up to which it is doubled.")] = 4,
     batch: Annotated[int, Parameter("Images, over all devices.")] = 64,
     micro_batches: Annotated[int, Parameter("Pieces of a batch.")] = 4,
-    rounds: Rounds = 5,
-    budget: Budget = BUDGET,
-) -> Result:
+) -> None:
     """Time a step of every strategy for networks of 8 channels and 32 units × width, from narrow to wide in doublings.
 
-    `batch` is the rows over all devices, which are cut into `micro_batches`. Raises RequestError for a single
-    device, for more devices than channels, and for a batch that leaves a device or micro-batch without rows.
+    Raises RequestError for a single device, and for what leaves a device or a micro-batch without anything to do.
     """
-    refuse_single_device(backend, "partitioning", "divides a network")
-    devices = len(backend.devices)
+    trial.refuse_single_device("partitioning", "divides a network")
+    backend, devices = trial.backend, len(trial.devices)
     _refuse_what_cannot_be_divided(devices, narrow, wide, batch, micro_batches)
-    ways = strategies(micro_batches)
-    timed: dict[int, dict[str, Case]] = {}
-    moved: dict[int, dict[str, int]] = {}
-    errors = []
-    rows = synthetic_batch(batch)
+    ways, rows = strategies(micro_batches), synthetic_batch(batch)
+    errors: list[float] = []
+    moved: dict[str, list[float]] = {f"bytes {name}": [] for name in ways if name != UNDIVIDED}
     widths = tuple(doublings(narrow, wide))
-    for width, left in swept(widths, widths, budget):
+    for width in swept(trial, widths, widths):
         initial = initial_parameters(width)
         errors.append(error_of_steps(backend, ways, initial, synthetic_batch(2 * max(devices, micro_batches) + 1)))
-        recorded = {name: record_step(backend, ways[name], initial, rows) for name in ways if name != UNDIVIDED}
-        moved[width] = {name: sum(task.bytes for task in tasks) for name, tasks in recorded.items()}
-        timed[width] = time_steps(backend, ways, initial, rows, rounds, left())
-    waits = {name: crossings(tasks) for name, tasks in recorded.items()}
+        recorded = {name: recorded_step(backend, ways[name], initial, rows) for name in ways if name != UNDIVIDED}
+        for name, tasks in recorded.items():
+            moved[f"bytes {name}"].append(float(sum(task.bytes for task in tasks)))
+        for name, way in ways.items():
+            bare = works_of_step(backend, partial(take_step, way, initial, rows), STEPS)
+            work = steps(backend, way, initial, rows)
+            trial.time(f"{name}, width {width}", work, bare=bare, repeats=STEPS, curve=name, at=width)
+    trial.errors["changes of the parameters"] = largest_of(errors)
+    trial.described["series"] = {name: tuple(values) for name, values in moved.items()}
 
-    largest = timed[width]
-    other = min((largest[name] for name in (WHOLE, CUT, DIVIDED_LAYERS)), key=lambda case: case.median)
-    return result_of(
-        "partitioning",
-        backend,
-        parameters={
-            "narrow": narrow,
-            "wide": wide,
-            "batch": batch,
-            "micro_batches": micro_batches,
-            "rounds": rounds,
-            "budget": budget,
-        },
-        cases=[replace(case, name=f"{name}, width {width}") for width in timed for name, case in timed[width].items()],
-        metrics=_metrics_of(largest, other, moved[width], waits),
-        intervals={
-            "data_parallel_advantage": times_as_long(other, largest[DIVIDED_BATCH]),
-            "data_parallel_speedup": times_as_long(largest[UNDIVIDED], largest[DIVIDED_BATCH]),
-            "micro_batch_speedup": times_as_long(largest[WHOLE], largest[CUT]),
-        },
-        explanation=verdicts.about_width(width, largest, UNDIVIDED),
-        answer=Answer(
-            (
-                *(verdicts.about_width(one, timed[one], UNDIVIDED) for one in sorted(timed)[:1] if one != width),
-                verdicts.about_data_parallelism(largest[DIVIDED_BATCH], other, width),
-            ),
-            verdicts.what_would_change(backend, largest[UNDIVIDED], largest[DIVIDED_BATCH], batch, width),
-        ),
-        notes=(
-            verdicts.about_bytes(moved, (WHOLE, DIVIDED_LAYERS, DIVIDED_BATCH)),
-            verdicts.about_crossings(waits),
-            verdicts.about_micro_batches(largest[WHOLE], largest[CUT], width, micro_batches),
-        ),
-        error=largest_of(errors),
-        compared="the parameters' changes",
-        of="the largest",
-        series={
-            "width": tuple(map(float, timed)),
-            **{f"seconds {name}": tuple(cases[name].median for cases in timed.values()) for name in ways},
-            **{f"bytes {name}": tuple(float(of_width[name]) for of_width in moved.values()) for name in recorded},
-        },
-    )
+    mine, one, whole, cut = (f"{name}, width {width}" for name in (DIVIDED_BATCH, UNDIVIDED, WHOLE, CUT))
+    others = [f"{name}, width {width}" for name in (WHOLE, CUT, DIVIDED_LAYERS)]
+    fastest = min(others, key=lambda name: trial.cases[name].median)
+    trial.found_by(ADVANTAGE.name, lambda times: times[fastest] / times[mine])
+    trial.found_by(SPEEDUP.name, lambda times: times[one] / times[mine])
+    trial.found_by(PIECES.name, lambda times: times[whole] / times[cut])
+    for name, tasks in recorded.items():
+        plain = name.replace(" ", "_").replace("-", "_")
+        trial.found(f"{plain}_bytes", moved[f"bytes {name}"][-1])
+        trial.found(f"{plain}_waits", float(crossings(tasks)))
 
 
 def _refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: int, micro_batches: int) -> None:
@@ -163,28 +140,96 @@ def _refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: 
         )
 
 
-def _metrics_of(
-    cases: Mapping[str, Case], other: Case, moved: Mapping[str, int], waits: Mapping[str, int]
-) -> dict[str, float]:
-    metrics = {
-        "data_parallel_advantage": other.median / cases[DIVIDED_BATCH].median,
-        "data_parallel_speedup": cases[UNDIVIDED].median / cases[DIVIDED_BATCH].median,
-        "micro_batch_speedup": cases[WHOLE].median / cases[CUT].median,
-    }
-    for name in moved:
-        plain = name.replace(" ", "_").replace("-", "_")
-        metrics |= {f"{plain}_bytes": float(moved[name]), f"{plain}_waits": float(waits[name])}
-    return metrics
+def steps(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> Work:
+    """Take several steps in a row in float32, each time from where the last ones led."""
+    loaded = way.load(backend, *_single_precision(*batch))
+    placed = way.place(backend, _single_precision(*parameters))
 
+    def launch() -> Array:
+        nonlocal placed
+        for _ in range(STEPS):
+            placed = way.step(backend, placed, loaded, RATE / len(batch[1]))
+        return placed
+
+    return Work(launch)
+
+
+def take_step(way: Strategy, parameters: Parameters, batch: Batch, backend: Backend) -> Array:
+    """Load parameters and a batch in float32, and launch a step."""
+    loaded = way.load(backend, *_single_precision(*batch))
+    return way.step(backend, way.place(backend, _single_precision(*parameters)), loaded, RATE / len(batch[1]))
+
+
+def recorded_step(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> tuple[Task, ...]:
+    """Take one step in float32 and return its tasks, without the loading of parameters and batch."""
+    recording = Recording(backend)
+    take_step(way, parameters, batch, recording)
+    return without_loads(recording.tasks)
+
+
+def error_of_steps(backend: Backend, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch) -> float:
+    """Take steps from these parameters by each strategy; compare the change of the parameters with NumPy's.
+
+    Returns the largest difference as a share of the parameter's largest change. Parameters and batch keep their dtype.
+    """
+    reference = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
+    expected = _changes(reference, ONE_DEVICE, parameters, batch)
+    pairs = (zip(_changes(backend, way, parameters, batch), expected, strict=True) for way in ways.values())
+    return largest_of(error for each in pairs for error in starmap(relative_error, each))
+
+
+def _changes(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> list[np.ndarray]:
+    loaded = way.load(backend, *batch)
+    placed = way.place(backend, parameters)
+    for _ in range(CHECKED_STEPS):
+        placed = way.step(backend, placed, loaded, RATE)
+    return [new - old for new, old in zip(way.gather(backend, placed), parameters, strict=True)]
+
+
+def _single_precision(*arrays: np.ndarray) -> Parameters:
+    """Turn float64 into float32; labels stay as they are."""
+    return tuple(x.astype(np.float32) if x.dtype == np.float64 else x for x in arrays)
+
+
+ADVANTAGE = Metric(
+    "data_parallel_advantage",
+    means="the fastest other division's time over that of a divided batch: above 1 the divided batch wins",
+    bands=(
+        Band(LOWEST, "slower", "Another division was faster than data parallelism on the widest network"),
+        Band(0.9, "equal", "Data parallelism was about as fast as the fastest other division on the widest network"),
+        Band(1.1, "faster", "Data parallelism was faster than every other division on the widest network"),
+    ),
+)
+SPEEDUP = Metric(
+    "data_parallel_speedup",
+    bands=(
+        Band(LOWEST, "slower", "One device was faster than data parallelism"),
+        Band(0.9, "equal", "Data parallelism was about as fast as one device"),
+        Band(1.1, "faster", "Data parallelism was faster than one device"),
+    ),
+)
+PIECES = Metric(
+    "micro_batch_speedup",
+    bands=(
+        Band(LOWEST, "slower", "Cutting the batch into micro-batches cost more than it gave"),
+        Band(0.9, "equal", "Cutting the batch into micro-batches changed little"),
+        Band(1.1, "faster", "Cutting the batch into micro-batches paid"),
+    ),
+)
 
 EXPERIMENT = Experiment(
     name="partitioning",
     position=6,
     remark="the figure of three ways to divide a network",
-    run=run,
+    program=program,
     case="data parallelism, width 4",
-    metric="data_parallel_advantage",
-    metric_means="the fastest other division's time over that of a divided batch: above 1 the divided batch wins",
+    metrics=(ADVANTAGE, SPEEDUP, PIECES),
+    changes=(
+        with_queue("devices should work at the same time, and a division be faster than one device"),
+        LESS_NOISE,
+        MORE_CORES,
+        larger("wide", "A wider network", "data parallelism moves more bytes; with a larger --batch the others do"),
+    ),
     curves=Curves(
         over="width",
         quantity="seconds",

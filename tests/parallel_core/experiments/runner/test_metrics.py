@@ -120,10 +120,26 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
         ("dependencies", 0.7, 2, "async", "slower"),
         ("graph", 0.95, 3, "async", "near"),
         ("graph", 1.4, 3, "async", "beyond"),
+        ("batch-norm", 0.8, 2, "async", "faster"),
+        ("batch-norm", 1.0, 2, "async", "equal"),
+        ("batch-norm", 1.2, 2, "async", "slower"),
+        ("allreduce native_speedup_over_star", 0.8, 2, "async", "slower"),
+        ("allreduce native_speedup_over_star", 4.0, 2, "async", "faster"),
+        ("allreduce spread_roots_speedup", 0.8, 2, "async", "slower"),
+        ("allreduce spread_roots_speedup", 1.0, 2, "async", "equal"),
+        ("allreduce spread_roots_speedup", 1.2, 2, "async", "faster"),
+        ("allreduce share_of_stream_bound", 0.5, 2, "async", "slower"),
+        ("partitioning", 0.8, 2, "async", "slower"),
+        ("partitioning", 1.0, 2, "async", "equal"),
+        ("partitioning", 1.2, 2, "async", "faster"),
+        ("partitioning data_parallel_speedup", 1.2, 2, "async", "faster"),
+        ("partitioning micro_batch_speedup", 0.8, 2, "async", "slower"),
+        ("batch-norm per_device_difference_fraction", 0.15, 2, "async", "different"),
     ],
 )
 def test_what_an_experiment_s_figure_means(experiment: str, value: float, devices: int, engine: str, code: str) -> None:
-    metric = EXPERIMENTS[experiment].metrics[0]
+    name, _, figure = experiment.partition(" ")
+    metric = EXPERIMENTS[name].metric_named(figure or EXPERIMENTS[name].metric)
     band = metric.place(Interval(value, value - 0.01, value + 0.01), on(engine, devices))
     assert band is not None
     assert band.code == code

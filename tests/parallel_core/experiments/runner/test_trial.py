@@ -66,6 +66,16 @@ def test_phases_keep_the_cases_before_and_points_make_curves(trial: Trial) -> No
     assert trial.points == {"mine": {2: 2.0, 1: 1.0}}
 
 
+def test_rounds_that_are_given_are_taken_whatever_they_take_and_a_unit_may_be_a_part_or_more(trial: Trial) -> None:
+    trial.budget = 1e-9
+    trial.time("many", Work(lambda: 6.0, lambda: 4.0, times=0.5))
+    case = trial.run(rounds=3)["many"]
+    assert (case.seconds, case.bare_seconds) == ((6.0,) * 3, (2.0,) * 3)
+    trial.found_by("half", lambda times: times["many"] / 12)
+    trial.found_by("missing", lambda times: times["none"])
+    assert {name: one.estimate for name, one in trial.figures.items()} == {"half": pytest.approx(0.5)}
+
+
 def test_a_budget_that_is_spent_ends_the_rounds_after_the_first() -> None:
     spent, ample = (Trial(backends.load("numpy", 1), {}, rounds=9, budget=budget) for budget in (1e-6, 100.0))
     for trial in (spent, ample):

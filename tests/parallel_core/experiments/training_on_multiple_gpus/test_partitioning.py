@@ -1,7 +1,6 @@
 """However a network is divided, a step is the step of one device; what moves and who waits is what the theory says."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,22 +11,19 @@ import parallel_core
 from backends import Backend
 from backends.arrays import tree_leaves
 from parallel_core import RequestError
+from parallel_core.experiments.training_on_multiple_gpus import partitioning
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     CUT,
     DIVIDED_BATCH,
     DIVIDED_LAYERS,
     UNDIVIDED,
     WHOLE,
+    error_of_steps,
+    recorded_step,
     strategies,
 )
-from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts as answers
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import initial_parameters, synthetic_batch
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.steps import error_of_steps, record_step
-from parallel_core.measurement.result import Case
 from parallel_core.measurement.task_graph import Task, crossings
-from tests.parallel_core.experiments.bounds import without_bounds
-
-SMALL: dict[str, Any] = {"wide": 2, "batch": 7, "micro_batches": 2, "rounds": 2, "budget": 600.0}
 
 NAMES = list(strategies(2))
 FEATURES, UNITS, CLASSES, ITEM = 8 * 144, 32, 10, 4
@@ -79,7 +75,7 @@ def test_layers_are_shared_out_and_the_last_devices_take_more(
 
 
 def recorded(backend: Backend, name: str, rows: int, micro_batches: int) -> tuple[Task, ...]:
-    return record_step(backend, strategies(micro_batches)[name], initial_parameters(1), synthetic_batch(rows))
+    return recorded_step(backend, strategies(micro_batches)[name], initial_parameters(1), synthetic_batch(rows))
 
 
 def test_bytes_are_those_of_activations_or_of_gradients(backend: Backend) -> None:
@@ -119,16 +115,14 @@ def test_the_first_device_goes_on_before_the_others_have_begun(load: Callable[[i
 
 def test_a_step_that_is_wrong_makes_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     for error in (1e-3, float("nan")):
-        monkeypatch.setattr(
-            "parallel_core.experiments.training_on_multiple_gpus.partitioning.error_of_steps",
-            lambda *_, error=error: error,
-        )
-        (problem,) = parallel_core.run_partitioning(backend, 1, 1, 4, 2, rounds=1).problems
-        assert problem.startswith("the parameters' changes differ from NumPy's by ")
+        monkeypatch.setattr(partitioning, "error_of_steps", lambda *_, error=error: error)
+        options = {"wide": 1, "batch": 4, "micro_batches": 2, "rounds": 1}
+        (problem,) = parallel_core.run_partitioning(backend, **options).problems
+        assert problem.startswith("changes of the parameters differ from NumPy's by ")
 
 
 def test_widths_are_doublings_and_each_has_its_figures(backend: Backend) -> None:
-    result = parallel_core.run_partitioning(backend, 1, 3, batch=4, micro_batches=2, rounds=1)
+    result = parallel_core.run_partitioning(backend, wide=3, batch=4, micro_batches=2, rounds=1)
     assert result.series["width"] == (1, 2)
     assert [case.name for case in result.cases] == [f"{name}, width {width}" for width in (1, 2) for name in NAMES]
     assert all(len(case.bare_seconds) == len(case.seconds) for case in result.cases)
@@ -159,62 +153,3 @@ def test_what_cannot_be_divided_is_refused(backend: Backend, options: dict[str, 
 def test_more_devices_than_channels_are_refused(load: Callable[[int], Backend]) -> None:
     with pytest.raises(RequestError, match="8 channels for 9 devices"):
         parallel_core.run_partitioning(load(9))
-
-
-def cases(**seconds: float) -> dict[str, Case]:
-    return {name: Case(name, (taken,) * 3, (taken,) * 3) for name, taken in seconds.items()}
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "sentence"),
-    [
-        (2e-3, 4e-3, "At width 2 a was the fastest: 2.00 × as fast as one, 2 ms a step."),
-        (2e-3, 2e-3, "At width 2 a and b were the fastest, and no difference between them is shown: 2.00 "),
-        (4e-3, 8e-3, "At width 2 no division is shown to be faster than one: the best was 1.00 "),
-        (
-            8e-3,
-            9e-3,
-            "At width 2 one was faster than every division: the best, a, was 0.50 × as fast as one",
-        ),
-    ],
-)
-def test_the_verdict_follows_from_the_times(a: float, b: float, sentence: str) -> None:
-    assert without_bounds(answers.about_width(2, cases(one=4e-3, a=a, b=b), "one")).startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("other", "sentence"),
-    [
-        (4e-3, "2.00 × as fast as a, the fastest of the other divisions: it won."),
-        (1e-3, "0.50 × as fast as a, the fastest of the other divisions: it lost."),
-        (2.01e-3, "1.01 × as fast as a, the fastest of the other divisions: no difference is shown."),
-    ],
-)
-def test_data_parallelism_is_held_against_the_fastest_other_division(other: float, sentence: str) -> None:
-    by_name = cases(a=other, mine=2e-3)
-    told = without_bounds(answers.about_data_parallelism(by_name["mine"], by_name["a"], 4))
-    assert told == f"At width 4 data parallelism was {sentence}"
-
-
-@pytest.mark.parametrize(
-    ("cut", "sentence"),
-    [
-        (1e-3, "took 0.50 × as long with 4 micro-batches as with 1: cutting the batch paid."),
-        (2e-3, "took 1.00 × as long with 4 micro-batches as with 1: no difference is shown."),
-        (4e-3, "took 2.00 × as long with 4 micro-batches as with 1: cutting the batch cost more"),
-    ],
-)
-def test_micro_batches_are_judged_by_the_times(cut: float, sentence: str) -> None:
-    both = cases(whole=2e-3, cut=cut)
-    assert sentence in without_bounds(answers.about_micro_batches(both["whole"], both["cut"], 2, 4))
-
-
-def test_bytes_and_waits_are_ordered() -> None:
-    moved = {1: {"a": 2_000_000, "b": 1_000_000, "c": 7}, 2: {"a": 3_000_000, "b": 4_000_000, "c": 7}}
-    assert answers.about_bytes(moved, ("a", "b")) == (
-        "Least first, a step at width 1 moved between devices: b 1 MB and a 2 MB. "
-        "Least first, a step at width 2 moved between devices: a 3 MB and b 4 MB."
-    )
-    assert answers.about_crossings({"a": 3, "b": 2}) == (
-        "How often a device waits for another one in a step: b 2 × and a 3 ×."
-    )

@@ -1,16 +1,16 @@
 """A unit is what a step launches on a device, again and as one, without the exchange; a sweep shares out its budget."""
 
-from itertools import count
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import backends
 from backends import Backend, Device
-from parallel_core.experiments.training_on_multiple_gpus import repeated_steps, sweeping
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus import repeated_steps
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import bare_epoch_seconds
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import bare_seconds, units_of
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import bare_seconds, units_of, works_of_step
 from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
 from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
@@ -43,6 +43,10 @@ def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None
         f"step on {first}": [[2, 2, 2]],
         f"step on {second}": [[4, 4, 4], [8, 8, 8]],
     }
+    works = works_of_step(recording, step, times=2)
+    assert [work.times for work in works] == [2, 2]
+    launched.clear()
+    assert [len(recording.to_numpy(work.launch())) for work in works] == [1, 2]
     taken = bare_seconds(backend, step, rounds=2, budget=60)
     assert len(taken) == 2
     assert min(taken) > 0
@@ -60,24 +64,14 @@ def test_a_smaller_last_batch_counts_by_its_images(backend: Backend, monkeypatch
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=5), st.floats(1, 100))
 def test_points_that_take_their_shares_spend_the_budget(weights: list[float], budget: float) -> None:
-    now, told = 0.0, []
+    trial, told, shares = Trial(backends.load("numpy", 1), {}, 1, budget), [], []
     with pytest.MonkeyPatch.context() as patch, listening(lambda _, share: told.append(share)):
-        patch.setattr(sweeping, "clock_without_compiling", lambda: now)
-        for point, left in swept(range(len(weights)), weights, budget):
-            assert left() == pytest.approx(budget * weights[point] / sum(weights))
+        patch.setattr(Trial, "run", lambda _, share: shares.append(share))
+        for place, point in enumerate(swept(trial, "abcde"[: len(weights)], weights, share=0.8)):
+            # What a body registers is timed when it ends.
+            assert ("abcde".index(point), len(shares)) == (place, place)
             tell("begun", 0.0)
-            now += left()
-            assert left() == 0
             tell("done", 1.0)
-    assert now == pytest.approx(budget)
+    assert shares == pytest.approx([0.8 * sum(weights[:count]) / sum(weights) for count in range(1, len(weights) + 1)])
     assert told == pytest.approx(sorted(told))
     assert (told[0], told[-1]) == pytest.approx((0, 1))
-
-
-def test_what_a_point_does_not_need_is_left_to_the_next_ones() -> None:
-    clock = count(0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeping, "clock_without_compiling", lambda: float(next(clock)))
-        # The clock goes on by a second with each look at it.
-        shares = [left() for _, left in swept("ab", [1, 1], 11.0)]
-    assert shares == [4.0, 7.0]

@@ -13,14 +13,11 @@ import backends
 from backends import Array, Backend
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous
 from parallel_core import RequestError, Result
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import run_between_processes
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import other_end, stream_between
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.verdicts import verdict_between
-from parallel_core.measurement.result import Case
 from parallel_core.terminal.sweep import bandwidths
 from tests.backends.process_groups.threads import together
-from tests.parallel_core.experiments.bounds import without_bounds
 
 WHERE = Rendezvous(0, 2, 0, 2, "127.0.0.1", 1, timeout=20)
 
@@ -36,7 +33,8 @@ def on_ranks(
         backend = GroupedBackend(local, group, counts, lambda _: None)
         # Only the first rank's budget may count.
         own = budget if group.rank == 0 else 1e9
-        return run_between_processes(backend, WHERE, algorithms, sizes, rounds=2, budget=own)
+        asked = {"algorithms": algorithms, "sizes": sizes, "rounds": 2, "budget": own}
+        return EXPERIMENTS["allreduce"].run(backend, where=WHERE, **asked)
 
     return together(len(counts), program)
 
@@ -56,6 +54,9 @@ def test_every_rank_finds_the_same_and_counts_all_devices(counts: tuple[int, ...
     assert metrics["algbw_gb_per_s"] == pytest.approx(4096 / native / 1e9)
     assert metrics["busbw_gb_per_s"] == pytest.approx(metrics["algbw_gb_per_s"] * 2 * (devices - 1) / devices)
     assert metrics["share_of_stream_bound"] == pytest.approx(stream / native)
+    assert results[0].bands.keys() == {"share_of_stream_bound"}
+    assert results[0].answer is not None
+    assert results[0].answer.would_change.startswith(("A faster network", "More rounds"))
 
 
 @pytest.mark.parametrize("wrong", [1, 2])
@@ -136,20 +137,6 @@ def test_an_end_that_is_gone_is_another_rank_s_fault() -> None:
                     stream.carry(memoryview(bytearray(8)), 1)
 
     together(2, program)
-
-
-def made_up(size: int, stream: float, native: float) -> dict[int, dict[str, Case]]:
-    times = {"one TCP stream": stream, "native": native}
-    return {size: {name: Case(name, (seconds,) * 3, (seconds,) * 3) for name, seconds in times.items()}}
-
-
-def test_the_explanation_compares_with_the_stream_at_both_ends_of_the_sizes() -> None:
-    timed = made_up(4096, 1e-5, 1e-4) | made_up(10**8, 0.1, 0.1)
-    assert without_bounds(verdict_between(timed, ["a", "b", "a"], 1, "gloo")) == (
-        "3 processes on 2 hosts summed by gloo 100 MB at 1 GB/s, which took 1.00 × as long as one TCP "
-        "stream from rank 0 to rank 1 needs to carry as much: no difference is shown. They summed 4 KiB at 0.041 GB/s, "
-        "which took 10.00 × as long as one TCP stream from rank 0 to rank 1 needs to carry as much."
-    )
 
 
 def test_the_table_has_the_share_of_the_stream() -> None:

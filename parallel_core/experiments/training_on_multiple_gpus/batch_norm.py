@@ -1,0 +1,349 @@
+"""Batch normalisation: by which rows' statistics does batch normalisation go, when the batch is divided?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs", the remark on batch normalization: it must be adjusted to
+data parallelism, "e.g., by keeping a separate batch normalization coefficient per GPU".
+
+Prediction: A mean and a variance over the global batch make the same step as one device makes, but every device waits
+for all others inside the forward pass, and again inside the backward pass, because its loss depends on all rows through
+them. Each device's own rows estimate mean and variance with errors that shrink with the square root of their number, so
+the step differs by less the more rows a device has, and nothing but the gradients is exchanged.
+
+Method: A perceptron with one batch-norm layer takes a step on a batch that is divided over the devices, with statistics
+of each device's rows and with synchronised ones (sums and sums of squares are exchanged, and later the gradients by
+them). Either way all parameters, scale and shift too, are the same on all devices. What a step changes in the
+parameters is compared with NumPy's step on one device, in float64. Rows are drawn independently, and labels follow from
+them. The time of a step is taken in float32. Rows per device grow in doublings.
+
+Look at: `synchronising_cost`, the time of a step with synchronised statistics over that without, at the most rows; the
+two differences there, `per_device_difference_fraction` and `synchronised_difference_fraction`; the curve of
+`difference` over the rows per device.
+
+Read: A synchronised difference of more than rounding would be an error in the backward pass. A difference per device is
+no error: another function is trained, with noisier statistics. Synchronising exchanges few bytes and computes the first
+matrix multiplication once more on the way back; it costs mostly launches and waits, which hardly depend on the number
+of rows and so weigh less the more there are. The synchronous engine waits for no other device: there only the
+operations cost time. Rows that are sorted before they are divided would differ by far more.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import starmap
+from statistics import mean
+from types import MappingProxyType
+from typing import Annotated, TypeAlias
+
+import numpy as np
+
+import backends
+from backends import Array, Backend, Ops
+from parallel_core.errors import RequestError
+from parallel_core.experiments.runner.changes import LESS_NOISE, larger
+from parallel_core.experiments.runner.declaration import Experiment, Parameter
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
+from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.recording import Recording
+from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.task_graph import Task
+
+__all__ = ["EXPERIMENT", "change", "difference", "initial_parameters", "loss", "program", "synthetic_batch"]
+
+PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
+MIN_ROWS = 8
+"""Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
+ROWS_WORTH_A_CALL = 64
+"""Up to about so many rows a step takes as long as its calls."""
+DRAWS = 3
+"""Batches over which a difference is averaged."""
+STEPS = 5
+"""Steps in one timing."""
+RATE = 0.1
+INPUTS, UNITS, CLASSES = 64, 128, 10
+EPSILON = 1e-5
+ROUNDING = 1e-5
+"""A difference below it is called rounding; the frameworks compare float64, but may round a rate to float32."""
+
+Parameters: TypeAlias = "tuple[np.ndarray, ...]"
+"""The first weight, the normalised units' scale and shift, the second weight and bias; shift is the first bias, too."""
+Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array], int], Sequence[Array]]
+"""(backend, every device's parameters, its (x, labels), rows over all devices) -> every device's gradients."""
+
+
+def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device.")] = 256) -> None:
+    """Compare and time steps of 8 to `rows` rows per device, in doublings.
+
+    Raises RequestError for a single device, and for fewer than 8 rows.
+    """
+    backend, count = trial.backend, len(trial.devices)
+    trial.refuse_single_device("batch-norm", "divides a batch")
+    if rows < MIN_ROWS:
+        raise RequestError(f"a variance over {rows} rows says little: choose at least {MIN_ROWS} (--rows)")
+    numbers = tuple(doublings(MIN_ROWS, rows))
+    most = numbers[-1]
+    differences: dict[str, list[float]] = {name: [] for name in WAYS}
+    for some in swept(trial, numbers, [ROWS_WORTH_A_CALL + some for some in numbers]):
+        for name, way in WAYS.items():
+            differences[name].append(difference(backend, way, count * some))
+            bare = works_of_step(backend, partial(take_step, way, count * some), STEPS)
+            trial.time(f"{name}, {some} rows", steps(backend, way, count * some), bare=bare, repeats=STEPS)
+    # Shards of unequal length: every row must weigh alike.
+    uneven = difference(backend, WAYS[SYNCHRONISED], count * MIN_ROWS + count - 1)
+    by_device = difference(backend, WAYS[PER_DEVICE], count * MIN_ROWS, devices=count)
+    trial.errors["changes of the parameters"] = largest_of([uneven, by_device, *differences[SYNCHRONISED]])
+
+    trial.found_by("synchronising_cost", lambda t: t[f"{SYNCHRONISED}, {most} rows"] / t[f"{PER_DEVICE}, {most} rows"])
+    for kind, name in (("per_device", PER_DEVICE), ("synchronised", SYNCHRONISED)):
+        last = differences[name][-1]
+        trial.found(f"{kind}_difference_fraction", Interval(last, last, last))
+    fewer, more = (recorded_step(backend, WAYS[name], count * most) for name in (PER_DEVICE, SYNCHRONISED))
+    for kind, counted in (("allreduces", lambda task: task.kind == "allreduce"), ("bytes", lambda task: task.bytes)):
+        trial.found(f"synchronising_{kind}", float(sum(map(counted, more)) - sum(map(counted, fewer))))
+    medians = {name: tuple(trial.cases[f"{name}, {some} rows"].median for some in numbers) for name in WAYS}
+    trial.described["series"] = {
+        "rows": tuple(map(float, numbers)),
+        "difference": tuple(differences[PER_DEVICE]),
+        **{f"seconds {name}": seconds for name, seconds in medians.items()},
+    }
+
+
+def steps(backend: Backend, gradients: Gradients, rows: int) -> Work:
+    """Take several steps in a row on a batch of so many rows, in float32, each time from where the last ones led."""
+    replicas, shards = load_in_single_precision(backend, rows)
+
+    def launch() -> list[Array]:
+        nonlocal replicas
+        for _ in range(STEPS):
+            replicas = step(backend, gradients, replicas, shards, rows, RATE)
+        return replicas
+
+    return Work(launch)
+
+
+def step(
+    backend: Backend, gradients: Gradients, replicas: Sequence[Array], shards: Sequence[Array], rows: int, rate: float
+) -> list[Array]:
+    """Launch a step on a batch of so many rows, divided over the devices. The parameters are consumed."""
+    sums = backend.allreduce(gradients(backend, replicas, shards, rows))
+    return [backend.launch(backend.ops.sgd, own, s, rate / rows) for own, s in zip(replicas, sums, strict=True)]
+
+
+def per_device(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rows: int) -> list[Array]:
+    """Launch every device's gradients, its rows normalised by their own mean and variance."""
+    del rows
+    differentiate = backend.ops.value_and_grad(loss(backend.ops))
+    computed = [backend.launch(differentiate, own, *shard) for own, shard in zip(replicas, shards, strict=True)]
+    return [of_device[1] for of_device in computed]
+
+
+def synchronised(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rows: int) -> list[Array]:
+    """Launch every device's gradients, all rows normalised by the mean and variance of the global batch.
+
+    The sums behind them are exchanged, and so are the gradients by these sums, for every device's loss depends on every
+    device's rows through them. Sums weigh each row alike, however the rows are divided.
+    """
+    ops, each = backend.ops, list(zip(replicas, shards, strict=True))
+    made = [backend.launch(with_sums(ops), own, x) for own, (x, _) in each]
+    sums = backend.allreduce([of_device[1] for of_device in made])
+    rest = [
+        backend.launch(by_the_rest(ops, rows), own, of_device[0], total, labels)
+        for (own, (_, labels)), of_device, total in zip(each, made, sums, strict=True)
+    ]
+    by_sums = backend.allreduce([of_device[2] for of_device in rest])
+    first = [
+        backend.launch(by_first_weight(ops), own, x, of_device[1], total)
+        for (own, (x, _)), of_device, total in zip(each, rest, by_sums, strict=True)
+    ]
+    return [(weight, *(of_device[0][k] for k in range(4))) for weight, of_device in zip(first, rest, strict=True)]
+
+
+WAYS: Mapping[str, Gradients] = MappingProxyType({PER_DEVICE: per_device, SYNCHRONISED: synchronised})
+
+
+def difference(backend: Backend, gradients: Gradients, rows: int, devices: int = 1) -> float:
+    """Return by how much a step differs from NumPy's with statistics per device, averaged over a few batches.
+
+    NumPy has so many devices; `rows` are over all. The largest difference is a share of the parameter's largest change.
+    """
+    reference = backends.load("numpy", devices=devices, threads_per_device=backend.threads_per_device)
+    initial = initial_parameters()
+
+    def error(seed: int) -> float:
+        batch = synthetic_batch(rows, seed)
+        pair = change(backend, gradients, initial, *batch), change(reference, per_device, initial, *batch)
+        return largest_of(starmap(relative_error, zip(*pair, strict=True)))
+
+    return mean(error(seed) for seed in range(1, DRAWS + 1))
+
+
+def change(
+    backend: Backend, gradients: Gradients, parameters: Parameters, x: np.ndarray, labels: np.ndarray
+) -> list[np.ndarray]:
+    """Take one step at rate 1 and return by how much each parameter changes, on the last device."""
+    replicas, shards = load(backend, parameters, x, labels)
+    *_, updated = step(backend, gradients, replicas, shards, len(x), 1.0)
+    return [new - old for new, old in zip(backend.to_numpy(updated), parameters, strict=True)]
+
+
+def recorded_step(backend: Backend, gradients: Gradients, rows: int) -> tuple[Task, ...]:
+    """Take a step in float32 and return its tasks."""
+    recording = Recording(backend)
+    take_step(gradients, rows, recording)
+    return recording.tasks
+
+
+def take_step(gradients: Gradients, rows: int, backend: Backend) -> list[Array]:
+    """Load parameters and a batch of so many rows in float32, and launch a step."""
+    return step(backend, gradients, *load_in_single_precision(backend, rows), rows, RATE)
+
+
+def load_in_single_precision(backend: Backend, rows: int) -> tuple[list[Array], Array]:
+    """Load parameters and a batch of so many rows: (replicas, shards)."""
+    x, labels = synthetic_batch(rows)
+    single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())
+    return load(backend, single, x.astype(np.float32), labels)
+
+
+def load(backend: Backend, parameters: Parameters, x: np.ndarray, labels: np.ndarray) -> tuple[list[Array], Array]:
+    """Load the parameters on every device, and divide the rows over the devices: (replicas, shards)."""
+    replicas = [backend.asarray(parameters, device) for device in backend.devices]
+    shards = (backend.split_and_load(part, backend.devices) for part in (x, labels))
+    return replicas, list(zip(*shards, strict=True))
+
+
+def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
+    """Make the function (parameters, x) -> (z, (column sums of z, column sums of z²)), with z = x · first weight."""
+
+    def apply(parameters: Array, x: Array) -> Array:
+        z = ops.matmul(x, parameters[0])
+        return z, (ops.total(z, 0), ops.total(ops.power(z, 2), 0))
+
+    return apply
+
+
+def loss_of_normalised(ops: Ops, parameters: Array, z: Array, sums: Array, rows: int, labels: Array) -> Array:
+    """Normalise z by the sums over so many rows, go on, and sum the losses of z's own rows."""
+    _, scale, shift, weight, bias = parameters
+    mean, mean_of_squares = (ops.multiply(total, 1 / rows) for total in sums)
+    variance = ops.add(mean_of_squares, ops.multiply(ops.power(mean, 2), -1.0))
+    centred = ops.add(z, ops.multiply(mean, -1.0))
+    normalised = ops.multiply(centred, ops.power(ops.add(variance, EPSILON), -0.5))
+    units = ops.relu(ops.add(ops.multiply(normalised, scale), shift))
+    return ops.cross_entropy(ops.add(ops.matmul(units, weight), bias), labels)
+
+
+def loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
+    """Make the function (parameters, x, labels) -> sum of the losses, with the statistics of only these rows.
+
+    (n, 64) → dense → batch normalisation over the rows → ReLU → dense → (n, 10).
+    """
+
+    def apply(parameters: Array, x: Array, labels: Array) -> Array:
+        z, sums = with_sums(ops)(parameters, x)
+        return loss_of_normalised(ops, parameters, z, sums, x.shape[0], labels)
+
+    return apply
+
+
+def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
+    """Make the function (parameters, z, sums over all devices' rows, labels) -> gradients of these rows' losses.
+
+    They are those by all parameters but the first, by z, and by the sums: (tuple, array, tuple).
+    """
+    differentiate = ops.value_and_grad(
+        lambda leaves, labels: loss_of_normalised(ops, (None, *leaves[:4]), leaves[4], leaves[5:], rows, labels)
+    )
+
+    def back(parameters: Array, z: Array, sums: Array, labels: Array) -> Array:
+        gradients = differentiate((*parameters[1:], z, *sums), labels)[1]
+        return gradients[:4], gradients[4], gradients[5:]
+
+    return back
+
+
+def by_first_weight(ops: Ops) -> Callable[..., Array]:
+    """Make the function (parameters, x, gradient by z, gradients by the sums) -> gradient by the first weight.
+
+    The gradient flows through z itself and through both sums; z is computed again.
+    """
+
+    def product(own: Array, x: Array, *upstream: Array) -> Array:
+        z, sums = with_sums(ops)(own, x)
+        through_z, *through_sums = (
+            ops.total(ops.multiply(made, gradient)) for made, gradient in zip((z, *sums), upstream, strict=True)
+        )
+        return ops.add(through_z, ops.add(*through_sums))
+
+    differentiate = ops.value_and_grad(product)
+    return lambda parameters, x, by_z, by_sums: differentiate(parameters[:1], x, by_z, *by_sums)[1][0]
+
+
+def initial_parameters(seed: int = 0) -> Parameters:
+    """Draw float64 weights of variance 1 / inputs; scale 1 and shift 0."""
+    generator = np.random.default_rng(seed)
+    first = generator.standard_normal((INPUTS, UNITS)) / INPUTS**0.5
+    second = generator.standard_normal((UNITS, CLASSES)) / UNITS**0.5
+    return first, np.ones(UNITS), np.zeros(UNITS), second, np.zeros(CLASSES)
+
+
+def synthetic_batch(rows: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Draw float64 inputs (rows, 64), whose labels are what a drawn linear map scores highest."""
+    x = np.random.default_rng(seed).standard_normal((rows, INPUTS))
+    scores = x @ np.random.default_rng(0).standard_normal((INPUTS, CLASSES))
+    return x, scores.argmax(axis=1).astype(np.int32)
+
+
+COST = Metric(
+    "synchronising_cost",
+    means="a step's time with statistics of all rows over that with each device's own: 1 is no cost",
+    bands=(
+        Band(LOWEST, "faster", "A step was faster with synchronised statistics"),
+        Band(0.9, "equal", "Synchronising the statistics cost little or nothing"),
+        Band(1.1, "slower", "Synchronising the statistics made a step slower"),
+    ),
+)
+OWN = Metric(
+    "per_device_difference_fraction",
+    bands=(
+        Band(LOWEST, "rounding", "With statistics of each device's rows a step was that of one device"),
+        Band(ROUNDING, "different", "With statistics of each device's rows a step differed from that of one device"),
+    ),
+    in_percent=True,
+)
+ALL = Metric(
+    "synchronised_difference_fraction",
+    bands=(
+        Band(LOWEST, "rounding", "With statistics of all rows a step was that of one device, but for rounding"),
+        Band(ROUNDING, "different", "With statistics of all rows a step differed from that of one device"),
+    ),
+    in_percent=True,
+)
+
+EXPERIMENT = Experiment(
+    name="batch-norm",
+    position=7,
+    remark="the remark on batch normalization",
+    program=program,
+    case="synchronised statistics, 64 rows",
+    metrics=(COST, OWN, ALL),
+    changes=(
+        LESS_NOISE,
+        larger(
+            "rows", "More rows per device", "their statistics are nearer to those of all rows, and waits weigh less"
+        ),
+    ),
+    curves=Curves(
+        over="rows",
+        quantity="difference",
+        x_title="rows per device",
+        y_title="difference of a step",
+        log_y=True,
+        in_place_of_times=False,
+        caption="How far a step with statistics of each device's rows is from the step of one device, as a "
+        "share of the largest change.",
+    ),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "rows": 64}},
+)
