@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parallel_core.experiments.asynchronous_computation import eager_cpu
-from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts as asynchronous
-from parallel_core.experiments.asynchronous_computation.barriers import verdicts as barriers
-from parallel_core.experiments.asynchronous_computation.cost_model import verdicts as cost_model
+from parallel_core.experiments.asynchronous_computation.barriers import FRACTIONS, SAME, added_fraction, depths, named
+from parallel_core.experiments.asynchronous_computation.cost_model import T2_OVER_T1, Point
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core.experiments.asynchronous_computation.ten_multiplications import DISPATCH_FRACTION, TEN
+from parallel_core.experiments.asynchronous_computation.waiting import ALL, ONE, WAIT_FRACTION
 from parallel_core.experiments.automatic_parallelism import dependencies, overlap, parallel, scheduling, three_way
 from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts as independent_ops
 from parallel_core.experiments.automatic_parallelism.small_ops import verdicts as small_ops
+from parallel_core.experiments.runner.metrics import Metric, interval_of
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts as allreduce
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import ONE_ROOT, SPREAD_ROOTS
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts as batch_norm
@@ -24,12 +25,16 @@ from parallel_core.experiments.training_on_multiple_gpus.evaluate import verdict
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts as partitioning
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
 from parallel_core.measurement.checks import why_impossible
-from parallel_core.measurement.confidence_intervals import exponential
-from parallel_core.measurement.result import Case
+from parallel_core.measurement.confidence_intervals import Interval, exponential
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.task_graph import Bounds
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, dispatch_fraction, over_rounds, times_as_long
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, over_rounds, times_as_long
 
 __all__ = ["TRUTHS", "Timed", "Truth"]
+
+DEEPEST = 16
+ANY = Result("any", {"engine": "async", "devices": ["cpu:1", "cpu:2"]}, {}, (), {}, {}, "")
+"""A result that says on what the times were measured."""
 
 Timed = Mapping[str, Case]
 
@@ -71,29 +76,35 @@ def _limited(cases: Timed) -> str:
     return three_way.about_cores(found, three_way.lost_to_cores(parts, bound), 2.0)
 
 
-def _asynchronous(cases: Timed) -> str:
-    each, once, one, everything = cases.values()
-    said = asynchronous.verdict(dispatch_fraction(once), times_as_long(each, once))
-    return f"{said} {asynchronous.about_barriers(times_as_long(one, everything))}"
+def _placed(metric: Metric, interval: Interval | None) -> str:
+    """Return `NAME: CODE` of the band in which an interval lies."""
+    band = metric.place(interval, ANY) if interval is not None else None
+    return f"{metric.name}: {band.code if band else 'open'};"
 
 
-def _eager(cases: Timed) -> str:
+def _dispatched(cases: Timed) -> str:
     (case,) = cases.values()
-    return eager_cpu.verdict(dispatch_fraction(case))
+    return _placed(DISPATCH_FRACTION, DISPATCH_FRACTION.measured({TEN: case}))
+
+
+def _waiting(cases: Timed) -> str:
+    return _placed(WAIT_FRACTION, WAIT_FRACTION.measured(cases))
 
 
 def _barriers(cases: Timed) -> str:
-    one, everything = cases.values()
-    added = barriers.Added(one.seconds, everything.seconds)
-    return barriers.verdict(added, "here", dispatch_fraction(everything))
+    return _placed(FRACTIONS[SAME], interval_of(added_fraction(SAME, DEEPEST), cases))
+
+
+def _waits(added_to_one: float) -> dict[str, float]:
+    """Seconds of both waits on curves, by what one more behind adds to a wait for one, and with 1 for all."""
+    slopes = {"wait": added_to_one, "waitall": 1.0}
+    return {named(wait, n, SAME): 1.0 + slope * n for wait, slope in slopes.items() for n in depths(DEEPEST)}
 
 
 def _cost_model(cases: Timed) -> str:
     issued, computed, measured = cases.values()
-    parts = (issued.seconds, computed.seconds)
-    model = CostModel(issued.median, computed.median, 0.0, times_as_long(computed, issued), *parts)
-    point = cost_model.Point(2, 10**6, model, measured)
-    return " ".join((cost_model.verdict([point]), cost_model.about_book(point), asynchronous.about_sides(model)))
+    point = Point(2, 10**6, CostModel(issued.seconds, computed.seconds, 0.0), measured)
+    return f"{_placed(T2_OVER_T1, point.model.t2_over_t1)} {'misses' if point.misses() else 'predicts'}"
 
 
 def _small_ops(cases: Timed) -> str:
@@ -172,13 +183,6 @@ def _roots(cases: Timed) -> str:
     return allreduce.about_roots(2**20, cases)
 
 
-def _predictions(cases: Timed) -> str:
-    issued, computed, measured = cases.values()
-    parts = (issued.seconds, computed.seconds)
-    model = CostModel(issued.median, computed.median, 0.0, times_as_long(computed, issued), *parts)
-    return " ".join(cost_model.about_predictions([cost_model.Point(2, 10**6, model, measured)], ["a core"]))
-
-
 def _possible(cases: Timed) -> str:
     *parts, together = cases.values()
     return why_impossible(together, parts) or ""
@@ -212,51 +216,17 @@ TRUTHS = (
         ("with the time of",),
         ("The longest part limits",),
     ),
-    Truth(
-        "async",
-        "queued",
-        {"each": 4.0, "once": 2.0, "one": 0.1, "all": 1.0},
-        _asynchronous,
-        ("Nothing was queued", "in part", "nothing went on"),
-        ("Python ran ahead:",),
-    ),
-    Truth(
-        "async",
-        "not queued",
-        {"each": 2.0, "once sync": 2.0, "one": 1.0, "all": 1.0},
-        _asynchronous,
-        ("Python ran ahead:", "in part", ": the rest went on"),
-        ("Nothing was queued",),
-    ),
-    Truth("eager-cpu", "queued", {"products": 1.0}, _eager, ("No asynchrony", "in part"), ("Asynchrony:",)),
-    Truth("eager-cpu", "not queued", {"sync": 1.0}, _eager, ("Asynchrony",), ("No asynchrony",)),
-    Truth("barriers", "selective", _of((0.05, 1)), _barriers, ("was waiting", "in part"), ("was selective:",)),
-    Truth("barriers", "all", _of((1, 1)), _barriers, ("was selective",), ("was waiting",)),
-    Truth(
-        "cost-model",
-        "equal",
-        _of((1, 1, 1)),
-        _cost_model,
-        ("slower side at the largest", "holds at every size", "it says too", "is the slower side,"),
-    ),
-    Truth(
-        "cost-model",
-        "device",
-        _of((1, 2, 2)),
-        _cost_model,
-        ("Python is the slower side", "it says too"),
-        ("holds at every",),
-    ),
-    Truth(
-        "cost-model",
-        "Python",
-        _of((2, 1, 2)),
-        _cost_model,
-        ("holds at every", "device is the slower side", "it says too much"),
-        ("it says too little, for t1 is",),
-    ),
-    Truth("cost-model", "as predicted", _of((1, 2, 2)), _predictions, ("The model fails",), ("At no size",)),
-    Truth("cost-model", "disturbed", _of((1, 2, 3.5)), _predictions, (), ("The model fails",)),
+    Truth("async", "queued", {TEN: 1.0}, _dispatched, (": partly", ": not-queued"), (": queued",)),
+    Truth("async", "not queued", {"sync": 1.0}, _dispatched, (": queued", ": partly"), (": not-queued",)),
+    Truth("async", "one", {ONE: 0.1, ALL: 1.0}, _waiting, (": not-selective",), (": selective",)),
+    Truth("async", "all", {ONE: 1.0, ALL: 1.0}, _waiting, (": selective",), (": not-selective",)),
+    Truth("eager-cpu", "queued", {TEN: 1.0}, _dispatched, (": partly", ": not-queued"), (": queued",)),
+    Truth("barriers", "selective", _waits(0.05), _barriers, (": partly", ": not-selective"), (": selective",)),
+    Truth("barriers", "all", _waits(1.0), _barriers, (": selective", ": partly"), (": not-selective",)),
+    Truth("cost-model", "equal", _of((1, 1, 1)), _cost_model, (": python", ": device", "misses"), ("predicts",)),
+    Truth("cost-model", "device", _of((1, 2, 2)), _cost_model, (": python", "misses"), (": device",)),
+    Truth("cost-model", "Python", _of((2, 1, 2)), _cost_model, (": device", "misses"), (": python",)),
+    Truth("cost-model", "disturbed", _of((1, 2, 3.5)), _cost_model, (": python",), ("misses",)),
     Truth("evaluate", "equal", _of((1, 1)), _evaluate, ("2 devices were",)),
     Truth("evaluate", "twice", _of((2, 1)), _evaluate, ("were slower",), ("2 devices were",)),
     Truth("allreduce", "equal roots", {ONE_ROOT: 1, SPREAD_ROOTS: 1}, _roots, ("all do at", "costs more")),

@@ -17,7 +17,7 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_rounds
 from parallel_core.system.formatting import figure, quantity
 
-__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Metric", "Times", "bands_of", "interval_of"]
+__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Formula", "Metric", "Times", "bands_of", "interval_of"]
 
 LOWEST = -math.inf
 
@@ -62,6 +62,7 @@ class Times:
 
 
 Formula: TypeAlias = Callable[[Times], Values]
+"""What follows from times, element by element."""
 
 
 def interval_of(
@@ -154,7 +155,8 @@ class Metric:
         possible = f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else ""
         if self.in_percent:
             return in_percent(interval)
-        if quantity(self.name, interval.estimate) != figure(interval.estimate):
+        # A count is known exactly.
+        if interval.low == interval.high or quantity(self.name, interval.estimate) != figure(interval.estimate):
             return self.brief(interval.estimate)
         return with_bounds(interval) + possible
 

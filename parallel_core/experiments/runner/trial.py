@@ -18,6 +18,7 @@ import numpy as np
 from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
 from parallel_core.errors import RequestError
+from parallel_core.experiments.runner.metrics import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
@@ -161,6 +162,13 @@ class Trial:
         """Keep a figure that follows from something else than times; a plain number has no interval."""
         known = value if isinstance(value, Interval) else Interval(value, -math.inf, math.inf)
         self.figures[name] = known
+
+    def follows(self, name: str, formula: Formula) -> Interval:
+        """Keep and return a figure that follows from the cases timed so far, whose names depend on the parameters."""
+        interval = interval_of(formula, self.cases)
+        assert interval is not None
+        self.figures[name] = interval
+        return interval
 
     def _on_host(self, value: Array) -> np.ndarray:
         return np.asarray(value if isinstance(value, np.ndarray) else self.backend.to_numpy(value))

@@ -12,6 +12,10 @@ QUICKLY: Mapping[str, Any] = {"rounds": 2, "budget": 600.0}
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "parallel": {"size": 64, **QUICKLY},
     "overlap": {"size": 64, "copies": 2, **QUICKLY},
+    "async": {"size": 40, "steps": 30, **QUICKLY},
+    "barriers": {"size": 40, "deepest": 3, **QUICKLY},
+    "cost-model": {"largest": 40, **QUICKLY},
+    "eager-cpu": {"size": 40, "against": "none", **QUICKLY},
 }
 
 
