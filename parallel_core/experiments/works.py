@@ -7,10 +7,12 @@ from statistics import mean, median
 from backends import Array, Device
 from parallel_core.experiments.runner.declaration import Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.timing import measure
 
 __all__ = [
+    "FEWEST_TIMINGS",
     "MULTIPLICATIONS",
     "chained",
     "chosen_copies",
@@ -19,6 +21,8 @@ __all__ = [
     "copies_to_hide",
     "copy_into",
     "in_units",
+    "incremented",
+    "increments",
     "largest_size",
     "multiplications",
     "multiplied",
@@ -38,6 +42,8 @@ PROBED_SIZE, PROBED, PROBES = 256, 5, 8
 LARGEST_SIZE = 8192
 CACHED_BYTES = 2**23
 """Results and buffers of this size stay in a cache while they are copied again."""
+FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
+"""How often everything is timed at the least for a verdict: a warm-up, and the fewest rounds."""
 
 
 def multiplied(trial: Trial, x: Array, count: int = 1) -> list[Array]:
@@ -185,3 +191,26 @@ def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
     matmul = trial.backend.ops.matmul
     unit = trial.backend.ops.as_unit(partial(chain, matmul))
     return Work(partial(chain, partial(trial.backend.launch, matmul), x), partial(trial.backend.launch, unit, x))
+
+
+def incremented(trial: Trial, x: Array, count: int) -> Array:
+    """Launch so many additions of 1 to an array; each makes a new one, of which the last is returned."""
+    for _ in range(count):
+        y = trial.backend.launch(trial.backend.ops.add, x, 1.0)
+    return y
+
+
+def increments(trial: Trial, x: Array, count: int) -> Work:
+    """Add 1 to an array so many times."""
+    add = trial.backend.ops.add
+
+    def chain(length: int) -> Callable[[Array], Array]:
+        # Each increments the one before, so that none has to be kept and none can be left out.
+        def increment(y: Array) -> Array:
+            for _ in range(length):
+                y = add(y, 1.0)
+            return y
+
+        return increment
+
+    return Work(partial(incremented, trial, x, count), in_units(trial, x, count, chain))

@@ -88,8 +88,8 @@ def _timings(result: Result) -> Table:
 def _numbers(result: Result) -> Table:
     table = Table("metric", Column("value", justify="right"))
     for name, value in result.metrics.items():
-        bounds = result.metric_intervals.get(name)
-        between = f" ({quantity(name, bounds[0])} … {quantity(name, bounds[1])})" if bounds else ""
+        low, high = result.metric_intervals.get(name, (value, value))
+        between = f" ({quantity(name, low)} … {quantity(name, high)})" if low < high else ""
         table.add_row(name, quantity(name, value) + between)
     table.add_section()
     for name, value in result.checks.items():

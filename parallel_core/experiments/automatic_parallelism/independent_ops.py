@@ -90,11 +90,11 @@ def program(
     few, many, chain_by_few, chain_by_many = (
         named(what, count) for what in ("independent", "chain") for count in (counts[0], counts[-1])
     )
-    trial.found_by(SPEEDUP.name, ratio(few, many), BETWEEN_PROCESSES)
-    trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), BETWEEN_PROCESSES)
+    trial.found_by(SPEEDUP.name, ratio(few, many), noise=BETWEEN_PROCESSES)
+    trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), noise=BETWEEN_PROCESSES)
     trial.found_by(INDEPENDENCE.name, ratio(chain_by_few, few))
     trial.found_by("independence_speedup_most_workers", ratio(chain_by_many, many))
-    trial.found_by(THREADS.name, ratio(few, f"{few}, {2 * threads} threads each"), BETWEEN_PROCESSES)
+    trial.found_by(THREADS.name, ratio(few, f"{few}, {2 * threads} threads each"), noise=BETWEEN_PROCESSES)
     trial.check("products", independent.launch(), [drawn @ drawn] * MULTIPLICATIONS)
     trial.check("products", [chain.launch()], [np.linalg.matrix_power(drawn, MULTIPLICATIONS + 1)])
 

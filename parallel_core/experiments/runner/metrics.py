@@ -62,6 +62,7 @@ class Times:
 
 
 Formula: TypeAlias = Callable[[Times], Values]
+"""What follows from times, element by element."""
 
 
 def ratio(slow: str, fast: str) -> Formula:
@@ -160,6 +161,7 @@ class Metric:
         """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99) of 2`."""
         most = self.at_most(result)
         possible = f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else ""
+        # A count is known exactly.
         if interval.low == interval.high:
             return self.brief(interval.estimate) + possible
         if self.in_percent:

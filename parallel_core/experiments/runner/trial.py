@@ -178,13 +178,17 @@ class Trial:
         known = value if isinstance(value, Interval) else Interval(value, -math.inf, math.inf)
         self.figures[name] = known
 
-    def found_by(self, name: str, formula: Formula, noise: float = MIN_NOISE) -> None:
-        """Keep a positive figure over the cases' times, by a formula that needs what only the program knows.
+    def found_by(
+        self, name: str, formula: Formula, *, is_ratio: bool = True, noise: float = MIN_NOISE
+    ) -> Interval | None:
+        """Keep and return a figure over the cases' times, by a formula that needs what only the program knows.
 
         Nothing is kept if a case of it was not timed. With more noise than usual they are of several processes.
         """
-        if (interval := interval_of(formula, self.cases, is_ratio=True, noise=noise)) is not None:
-            self.found(name, interval)
+        interval = interval_of(formula, self.cases, is_ratio=is_ratio, noise=noise)
+        if interval is not None:
+            self.figures[name] = interval
+        return interval
 
     def _on_host(self, value: Array) -> np.ndarray:
         return np.asarray(value if isinstance(value, np.ndarray) else self.backend.to_numpy(value))

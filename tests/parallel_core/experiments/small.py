@@ -21,6 +21,10 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "batch-norm": {"rows": 16, **QUICKLY},
     "allreduce": {"sizes": (40, 4096), **QUICKLY},
     "partitioning": {"wide": 2, "batch": 7, "micro_batches": 2, **QUICKLY},
+    "async": {"size": 40, "steps": 30, **QUICKLY},
+    "barriers": {"size": 40, "deepest": 3, **QUICKLY},
+    "cost-model": {"largest": 40, **QUICKLY},
+    "eager-cpu": {"size": 40, "against": "none", **QUICKLY},
 }
 
 

@@ -135,6 +135,16 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
         ("partitioning data_parallel_speedup", 1.2, 2, "async", "faster"),
         ("partitioning micro_batch_speedup", 0.8, 2, "async", "slower"),
         ("batch-norm per_device_difference_fraction", 0.15, 2, "async", "different"),
+        ("async", 0.01, 2, "async", "queued"),
+        ("async", 0.5, 2, "async", "partly"),
+        ("async", 0.99, 2, "sync", "not-queued"),
+        ("eager-cpu", 0.99, 2, "sync", "not-queued"),
+        ("barriers", -0.05, 2, "async", "selective"),
+        ("barriers", 0.5, 2, "async", "partly"),
+        ("barriers", 1.0, 2, "sync", "not-selective"),
+        ("cost-model", 0.005, 2, "sync", "inside"),
+        ("cost-model", 0.25, 2, "async", "python"),
+        ("cost-model", 2.95, 2, "async", "device"),
     ],
 )
 def test_what_an_experiment_s_figure_means(experiment: str, value: float, devices: int, engine: str, code: str) -> None:
