@@ -91,10 +91,10 @@ class MXNetBackend(BaseBackend):
             # NumPy has an OpenBLAS of its own, which would read it in processes that this one starts.
             read_once=(CORE_TYPE,),
         )
-        from backends.mxnet import ops, sharded_sum
+        from backends.mxnet import memory, ops, sharded_sum
 
         self._mx, self.ops, self._sharded_sum = mx, ops, sharded_sum
-        self._array = mx.nd.NDArray
+        self._array, self._check_apart = mx.nd.NDArray, memory.check_apart
         self.version: str = mx.__version__
         gpus: int = mx.context.num_gpus()
         self.devices, note = choose_devices(self.name, device_kind, devices, gpus, workers_per_device, reason_against)
@@ -145,6 +145,9 @@ class MXNetBackend(BaseBackend):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
+            if isinstance(error, BackendError) and fn in (self.ops.sgd, self.ops.sgd_while_finite):
+                # It refused its arguments before it enqueued anything.
+                raise
             self._fail(error, f"on {_name(first.ctx)}")
 
     def wait(self, x: Array) -> Array:
@@ -169,7 +172,10 @@ class MXNetBackend(BaseBackend):
             if out is None:
                 return tree_map(lambda leaf: self._copy(leaf, context), x)
             tree_map(lambda target, leaf: _check_out(target, leaf, context), out, x)
+            self._check_apart("copy_to", list(tree_leaves(out)), list(tree_leaves(x)))
             return tree_map(self._overwrite, out, x)
+        except BackendError:
+            raise
         except Exception as error:
             self._fail(error, f"on {device}")
 
@@ -179,12 +185,16 @@ class MXNetBackend(BaseBackend):
         if not xs or len(set(on_cpus)) < len(on_cpus):
             raise BackendError(f"{self.name} sums one value per device, not those on {_names(contexts) or 'none'}")
         try:
-            _check_terms(xs)
+            for terms in zip(*map(tree_leaves, xs), strict=True):
+                check_terms(terms)
+            self._check_apart("allreduce", list(tree_leaves(xs)))
             # From the first device's core: the thread would stay on that of the last launch, and take all from it.
             with self._on_core_of(*tree_leaves(xs[0])):
                 if self._on_gpus or _bytes_of(xs[0]) < MXNET_SHARDED_BYTES:
                     return self._gather_and_broadcast(*xs)
                 return self._sum_in_shards(*xs)
+        except BackendError:
+            raise
         except Exception as error:
             self._fail(error, f"on {_names(contexts)}")
 
@@ -259,14 +269,6 @@ def _end_all(error: Exception) -> None:
     for backend in list(_loaded):
         with suppress(ComputationError):
             backend._fail(error)
-
-
-def _check_terms(xs: Sequence[Array]) -> None:
-    terms = list(zip(*map(tree_leaves, xs), strict=True))
-    for same in terms:
-        check_terms(same)
-    if len({id(leaf) for same in terms for leaf in same}) < len(terms) * len(xs):
-        raise ValueError("allreduce cannot replace one array by two sums")
 
 
 def _check_out(out: Array, x: Array, context: Any) -> None:

@@ -13,6 +13,7 @@ from mxnet import autograd, npx
 from mxnet import np as mnp
 
 from backends.arrays import tree_leaves, tree_map
+from backends.mxnet.memory import check_apart
 from backends.mxnet.units import unit_of
 
 Array: TypeAlias = mnp.ndarray
@@ -128,6 +129,7 @@ def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
     _refuse_recording()
+    check_apart("sgd", parameters, gradients)
     # One operator for all of them: issuing eight would take Python as long as one of them computes.
     for old, new in _groups(parameters, gradients):
         count = len(old)
@@ -140,6 +142,7 @@ def sgd_while_finite(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float, guard: Array
 ) -> tuple[tuple[Array, ...], Array]:
     _refuse_recording()
+    check_apart("sgd_while_finite", (*parameters, *gradients), (guard,))
     for parameter in parameters:
         if parameter.grad is None:
             parameter.attach_grad()
