@@ -39,7 +39,8 @@ def multiply(a: Array, b: Array | float) -> Array:
 
 
 def power(x: Array, exponent: float) -> Array:
-    return x ** float(exponent)
+    # MXNet's derivative by the power 0 is zero times infinity at zero; that of `ones_like` is zero.
+    return x ** float(exponent) if exponent else mnp.ones_like(x)
 
 
 def relu(x: Array) -> Array:
