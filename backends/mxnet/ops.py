@@ -12,7 +12,7 @@ import numpy as np
 from mxnet import autograd, npx
 from mxnet import np as mnp
 
-from backends.arrays import tree_leaves, tree_map
+from backends.arrays import check_equal, tree_leaves, tree_map
 from backends.mxnet.memory import check_apart
 from backends.mxnet.units import unit_of
 
@@ -193,7 +193,7 @@ def _gradients(value: Array, leaves: Sequence[Array]) -> list[Any]:
 
 def _groups(*values: Sequence[Array]) -> Iterator[tuple[list[Any], ...]]:
     """Divide tuples of arrays into groups that one operator takes: of one dtype, and not too many."""
-    dtypes = [x.dtype for x in values[0]]
+    dtypes = [first.dtype for first, *_ in zip(*values, strict=True)]
     for dtype in dict.fromkeys(dtypes):
         places = [place for place, own in enumerate(dtypes) if own == dtype]
         for start in range(0, len(places), UPDATED_TOGETHER):
@@ -204,7 +204,10 @@ def _groups(*values: Sequence[Array]) -> Iterator[tuple[list[Any], ...]]:
 def _with_dimensions(first: Array, *others: Array) -> tuple[Array, ...]:
     # Some operators on several arrays refuse those of no dimensions. These are views.
     arrays = (first, *others)
-    return arrays if first.shape else tuple(x.as_nd_ndarray().reshape((1,)).as_np_ndarray() for x in arrays)
+    if first.shape:
+        return arrays
+    check_equal(arrays, "sgd_while_finite")
+    return tuple(x.as_nd_ndarray().reshape((1,)).as_np_ndarray() for x in arrays)
 
 
 def _sum_of_squares(arrays: Sequence[Any]) -> Array:
@@ -236,6 +239,7 @@ def _update_float32(old: Sequence[Any], new: Sequence[Any], zeros: Sequence[Any]
 def _update_others(old: Sequence[Any], new: Sequence[Any], _: object, rate: float, guard: Array) -> None:
     # That operator changes nothing in another dtype, and `where` ends the process if there are no elements.
     for x, gradient in zip(old, new, strict=True):
+        check_equal((x, gradient), "sgd_while_finite")
         if x.size:
             kept = x.as_np_ndarray()
             mnp.where(mnp.isnan(guard), kept, kept - rate * gradient.as_np_ndarray()).copyto(kept)
