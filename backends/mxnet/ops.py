@@ -12,8 +12,8 @@ import numpy as np
 from mxnet import autograd, npx
 from mxnet import np as mnp
 
-from backends.arrays import check_equal, tree_leaves, tree_map
-from backends.mxnet.memory import check_apart
+from backends.arrays import check_equal, check_lengths, check_shapes, tree_leaves, tree_map
+from backends.mxnet.memory import check_apart, dimensions_of
 from backends.mxnet.units import unit_of
 
 Array: TypeAlias = mnp.ndarray
@@ -27,6 +27,8 @@ mx.util.set_np_shape(2)
 
 
 def matmul(a: Array, b: Array) -> Array:
+    if dimensions_of(a) != 2 or dimensions_of(b) != 2:
+        check_shapes("matmul", a, b)
     return mnp.dot(a, b)
 
 
@@ -60,7 +62,10 @@ def flatten(x: Array) -> Array:
 
 
 def conv2d(x: Array, weight: Array, bias: Array) -> Array:
-    return npx.convolution(x, weight, bias, kernel=weight.shape[2:], num_filter=weight.shape[0])
+    filters, _, *kernel = weight.shape
+    if len(kernel) != 2:
+        check_shapes("conv2d", x, weight, bias)
+    return npx.convolution(x, weight, bias, kernel=kernel, num_filter=filters)
 
 
 def avg_pool2d(x: Array, size: int) -> Array:
@@ -68,6 +73,7 @@ def avg_pool2d(x: Array, size: int) -> Array:
 
 
 def cross_entropy(scores: Array, labels: Array) -> Array:
+    check_shapes("cross_entropy", scores, labels)
     # `pick` would take the nearest class for a label that is none; `take` fails when it runs, but compares in the
     # labels' dtype, in which the number of classes may not fit.
     wide = labels if labels.dtype in (np.int32, np.int64) else labels.astype("int32")
@@ -76,12 +82,12 @@ def cross_entropy(scores: Array, labels: Array) -> Array:
 
 
 def count_correct(scores: Array, labels: Array) -> Array:
+    check_shapes("count_correct", scores, labels)
     return (scores.argmax(axis=1) == labels.astype("int64")).sum()
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
-    if sum(lengths) != len(x):
-        raise ValueError(f"a vector of {len(x)} is not divided into lengths of {sum(lengths)} together")
+    check_lengths(x, lengths)
     return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
 
 
@@ -117,6 +123,8 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
         autograd.mark_variables(leaves, [leaf.detach() for leaf in leaves])
         with autograd.record():
             value = fn(leaves, *rest)
+        if value.shape != ():
+            raise ValueError(f"value_and_grad differentiates one number, not an array of shape {value.shape}")
         gradients = _gradients(value, leaves)
         own = value.copy() if any(value is leaf for leaf in leaves) else value.detach()
         return own, tuple(gradient.as_np_ndarray() for gradient in gradients)
