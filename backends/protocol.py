@@ -40,7 +40,7 @@ import numpy as np
 
 from backends.arrays import row_ranges
 from backends.devices import Device
-from backends.errors import BackendError, ComputationError
+from backends.errors import BackendError, ComputationError, message_of
 
 __all__ = ["VERBS", "Array", "Backend", "BaseBackend", "Engine", "FrameworkSettings", "HostArray", "Ops"]
 
@@ -284,7 +284,7 @@ class BaseBackend:
 
     def _reason(self, error: BaseException) -> str:
         """Return the line of an error's message that says what is wrong."""
-        return next(iter(str(error).strip().splitlines()), "no reason given")
+        return next(iter(message_of(error).strip().splitlines()), "no reason given")
 
 
 def _refuse(error: type[BackendError], message: str, *_: object, **__: object) -> NoReturn:

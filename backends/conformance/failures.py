@@ -15,6 +15,7 @@ ERRORS = (
     "StopIteration()",
     "SystemExit()",
     "GeneratorExit()",
+    "Untold()",
 )
 REQUESTS: Mapping[str, Failure] = {
     "launch(lambda: 0)": "request",

@@ -36,8 +36,13 @@ def late(x, m):
 def fail(error):
     raise error
 """,
+    "Untold": """\
+class Untold(Exception):
+    def __str__(self):
+        raise ValueError("no message")
+""",
 }
-"""Functions that programs use, by name."""
+"""Functions and classes that programs use, by name."""
 
 
 def namespace_for(backend: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from backends.arrays import check_terms, tree_leaves, tree_map
 from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
-from backends.errors import BackendError, ComputationError
+from backends.errors import BackendError, ComputationError, message_of
 from backends.host import check_workers, core_numbers, cores_of, limit_openmp_threads, on_cores, threads_for
 from backends.installation.cuda_libraries import load_cuda_libraries
 from backends.installation.gpu_probe import reason_against
@@ -259,7 +259,7 @@ class MXNetBackend(BaseBackend):
 
     def _reason(self, error: BaseException) -> str:
         # MXNet puts its stack trace before or after the sentence that matters.
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        lines = [line.strip() for line in message_of(error).splitlines() if line.strip()]
         sentences = [line for line in lines if "Error" in line or "Check failed" in line]
         return (sentences or lines or [""])[-1].removeprefix(f"{type(error).__name__}: ")
 

@@ -106,6 +106,44 @@ def test_whatever_a_launched_function_raises_is_its_failure(backend: Backend, ki
         backend.waitall()
 
 
+class UntoldError(Exception):
+    """An exception that cannot say what it is."""
+
+    def __init__(self, tell: Callable[[], object]) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def __str__(self) -> str:
+        return self.tell()  # type: ignore[return-value]
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def tell() -> object:
+        raise error
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        *(raising(error) for error in (RuntimeError("no"), SystemExit(), GeneratorExit(), KeyboardInterrupt())),
+        lambda: None,
+        lambda: "",
+        lambda: str(UntoldError(raising(ValueError()))),
+    ],
+)
+def test_a_failure_without_a_readable_message_is_a_failure(backend: Backend, tell: Callable[[], object]) -> None:
+    def fail(_: Array) -> Array:
+        raise UntoldError(tell)
+
+    with pytest.raises(ComputationError, match=rf"{backend.name}\b.*UntoldError") as failed:
+        backend.wait(backend.launch(fail, array(backend)))
+    assert "\n" not in str(failed.value)
+    with pytest.raises(ComputationError, match="refuses further work"):
+        backend.waitall()
+
+
 @pytest.mark.parametrize(
     "request_of",
     [
