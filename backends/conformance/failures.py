@@ -23,6 +23,11 @@ REQUESTS: Mapping[str, Failure] = {
     "asarray(np.zeros(2, np.int16), devices[0])": "perhaps",
     'asarray(np.array(["text"]), devices[0])': "perhaps",
     "asarray(np.zeros(2, np.float32), Device('cpu', 77))": "device",
+    "asarray(None, devices[0])": "request",
+    "asarray([1.0, 2.0], devices[0])": "request",
+    "allreduce(backend.asarray(np.zeros(1), devices[0]))": "request",
+    "allreduce(iter([backend.asarray(np.zeros(2), devices[0])]))": "request",
+    "allreduce([None])": "request",
 }
 
 

@@ -180,6 +180,7 @@ class MXNetBackend(BaseBackend):
             self._fail(error, f"on {device}")
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        self._check_values(xs, self._array)
         contexts = [leaf.ctx for x in xs for leaf in list(tree_leaves(x))[:1]]
         on_cpus = [context for context in contexts if context.device_type == "cpu"]
         if not xs or len(set(on_cpus)) < len(on_cpus):
@@ -200,6 +201,7 @@ class MXNetBackend(BaseBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         context = self._context(device)
+        self._check_host_arrays(x)
         return tree_map(lambda leaf: self._load(leaf, context), x)
 
     def to_numpy(self, x: Array) -> Any:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import reduce
 from operator import getitem
+from operator import index as as_place
 from threading import Lock, get_ident
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, final
@@ -203,7 +204,7 @@ class Future:
             lock.release()
 
     def __getitem__(self, index: int) -> "Future":
-        return _Item(self, (index,))
+        return _Item(self, (_place(index),))
 
     def __repr__(self) -> str:
         return f"<future on {self.device}, {'pending' if self._pending.locked() else 'done'}>"
@@ -243,10 +244,20 @@ class _Item(Future):
         return self._parent.item(self.path)
 
     def __getitem__(self, index: int) -> Future:
-        return _Item(self._parent, (*self.path, index))
+        return _Item(self._parent, (*self.path, _place(index)))
 
     def __repr__(self) -> str:
         return f"<item {'.'.join(map(str, self.path))} of {self._parent!r}>"
+
+
+def _place(index: object) -> int:
+    try:
+        return as_place(index)  # type: ignore[arg-type]
+    except TypeError:
+        raise BackendError(
+            f"what may not be computed yet is indexed by one whole number, not by {type(index).__name__}: wait for it, "
+            f"and divide it in a launched function"
+        ) from None
 
 
 def completed_future(device: Device, value: Any) -> Future:
