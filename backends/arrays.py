@@ -1,6 +1,6 @@
 """Values: arrays, or tuples of values such as a model's parameters. Every verb takes both."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -10,6 +10,7 @@ __all__ = [
     "check_shapes",
     "check_terms",
     "check_vectors",
+    "rebuilt",
     "row_ranges",
     "sum_shard",
     "tree_leaves",
@@ -50,6 +51,12 @@ def tree_leaves(value: Any) -> Iterator[Any]:
             pending.extend(reversed(item))
         else:
             yield item
+
+
+def rebuilt(kind: type[tuple] | type[list], items: Iterable[Any]) -> Any:
+    """Make a list or a tuple of a kind, be it a named one, of other items."""
+    # A named tuple's own constructor takes its items one by one.
+    return tuple.__new__(kind, items) if issubclass(kind, tuple) else kind(items)
 
 
 def check_equal(arrays: Sequence[Any], verb: str = "allreduce") -> None:

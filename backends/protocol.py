@@ -189,10 +189,11 @@ class Backend(Protocol):
         """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is asynchronous.
 
         Without an array among `args`, however deep in tuples, it raises BackendError; what else is among them, such as
-        numbers and functions, is passed on as it is. `fn` returns an array or a tuple, nested too; it calls no
-        verbs, and writes to its arguments by `ops.sgd` and `ops.sgd_while_finite` alone. New arrays in it must come
-        from its arguments (`ops.zeros_like`), which say the device. What it raises is the computation's failure, also
-        StopIteration, SystemExit and GeneratorExit; so is, before it is ready, an index that its tuple does not have.
+        numbers and functions, is passed on as it is; a list must not change before `fn` is computed. `fn` returns an
+        array or a tuple, nested too; it calls no verbs, and writes to its arguments by `ops.sgd` and
+        `ops.sgd_while_finite` alone. New arrays in it must come from its arguments (`ops.zeros_like`), which say the
+        device. What it raises is the computation's failure, also StopIteration, SystemExit and GeneratorExit; so is,
+        before it is ready, an index that its tuple does not have.
         """
 
     def wait(self, x: Array) -> Array:
