@@ -4,8 +4,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from statistics import median
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self, TypedDict
 
+import msgspec
+
+from backends import Engine
 from parallel_core.measurement.result import MACHINE_KEYS, Case, Result
 
 __all__ = ["OWN_ENGINE", "Cell", "CellResults", "Comparison", "FailedRun", "with_engines_that_ran"]
@@ -13,6 +16,19 @@ __all__ = ["OWN_ENGINE", "Cell", "CellResults", "Comparison", "FailedRun", "with
 SCHEMA = 1
 OWN_ENGINE = ""
 """In place of an engine: the one that a backend takes by itself, which its results name."""
+
+Name = Annotated[str, msgspec.Meta(pattern=r"\A\w[\w.+ -]*\Z", max_length=100)]
+"""Files are named by cells: no name that is read is a path."""
+
+
+class _SavedCell(TypedDict):
+    """A cell, as a comparison's JSON holds it."""
+
+    experiment: Name
+    backend: Name
+    engine: Engine | Literal[""]
+    results: list[dict[str, Any]]
+    failures: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -88,6 +104,7 @@ class CellResults:
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; raises ValueError, KeyError or TypeError for anything else."""
+        msgspec.convert(read, _SavedCell)
         return cls(
             Cell(read["experiment"], read["backend"], read["engine"]),
             tuple(Result.from_json(result) for result in read["results"]),
