@@ -85,10 +85,10 @@ def trace(
     """
     if picture is not None:
         check_drawing(picture)
-    for path in (picture, page, json_path):
-        files.check_writable(path)
+    traces = files_of(paths)
+    files.check_outputs(picture, page, json_path, others=traces)
     keep_spans = picture is not None or page is not None
-    ranks = read_ranks(files_of(paths), kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
+    ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
     # With `--json -`, standard output is for the JSON alone.
     console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
     if len(ranks) == 1:

@@ -19,10 +19,12 @@ __all__ = [
     "RUNS",
     "SUITES",
     "TimelineOf",
-    "new_folder",
+    "make_folder",
+    "new_name",
     "new_traces",
     "read_comparison",
     "reason_path",
+    "result_path",
     "saved_timelines",
     "trace_path",
     "write_comparison",
@@ -37,9 +39,13 @@ TimelineOf: TypeAlias = Callable[[Cell], Timeline]
 if there is none."""
 
 
-def new_folder(out: Path | None) -> Path:
-    """Make the folder `out`, or one in `runs` named by the time; raises RequestError if it holds a comparison."""
-    folder = out or RUNS / f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+def new_name() -> Path:
+    """Return a folder in `runs` named by the time."""
+    return RUNS / f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a new comparison; raises RequestError if it holds one."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         occupied = (folder / RESULT).exists()
@@ -48,14 +54,17 @@ def new_folder(out: Path | None) -> Path:
     if occupied:
         raise RequestError(f"{folder} holds a comparison already: give another folder to --out, or remove it")
     files.check_writable(folder / RESULT)
-    return folder
+
+
+def result_path(path: Path) -> Path:
+    """Return the file of a comparison that is named by its folder or file; raises OSError."""
+    return path / RESULT if path.is_dir() else path
 
 
 def read_comparison(path: Path) -> Comparison:
     """Read a comparison from its folder or file; raises RequestError, in one line, if it is none."""
     try:
-        file = path / RESULT if path.is_dir() else path
-        comparison = Comparison.from_json(json.loads(file.read_text(encoding="utf-8")))
+        comparison = Comparison.from_json(json.loads(result_path(path).read_text(encoding="utf-8")))
     except OSError as error:
         raise RequestError(f"cannot read {error.filename or path}: {error.strerror}") from error
     except ValueError as error:
