@@ -56,13 +56,13 @@ def _pattern(text: str) -> re.Pattern[str]:
 )
 @click.option(
     "--step",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 10**9),
     metavar="N",
     help="Only step N, where the program marks its steps: ProfilerStep#N, or annotations of its own with numbers.",
 )
 @click.option(
     "--kernel-delay",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 10**9),
     default=KERNEL_DELAY,
     show_default=True,
     metavar="NANOSECONDS",

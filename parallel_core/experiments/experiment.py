@@ -16,6 +16,7 @@ from parallel_core.system.formatting import listed
 __all__ = [
     "BUDGET",
     "CHAPTERS",
+    "MOST",
     "OF_COPIES",
     "OF_PRODUCTS",
     "Budget",
@@ -45,6 +46,8 @@ OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
 """The same where results are copied too."""
 
 Mode = Literal["full", "quick"]
+MOST = 1_000_000
+"""The largest number that an option takes unless it says otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,8 @@ class Parameter:
 
     help: str = ""
     minimum: int = 1
+    maximum: float = MOST
+    """Of a number, or of each of several whole ones."""
     option: str = ""
     """The name of its option, if that is not its own."""
     metavar: str | None = None
@@ -74,7 +79,7 @@ Rounds = Annotated[int, Parameter("How often everything is timed, at most.")]
 Budget = Annotated[float, Parameter("Seconds that it may take, about: fewer rounds if they are too few.")]
 BUDGET = 15.0
 """Seconds that an experiment which trains nothing may take, after the framework's import."""
-Seed = Annotated[int, Parameter(minimum=0)]
+Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]
 ChosenSize = Annotated[int | None, Parameter("Side of the matrices. Default: chosen.")]
 
 

@@ -12,7 +12,8 @@ from parallel_core.measurement.progress import tell
 __all__ = ["Copies", "calibrate", "copy_as_units", "copy_each", "copy_into"]
 
 Copies = Annotated[
-    int | None, Parameter("Copies of each result. Default: so many that copying takes as long as computing.")
+    int | None,
+    Parameter("Copies of each result. Default: so many that copying takes as long as computing.", maximum=1000),
 ]
 LARGEST_SIZE = 8192
 CACHED_BYTES = 2**23

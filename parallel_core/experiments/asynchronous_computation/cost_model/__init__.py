@@ -64,7 +64,7 @@ def sizes_up_to(largest: int) -> tuple[int, ...]:
 
 def run(
     backend: Backend,
-    largest: Annotated[int, Parameter("Elements of a vector, at the most.")] = 2**19,
+    largest: Annotated[int, Parameter("Elements of a vector, at the most.", maximum=2**30)] = 2**19,
     rounds: Rounds = 5,
     budget: Budget = BUDGET,
 ) -> Result:

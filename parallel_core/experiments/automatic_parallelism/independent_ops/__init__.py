@@ -57,7 +57,7 @@ STARTING = 0.5
 def run(
     backend: Backend,
     workers_compared: Annotated[
-        Sequence[int], Parameter("Beside --workers; others than that are measured in fresh processes.")
+        Sequence[int], Parameter("Beside --workers; others than that are measured in fresh processes.", maximum=256)
     ] = (1, 2),
     size: Annotated[int | None, Parameter("Side of the matrices. Default: chosen for runs of about 0.1 s.")] = None,
     rounds: Rounds = 5,
