@@ -1,10 +1,11 @@
 """The folder that a comparison leaves: all results in one file, a page, suites for pyperf, traces."""
 
 import datetime
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
+
+import msgspec
 
 from backends.profiling import Timeline
 from parallel_core.comparison.cells import Cell, Comparison
@@ -64,10 +65,10 @@ def result_path(path: Path) -> Path:
 def read_comparison(path: Path) -> Comparison:
     """Read a comparison from its folder or file; raises RequestError, in one line, if it is none."""
     try:
-        comparison = Comparison.from_json(json.loads(result_path(path).read_text(encoding="utf-8")))
+        comparison = Comparison.from_json(msgspec.json.decode(result_path(path).read_bytes()))
     except OSError as error:
         raise RequestError(f"cannot read {error.filename or path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"{path} is not a comparison that parallel-core compare wrote") from error
     for name in comparison.experiments:
         if name not in EXPERIMENTS:
