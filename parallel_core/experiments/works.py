@@ -143,6 +143,7 @@ def chosen_copies(destination: Callable[[Trial], Device]) -> Chosen:
     """Declare the copies of each result."""
     return Chosen(
         "Copies of each result. Default: so many that copying takes as long as computing.",
+        maximum=1000,
         how=partial(copies_to_hide, destination),
     )
 

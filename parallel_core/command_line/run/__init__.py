@@ -14,8 +14,8 @@ from backends.profiling import check_profiler
 from parallel_core.command_line import options
 from parallel_core.command_line.run.chosen import chosen_for
 from parallel_core.command_line.run.experiment_options import parameter_options
-from parallel_core.command_line.run.profiling import check_profiling, profile_and_show, profile_if_possible
-from parallel_core.command_line.run.resources import resource_options, run_with_resources
+from parallel_core.command_line.run.profiling import profile_and_show, profile_if_possible
+from parallel_core.command_line.run.resources import files_of_resources, resource_options, run_with_resources
 from parallel_core.command_line.run.side_by_side import is_several, run_side_by_side
 from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
@@ -112,11 +112,12 @@ def _command_of(experiment: Experiment) -> click.Command:
         if where is not None and where.rank:
             # The first rank shows and writes the result of all.
             json_path = plot_path = None
-        files.check_writable(json_path)
-        if plot_path is not None:
-            check_drawing(plot_path)
-        files.check_writable(plot_path)
-        check_profiling(trace_path or trace_if_possible, timeline_path, json_path, plot_path)
+        if trace_path == files.STANDARD_OUTPUT:
+            raise RequestError("--trace needs a file: standard output shows what was measured")
+        for picture in filter(None, (plot_path, timeline_path)):
+            check_drawing(picture)
+        traced = trace_path or trace_if_possible
+        files.check_outputs(json_path, plot_path, traced, timeline_path, others=files_of_resources(own))
         # Standard output belongs to the JSON if that goes there.
         console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
         devices = devices or (experiment.devices if where is None else 1)

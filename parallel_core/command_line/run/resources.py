@@ -27,7 +27,7 @@ from parallel_core.measurement.result import Result
 from parallel_core.training.checkpoints import FILE, Checkpointing, from_bytes, open_directory, write_checkpoint
 from parallel_core.training.dataset import Dataset, load_fashion_mnist
 
-__all__ = ["resource_options", "run_with_resources"]
+__all__ = ["files_of_resources", "resource_options", "run_with_resources"]
 
 PROGRESS = ("on_batch", "on_epoch")
 """The arguments of a run that it calls as its training goes on."""
@@ -109,6 +109,14 @@ def resource_options(run: Callable[..., object]) -> Iterator[Callable[[Command],
     """Iterate over the options of the resources that a run takes."""
     for resource in reversed(_taken_by(run).values()):
         yield from resource.options
+
+
+def files_of_resources(values: Mapping[str, Any]) -> Iterator[Path]:
+    """Iterate over the files that a run reads or keeps where its options say."""
+    if directory := values.get("checkpoint"):
+        yield directory / FILE
+    if directory := values.get("data_dir"):
+        yield from directory.glob("*")
 
 
 def run_with_resources(

@@ -77,7 +77,9 @@ SHORTEST = 1e-12
 """Seconds: no prediction is shorter."""
 
 
-def program(trial: Trial, largest: Annotated[int, Parameter("Elements of a vector, at the most.")] = 2**19) -> None:
+def program(
+    trial: Trial, largest: Annotated[int, Parameter("Elements of a vector, at the most.", maximum=2**30)] = 2**19
+) -> None:
     """Fit the cost model for vectors of up to `largest` elements, then time increments of them, waited for once."""
     vectors = {size: row_of_ones(trial, size) for size in sizes_up_to(largest)}
     matrix = matrix_to_wait_behind(trial)

@@ -48,7 +48,7 @@ def program(
     trial: Trial,
     size: Annotated[int, SIZE],
     workers_compared: Annotated[
-        Sequence[int], Parameter("Beside --workers; others than that are measured in fresh processes.")
+        Sequence[int], Parameter("Beside --workers; others than that are measured in fresh processes.", maximum=256)
     ] = (1, 2),
 ) -> None:
     """Time independent multiplications and a chain, here and in processes with other workers and threads."""

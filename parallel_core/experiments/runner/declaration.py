@@ -25,6 +25,7 @@ from parallel_core.system.formatting import listed
 __all__ = [
     "BUDGET",
     "CHAPTERS",
+    "MOST",
     "OF_COPIES",
     "OF_PRODUCTS",
     "Budget",
@@ -57,6 +58,8 @@ OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
 """The same where results are copied too."""
 
 Mode = Literal["full", "quick"]
+MOST = 1_000_000
+"""The largest number that an option takes unless it says otherwise."""
 Work = Literal["kept", "new", "own"]
 """Where sizes come from that are not given: those kept for this machine, new ones, which are then kept, or, for
 comparisons, new ones of which nothing is kept."""
@@ -68,6 +71,8 @@ class Parameter:
 
     help: str = ""
     minimum: int = 1
+    maximum: float = MOST
+    """Of a number, or of each of several whole ones."""
     option: str = ""
     """The name of its option, if that is not its own."""
     metavar: str | None = None
@@ -99,7 +104,7 @@ Rounds = Annotated[int, ROUNDS]
 Budget = Annotated[float, SECONDS]
 BUDGET = 15.0
 """Seconds that an experiment which trains nothing may take, after the framework's import."""
-Seed = Annotated[int, Parameter(minimum=0)]
+Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]
 ChosenSize = Annotated[int | None, Parameter("Side of the matrices. Default: chosen.")]
 
 
