@@ -4,18 +4,18 @@ Equal times leave nothing to say, and effects are there to be found. Every sente
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import eager_cpu
 from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts as asynchronous
 from parallel_core.experiments.asynchronous_computation.barriers import verdicts as barriers
 from parallel_core.experiments.asynchronous_computation.cost_model import verdicts as cost_model
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.experiments.automatic_parallelism import dependencies, overlap, parallel, scheduling, three_way
-from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts as independent_ops
-from parallel_core.experiments.automatic_parallelism.small_ops import verdicts as small_ops
+from parallel_core.experiments.automatic_parallelism.small_ops import crossing_size
+from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import verdicts as allreduce
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import ONE_ROOT, SPREAD_ROOTS
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import verdicts as batch_norm
@@ -24,14 +24,25 @@ from parallel_core.experiments.training_on_multiple_gpus.evaluate import verdict
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import verdicts as partitioning
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
 from parallel_core.measurement.checks import why_impossible
-from parallel_core.measurement.confidence_intervals import exponential
-from parallel_core.measurement.result import Case
-from parallel_core.measurement.task_graph import Bounds
+from parallel_core.measurement.confidence_intervals import Interval, exponential
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, dispatch_fraction, over_rounds, times_as_long
 
 __all__ = ["TRUTHS", "Timed", "Truth"]
 
 Timed = Mapping[str, Case]
+ANY_RESULT = Result(
+    "any",
+    {"engine": "async", "devices": ["cpu:1", "cpu:2"]},
+    {"workers": "1,2"},
+    (),
+    # Three parts that keep a core busy each, on two cores.
+    {"possible_on_cores_fraction": 0.5},
+    {},
+    "",
+    environment={},
+)
+"""Of an engine that queues, on two devices: what decides what is possible."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +57,25 @@ class Truth:
     found: tuple[str, ...] = ()
 
 
-def _parallel(cases: Timed) -> str:
-    *parts, together = cases.values()
-    return parallel.verdict(parallel.speedup_of(parts, together), len(parts))
+def _code(experiment: str, figure: str, interval: Interval | None) -> str:
+    """Return the code of the band in which a figure lies; empty if that stays open."""
+    assert interval is not None
+    band = EXPERIMENTS[experiment].metric_named(figure).place(interval, ANY_RESULT)
+    return "" if band is None else band.code
 
 
-def _overlap(cases: Timed) -> str:
-    return overlap.verdict(overlap.overlap_efficiency(*cases.values()), "async")
+def _together(experiment: str) -> Callable[[Timed], str]:
+    """Return what an experiment says of parts and of all of them together, which is the last case."""
+    main = EXPERIMENTS[experiment].metrics[0]
+    case = EXPERIMENTS[experiment].case
 
+    def tell(cases: Timed) -> str:
+        *parts, together = cases.values()
+        names = ("run", "copy") if experiment == "overlap" else tuple(cases)[:-1]
+        timed = dict(zip(names, parts, strict=True)) | {case: replace(together, parts=names)}
+        return _code(experiment, main.name, main.measured(timed))
 
-def _three_way(cases: Timed) -> str:
-    *parts, together = cases.values()
-    # Three parts that keep a core busy each, on two cores.
-    bound = sum(part.median for part in parts) / 2
-    found = three_way.fractions(parts, together, bound)
-    return three_way.verdict(found, three_way.left_over(parts, together, bound))
-
-
-def _limited(cases: Timed) -> str:
-    *parts, together = cases.values()
-    # Parts that keep half a core busy each leave it to the longest one; those that keep two busy each do not.
-    bound = sum(part.median for part in parts) * (0.25 if "long" in cases else 1)
-    found = three_way.fractions(parts, together, bound)
-    return three_way.about_cores(found, three_way.lost_to_cores(parts, bound), 2.0)
+    return tell
 
 
 def _asynchronous(cases: Timed) -> str:
@@ -98,41 +105,33 @@ def _cost_model(cases: Timed) -> str:
 
 def _small_ops(cases: Timed) -> str:
     each = list(cases.values())
-    half = len(each) // 2
-    sizes, alone, spread = [2**power for power in range(3, 3 + half)], each[:half], each[half:]
-    said = small_ops.verdict(sizes, alone, spread, 2), *small_ops.about_losses(sizes, alone, spread)
-    return " ".join((*said, *small_ops.about_launching(sizes, alone, "async")))
+    alone, spread = each[: len(each) // 2], each[len(each) // 2 :]
+    crossing = crossing_size([2**power for power in range(3, 3 + len(alone))], alone, spread)
+    code = _code("small-ops", "small_speedup", times_as_long(alone[0], spread[0]))
+    return code if crossing is None else f"{code} and crosses"
 
 
 def _launches(cases: Timed) -> str:
-    each = list(cases.values())
-    half = len(each) // 2
-    return " ".join(small_ops.about_threads([2**power for power in range(3, 3 + half)], each[:half], each[half:]))
+    spread, threaded = cases.values()
+    return _code("small-ops", "small_advantage_over_threads", times_as_long(threaded, spread, BETWEEN_PROCESSES))
 
 
 def _independent_ops(cases: Timed) -> str:
     few, many, chain = cases.values()
-    by_workers = times_as_long(few, many, BETWEEN_PROCESSES)
-    said = independent_ops.verdict(few, chain, 1), independent_ops.about_workers("async", "cpu", by_workers, (1, 2))
-    return " ".join((*said, independent_ops.about_chain(times_as_long(chain, chain, BETWEEN_PROCESSES))))
+    by_workers = _code("independent-ops", "parallel_speedup", times_as_long(few, many, BETWEEN_PROCESSES))
+    return f"{by_workers} and {_code('independent-ops', 'independence_speedup', times_as_long(chain, few))}"
 
 
 def _threads(cases: Timed) -> str:
-    return independent_ops.about_threads(times_as_long(*cases.values(), BETWEEN_PROCESSES))
+    return _code("independent-ops", "threads_speedup", times_as_long(*cases.values(), BETWEEN_PROCESSES))
 
 
 def _schedule(cases: Timed) -> str:
-    return scheduling.about_schedule("It", _scheduled(*cases.values()))
-
-
-def _scheduled(alone: Case, free: Case) -> scheduling.Scheduled:
-    bound = alone.median / 2
-    return scheduling.Scheduled(alone, free, (), Bounds(bound, bound, bound))
-
-
-def _random_graphs(cases: Timed) -> str:
-    each = list(cases.values())
-    return dependencies.about_random([_scheduled(*pair) for pair in zip(each[::2], each[1::2], strict=True)])
+    separate, free = cases.values()
+    # Half of the operations are a chain.
+    fraction = interval_of(lambda times: times[separate.name] / times[free.name] / 2, cases, ratio=True)
+    paid = _code("dependencies", "speedup", times_as_long(separate, free))
+    return f"{_code('dependencies', 'bound_fraction', fraction)} and {paid}"
 
 
 def _batch_scaling(cases: Timed) -> str:
@@ -190,28 +189,18 @@ def _of(seconds: Sequence[float], names: str = "abcdefghijklmnop") -> dict[str, 
 
 ALGORITHMS = ("plain copy", "star", "ring", "sharded", "native")
 DIVIDED = ("one", "whole", "cut", "data parallelism")
-TURNS, AT_ONCE = "took turns", "worked at the same time"
 MORE, LESS = "devices worth more", "devices worth less"
 
 TRUTHS = (
-    Truth("parallel", "turns", _of((1, 1, 2)), _parallel, ("The devices worked", "overlapped", "got in"), (TURNS,)),
-    Truth("parallel", "at once", _of((1, 1, 1)), _parallel, (TURNS, "in part:", "got in"), ("The devices worked",)),
-    Truth("parallel", "in part", _of((1, 1, 1.45)), _parallel, (TURNS, "The devices worked", "got in")),
-    Truth("overlap", "none", _of((1, 1, 2)), _overlap, ("real", "hidden", "took longer")),
-    Truth("overlap", "all", _of((1, 1, 1)), _overlap, ("Nothing", "took longer"), ("hidden",)),
-    Truth("overlap", "disturbing", _of((1, 1, 2.8)), _overlap, ("real", "hidden", "Nothing"), ("took longer",)),
-    Truth("three-way", "none", _of((1, 1, 1, 3)), _three_way, ("went on", "overlapped in part", "got in")),
-    Truth("three-way", "all", _of((1, 1, 1, 1.5)), _three_way, ("overlapped in part", "got in"), ("went on",)),
-    Truth("three-way", "in part", _of((1, 1, 1, 2.2)), _three_way, ("more than", "got in"), ("overlapped",)),
-    Truth("three-way", "few cores", _of((1, 1, 1, 3)), _limited, ("The longest part limits",), ("with the time of",)),
-    Truth(
-        "three-way",
-        "enough cores",
-        {"long": 2, "b": 1, "c": 1, "all": 4},
-        _limited,
-        ("with the time of",),
-        ("The longest part limits",),
-    ),
+    Truth("parallel", "turns", _of((1, 1, 2)), _together("parallel"), ("parallel", "partly", "hindered"), ("serial",)),
+    Truth("parallel", "at once", _of((1, 1, 1)), _together("parallel"), ("serial", "hindered"), ("parallel",)),
+    Truth("parallel", "in part", _of((1, 1, 1.4)), _together("parallel"), ("serial", "parallel", "hindered")),
+    Truth("overlap", "none", _of((1, 1, 2)), _together("overlap"), ("hidden", "partly", "hindered"), ("serial",)),
+    Truth("overlap", "all", _of((1, 1, 1)), _together("overlap"), ("serial", "hindered"), ("hidden",)),
+    Truth("overlap", "disturbing", _of((1, 1, 2.8)), _together("overlap"), ("serial", "hidden"), ("hindered",)),
+    Truth("three-way", "none", _of((1, 1, 1, 3)), _together("three-way"), ("parallel", "partly"), ("serial",)),
+    Truth("three-way", "all", _of((1, 1, 1, 1.5)), _together("three-way"), ("serial", "hindered"), ("parallel",)),
+    Truth("three-way", "in part", _of((1, 1, 1, 2.2)), _together("three-way"), ("serial", "parallel", "hindered")),
     Truth(
         "async",
         "queued",
@@ -261,65 +250,33 @@ TRUTHS = (
     Truth("evaluate", "twice", _of((2, 1)), _evaluate, ("were slower",), ("2 devices were",)),
     Truth("allreduce", "equal roots", {ONE_ROOT: 1, SPREAD_ROOTS: 1}, _roots, ("all do at", "costs more")),
     Truth("allreduce", "spread roots", {ONE_ROOT: 2, SPREAD_ROOTS: 1}, _roots, ("costs more",), ("all do at",)),
+    Truth("small-ops", "equal", _of([1] * 16), _small_ops, ("hindered", "partly", "parallel", "crosses"), ("no-help",)),
+    Truth("small-ops", "slower", _of([1] * 8 + [2] * 8), _small_ops, ("parallel", "crosses"), ("hindered",)),
     Truth(
-        "small-ops",
-        "equal",
-        _of([1] * 16),
-        _small_ops,
-        ("were faster than one from", "They were slower", "launching is the limit"),
-        ("Launching alone was nowhere the limit",),
+        "small-ops", "faster", _of([2] * 8 + [1] * 8), _small_ops, ("hindered", "no-help"), ("parallel and crosses",)
     ),
-    Truth("small-ops", "slower", _of([1] * 8 + [2] * 8), _small_ops, ("faster than one from",), ("They were slower",)),
-    Truth("small-ops", "launches as operators", _of([1] * 16), _launches, ("beat parallel",), ("At none of 8",)),
-    Truth(
-        "small-ops",
-        "launches beat operators",
-        _of([1] * 8 + [2] * 8),
-        _launches,
-        ("operators beat", "At none"),
-        ("launches beat parallel operators",),
-    ),
-    Truth(
-        "small-ops",
-        "faster",
-        _of([2] * 8 + [1] * 8),
-        _small_ops,
-        ("They were slower",),
-        ("the smallest size",),
-    ),
+    Truth("small-ops", "launches as operators", _of((1, 1)), _launches, ("launches", "operators"), ("neither",)),
+    Truth("small-ops", "launches beat operators", _of((1, 2)), _launches, ("operators", "neither"), ("launches",)),
     Truth(
         "independent-ops",
         "in order",
         _of((1, 1, 1)),
         _independent_ops,
-        ("In parallel", "they ran at", "no help", "costs something", "does not allow", "too little"),
-        ("In order",),
+        ("hindered", "partly", "parallel"),
+        ("serial and in-order",),
     ),
     Truth(
         "independent-ops",
         "two workers",
         _of((2, 1, 2)),
         _independent_ops,
-        ("In parallel", "no help", "too little", "does not allow"),
-        ("they ran at",),
+        ("hindered", "serial", "and parallel"),
+        ("parallel and in-order",),
     ),
-    Truth("independent-ops", "equal threads", _of((1, 1)), _threads, (" × as fast.",), ("no difference is shown",)),
-    Truth("independent-ops", "twice the threads", _of((2, 1)), _threads, (), (" × as fast.",)),
-    Truth(
-        "dependencies",
-        "random graphs in turn",
-        _of([1] * 6),
-        _random_graphs,
-        ("in 1 of", "in 2 of", "in 3 of", "not to pay in"),
-        ("in 0 of",),
-    ),
-    Truth(
-        "dependencies", "random graphs", _of([2, 1] * 3), _random_graphs, ("not to pay in", "in 0 of"), ("in 3 of 3",)
-    ),
-    Truth("dependencies", "in turn", _of((2, 2)), _schedule, ("about as fast", "less than is", "one by one: queueing")),
-    Truth(
-        "dependencies", "at the bound", _of((2, 1)), _schedule, ("less than is", "not pay"), ("about as fast", "paid")
-    ),
+    Truth("independent-ops", "equal threads", _of((1, 1)), _threads, ("faster", "slower"), ("unchanged",)),
+    Truth("independent-ops", "twice the threads", _of((2, 1)), _threads, ("unchanged", "slower"), ("faster",)),
+    Truth("dependencies", "in turn", _of((2, 2)), _schedule, ("near", "beyond", "cost", "paid"), ("no-difference",)),
+    Truth("dependencies", "at the bound", _of((2, 1)), _schedule, ("slower", "beyond", "cost"), ("near and paid",)),
     Truth("batch-scaling", "equal", _of((2, 1, 1)), _batch_scaling, (MORE, LESS, "less than", "not each", "and more")),
     Truth("batch-scaling", "more", _of((2, 1.6, 1)), _batch_scaling, (LESS, "less than", "and more"), (MORE,)),
     Truth(

@@ -17,7 +17,7 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_rounds
 from parallel_core.system.formatting import figure, quantity
 
-__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Metric", "Times", "bands_of", "interval_of"]
+__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Formula", "Metric", "Times", "bands_of", "interval_of"]
 
 LOWEST = -math.inf
 

@@ -18,7 +18,7 @@ import numpy as np
 from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
 from parallel_core.errors import RequestError
-from parallel_core.experiments.runner.metrics import interval_of
+from parallel_core.experiments.runner.metrics import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
@@ -172,11 +172,14 @@ class Trial:
         known = value if isinstance(value, Interval) else Interval(value, -math.inf, math.inf)
         self.figures[name] = known
 
+    def found_by(self, name: str, formula: Formula, *, ratio: bool = True, noise: float = MIN_NOISE) -> None:
+        """Keep a figure over the cases' times, by a formula that needs what only the program knows."""
+        if (interval := interval_of(formula, self.cases, ratio=ratio, noise=noise)) is not None:
+            self.found(name, interval)
+
     def compare(self, name: str, slow: str, fast: str, noise: float = MIN_NOISE) -> None:
         """Find how many times as fast one case is as another; nothing if one of them was not timed."""
-        found = interval_of(lambda times: times[slow] / times[fast], self.cases, ratio=True, noise=noise)
-        if found is not None:
-            self.found(name, found)
+        self.found_by(name, lambda times: times[slow] / times[fast], noise=noise)
 
     def _on_host(self, value: Array) -> np.ndarray:
         return np.asarray(value if isinstance(value, np.ndarray) else self.backend.to_numpy(value))

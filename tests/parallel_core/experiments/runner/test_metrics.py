@@ -106,24 +106,38 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
         ("independent-ops", 1.02, 2, "async", "serial"),
         ("independent-ops", 1.43, 2, "async", "partly"),
         ("independent-ops", 1.92, 2, "async", "parallel"),
+        ("independent-ops independence_speedup", 1.1, 2, "async", "in-order"),
+        ("independent-ops independence_speedup", 1.9, 2, "async", "parallel"),
+        ("independent-ops threads_speedup", 0.5, 2, "async", "slower"),
+        ("independent-ops threads_speedup", 1.0, 2, "async", "unchanged"),
+        ("independent-ops threads_speedup", 1.9, 2, "async", "faster"),
         ("small-ops", 0.7, 2, "async", "hindered"),
         ("small-ops", 1.1, 2, "async", "no-help"),
         ("small-ops", 1.5, 2, "async", "partly"),
         ("small-ops", 1.9, 2, "async", "parallel"),
         ("small-ops", 1.0, 1, "async", "no-help"),
+        ("small-ops small_advantage_over_threads", 0.5, 2, "async", "operators"),
+        ("small-ops small_advantage_over_threads", 1.0, 2, "async", "neither"),
+        ("small-ops small_advantage_over_threads", 2.0, 2, "async", "launches"),
+        ("small-ops small_dispatch_fraction", 0.3, 2, "async", "computing"),
+        ("small-ops small_dispatch_fraction", 0.9, 2, "async", "launching"),
         ("three-way", -0.2, 2, "async", "hindered"),
         ("three-way", 0.02, 2, "async", "serial"),
         ("three-way", 0.2, 2, "async", "partly"),
         ("three-way", 0.32, 2, "async", "parallel"),
         ("three-way", 0.32, 2, "sync", WITHOUT_QUEUE.code),
-        ("dependencies", 0.4, 2, "async", "far"),
-        ("dependencies", 0.7, 2, "async", "slower"),
+        ("dependencies", 0.5, 2, "async", "slower"),
+        ("dependencies random_bound_fraction", 0.9, 2, "async", "near"),
+        ("dependencies speedup", 0.8, 2, "async", "cost"),
+        ("dependencies speedup", 1.0, 2, "async", "no-difference"),
+        ("dependencies speedup", 1.4, 2, "async", "paid"),
         ("graph", 0.95, 3, "async", "near"),
         ("graph", 1.4, 3, "async", "beyond"),
     ],
 )
 def test_what_an_experiment_s_figure_means(experiment: str, value: float, devices: int, engine: str, code: str) -> None:
-    metric = EXPERIMENTS[experiment].metrics[0]
+    name, _, figure = experiment.partition(" ")
+    metric = EXPERIMENTS[name].metric_named(figure or EXPERIMENTS[name].metric)
     band = metric.place(Interval(value, value - 0.01, value + 0.01), on(engine, devices))
     assert band is not None
     assert band.code == code
