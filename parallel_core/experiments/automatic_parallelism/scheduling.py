@@ -35,7 +35,6 @@ BOUND_FRACTION = Metric(
 )
 SPEEDUP = Metric(
     "speedup",
-    means="how many times as fast a program is without waits between its operations as with them",
     bands=(
         Band(LOWEST, "cost", "Launching without waits in between cost time"),
         Band(0.9, "no-difference", "Launching without waits in between made little difference"),
