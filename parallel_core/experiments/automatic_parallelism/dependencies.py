@@ -42,14 +42,14 @@ from parallel_core.experiments.automatic_parallelism.scheduling import (
     BOUND_FRACTION,
     CHANGES,
     FREE,
-    ONE_BY_ONE,
+    SPEEDUP,
     Program,
     find_bounds,
     time_programs,
 )
 from parallel_core.experiments.runner.changes import larger
 from parallel_core.experiments.runner.declaration import OF_COPIES, Chosen, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values, interval_of
+from parallel_core.experiments.runner.metrics import Times, Values
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import size_for
 
@@ -68,14 +68,12 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     graphs = {DIAMOND: diamond(count), **{f"random {seed}": random_graph(seed, count) for seed in SEEDS}}
     programs = {name: program_of(nodes, size) for name, nodes in graphs.items()}
     scheduled = time_programs(trial, programs)
-    find_bounds(trial, scheduled.pop(DIAMOND))
+    find_bounds(trial, DIAMOND, scheduled.pop(DIAMOND))
 
     def median_of_random(times: Times) -> Values:
         return np.median([one.bound_fraction(times) for one in scheduled.values()], axis=0)
 
-    found = interval_of(median_of_random, trial.cases, is_ratio=True)
-    assert found is not None
-    trial.found(RANDOM.name, found)
+    trial.found_by(RANDOM.name, median_of_random)
     for name, nodes in graphs.items():
         values = programs[name].run(trial.backend, programs[name].inputs(trial.backend))
         trial.check("results", values, expected(nodes, device_matrices(size, count)))
@@ -96,16 +94,6 @@ def program_of(nodes: tuple[Node, ...], size: int) -> Program:
 
 
 RANDOM = replace(BOUND_FRACTION, name="random_bound_fraction", about="random graphs")
-SPEEDUP = Metric(
-    "speedup",
-    lambda times: times[f"{DIAMOND}, {ONE_BY_ONE}"] / times[f"{DIAMOND}, {FREE}"],
-    ratio=True,
-    bands=(
-        Band(LOWEST, "cost", "Launching without waits in between cost time"),
-        Band(0.9, "no-difference", "Launching without waits in between made little difference"),
-        Band(1.1, "paid", "Launching without waits in between paid"),
-    ),
-)
 
 EXPERIMENT = Experiment(
     name="dependencies",

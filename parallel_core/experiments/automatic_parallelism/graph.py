@@ -35,6 +35,7 @@ from parallel_core.experiments.automatic_parallelism.scheduling import (
     BOUND_FRACTION,
     CHANGES,
     FREE,
+    SPEEDUP,
     find_bounds,
     record,
     time_programs,
@@ -70,7 +71,7 @@ def program(
     tasks = scheduled.tasks
     # The picture of z = x · y + 2 shows the inputs, as the book's does.
     trial.described["tasks"] = record(trial.backend, drawn, one_by_one=True) if of == "xy" else tasks
-    find_bounds(trial, scheduled)
+    find_bounds(trial, "", scheduled)
     trial.found("parallelism", work_seconds(tasks) / scheduled.bounds.critical_path)
     trial.found("operations", len(tasks))
     trial.found("crossings", crossings(tasks))
@@ -94,7 +95,7 @@ EXPERIMENT = Experiment(
     remark="the figure of a two-layer MLP",
     program=program,
     case=FREE,
-    metrics=(BOUND_FRACTION,),
+    metrics=(BOUND_FRACTION, SPEEDUP),
     changes=(
         *CHANGES,
         Change(lambda found: found.result.parameters["of"] == TITLES["xy"], "A step of several devices (--of mlp)."),

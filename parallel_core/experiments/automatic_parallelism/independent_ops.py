@@ -124,7 +124,7 @@ SPEEDUP = Metric(
         Band(LOWEST, "hindered", "More workers slowed independent operations down"),
         Band(-0.2, "serial", "Independent operations ran one after the other"),
         Band(0.25, "partly", "Independent operations overlapped in part"),
-        Band(0.8, "parallel", "More workers ran independent operations at the same time"),
+        Band(0.5, "parallel", "More workers ran independent operations at the same time"),
     ),
 )
 INDEPENDENCE = Metric(

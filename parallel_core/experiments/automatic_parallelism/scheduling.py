@@ -13,13 +13,13 @@ from typing import Any
 from backends import Array, Backend
 from backends.host import available_cores
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, Found, with_queue
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, interval_of
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
 from parallel_core.measurement.timing import Timing, measure
 
-__all__ = ["BOUND_FRACTION", "CHANGES", "FREE", "ONE_BY_ONE", "Program", "find_bounds", "record", "time_programs"]
+__all__ = ["BOUND_FRACTION", "CHANGES", "FREE", "SPEEDUP", "Program", "find_bounds", "record", "time_programs"]
 
 ONE_BY_ONE, FREE = "one by one", "freely scheduled"
 
@@ -28,10 +28,17 @@ BOUND_FRACTION = Metric(
     means="the least time that any schedule needs over the time taken: 1 is as fast as any could be",
     limits=(0.0, 1.0),
     bands=(
-        Band(LOWEST, "far", "Far slower than the fastest schedule"),
-        Band(0.5, "slower", "Slower than the fastest schedule"),
+        Band(LOWEST, "slower", "Slower than the fastest schedule"),
         Band(0.8, "near", "About as fast as any schedule can be"),
         Band(1.25, "beyond", "Faster than the bound, since an operation that is timed separately is also waited for"),
+    ),
+)
+SPEEDUP = Metric(
+    "speedup",
+    bands=(
+        Band(LOWEST, "cost", "Launching without waits in between cost time"),
+        Band(0.9, "no-difference", "Launching without waits in between made little difference"),
+        Band(1.1, "paid", "Launching without waits in between paid"),
     ),
 )
 
@@ -124,19 +131,18 @@ LOWER_BOUND: Mapping[str, str] = MappingProxyType(
 """The bounds, and what would lower the largest one."""
 
 
-def find_bounds(trial: Trial, scheduled: Scheduled) -> None:
-    """Find how near a program came to its bound, and what bounds it."""
-    fraction = interval_of(scheduled.bound_fraction, trial.cases, is_ratio=True)
-    assert fraction is not None
-    trial.found(BOUND_FRACTION.name, fraction)
-    for name in LOWER_BOUND:
-        trial.found(name, getattr(scheduled.bounds, name.removesuffix("_seconds")))
+def find_bounds(trial: Trial, name: str, scheduled: Scheduled) -> None:
+    """Find how near a program came to its bound, what bounds it, and what waiting for nothing in between gained."""
+    trial.found_by(BOUND_FRACTION.name, scheduled.bound_fraction)
+    trial.found_by(SPEEDUP.name, ratio(_case(name, ONE_BY_ONE), _case(name, FREE)))
+    for bound in LOWER_BOUND:
+        trial.found(bound, getattr(scheduled.bounds, bound.removesuffix("_seconds")))
 
 
 def waits_in_order(found: Found) -> bool:
     """Return whether a second worker could start an operation behind one that waits."""
     in_order = found.backend.workers_per_device == 1 and found.backend.devices[0].kind == "cpu"
-    return in_order and found.is_in(BOUND_FRACTION.name, "slower")
+    return in_order and found.is_in(BOUND_FRACTION.name, "slower") and found.is_in(SPEEDUP.name, "paid")
 
 
 CHANGES = (

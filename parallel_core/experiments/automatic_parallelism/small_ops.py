@@ -35,14 +35,14 @@ from backends import Array
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values, interval_of, ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, Times, Values, ratio
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import multiplications, multiplied, seconds_of_one
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, MIN_NOISE, times_as_long
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, times_as_long
 
 __all__ = ["EXPERIMENT", "SIZES", "crossing_size", "program"]
 
@@ -123,17 +123,15 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
     alone, spread = timed[ONE], timed[ALL]
     speedups = {way: _speedups(alone, timed[way]) for way in (ALL, THREADS) if timed[way]}
 
-    def find(metric: Metric, at: Callable[[Times, str], Values], noise: float = MIN_NOISE) -> None:
-        def median_of_small(times: Times) -> Values:
-            return np.median([at(times, f", size {size}") for size in small], axis=0)
+    def at_small(of_one: Callable[[Times, str], Values]) -> Formula:
+        return lambda times: np.median([of_one(times, f", size {size}") for size in small], axis=0)
 
-        if found := interval_of(median_of_small, trial.cases, is_ratio=True, noise=noise):
-            trial.found(metric.name, found)
-
-    find(SPEEDUP, lambda times, size: times[ONE + size] / times[ALL + size])
-    find(OVER_THREADS, lambda times, size: times[THREADS + size] / times[ALL + size], BETWEEN_PROCESSES)
+    trial.found_by(SPEEDUP.name, at_small(lambda times, size: times[ONE + size] / times[ALL + size]))
+    over_threads = at_small(lambda times, size: times[THREADS + size] / times[ALL + size])
+    trial.found_by(OVER_THREADS.name, over_threads, noise=BETWEEN_PROCESSES)
     if trial.backend.engine == "async":
-        find(LAUNCHING, lambda times, size: times.dispatch(ONE + size) / times[ONE + size])
+        launching = at_small(lambda times, size: times.dispatch(ONE + size) / times[ONE + size])
+        trial.found_by(LAUNCHING.name, launching)
     if spread:
         _, largest = max(zip(speedups[ALL], sizes, strict=True))
         trial.found_by(LARGEST.name, ratio(f"{ONE}, size {largest}", f"{ALL}, size {largest}"))

@@ -32,7 +32,7 @@ import numpy as np
 from backends import Array, Device
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES_OR_GPUS, Change, Found, with_queue
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values, interval_of
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import (
     MULTIPLICATIONS,
@@ -91,9 +91,7 @@ def program(
     # The first of each was a warm-up. GPUs work without the cores.
     seconds = sum(median(one[1:]) for one in worked.values()) if first.kind == second.kind == "cpu" else 0.0
     share = seconds / cores / sum(cases[name].median for name in parts)
-    possible = interval_of(lambda times: possible_on_cores(times, share), cases)
-    assert possible is not None
-    trial.found(POSSIBLE_ON_CORES.name, possible)
+    trial.found_by(POSSIBLE_ON_CORES.name, lambda times: possible_on_cores(times, share), is_ratio=False)
     # The timed buffers hold the right values before any timed copy.
     zeros = np.zeros((size, size), dtype=np.float32)
     fresh = [[trial.backend.asarray(zeros, device) for _ in range(MULTIPLICATIONS)] for device in (second, first)]
