@@ -228,7 +228,7 @@ EXPERIMENT = Experiment(
         Metric(
             "allreduce_seconds",
             itemgetter("allreduce"),
-            means="the seconds that summing one small vector of each device takes",
+            means="the seconds that it takes to sum one small vector of each device",
         ),
         RIGHT,
         *(Metric(f"{verb}_seconds", itemgetter(verb)) for verb in ("get_params", "copy_to", "split_and_load")),

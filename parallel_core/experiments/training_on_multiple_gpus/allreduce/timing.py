@@ -27,7 +27,7 @@ from parallel_core.measurement.progress import part
 from parallel_core.measurement.timing import Timing
 from parallel_core.system.formatting import write_size
 
-__all__ = ["Operation", "loaded", "measure_each", "summing", "swept_sizes", "time_repeated", "time_size"]
+__all__ = ["Operation", "additions", "loaded", "measure_each", "summing", "swept_sizes", "time_repeated", "time_size"]
 
 MIN_SECONDS = 0.002
 """The least that a timing takes, so that the timer and a single disturbance weigh little in it."""
@@ -82,8 +82,8 @@ def time_size(trial: Trial, algorithms: Sequence[str], size: int, seconds: float
         **{name: partial(reduce, ALGORITHMS[name]) for name in algorithms},
     }
     takes = {name: partial(measure_each, backend, operation) for name, operation in operations.items()}
-    additions = _additions(backend, len(zeros), max(1, min(MAX_ADDITIONS, UNIT_BYTES // size)))
-    time_repeated(trial, takes, size, seconds, dict.fromkeys(algorithms, additions))
+    bare = additions(backend, len(zeros), max(1, min(MAX_ADDITIONS, UNIT_BYTES // size)))
+    time_repeated(trial, takes, size, seconds, dict.fromkeys(algorithms, bare))
 
 
 def loaded(backend: Backend, values: np.ndarray) -> tuple[Array, ...]:
@@ -103,7 +103,7 @@ def summing(backend: Backend, algorithm: Allreduce, values: np.ndarray) -> Opera
     return reduce
 
 
-def _additions(backend: Backend, length: int, times: int) -> list[Work]:
+def additions(backend: Backend, length: int, times: int) -> list[Work]:
     """Make the units in which each device adds up its part of all vectors, so many times."""
 
     def add_up(total: Array, *others: Array) -> Array:

@@ -16,7 +16,7 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as collectives
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import checks
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import size_of_parts
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import swept_sizes, time_repeated
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import additions, swept_sizes, time_repeated
 from parallel_core.system.formatting import parse_sizes, write_size
 
 
@@ -57,6 +57,8 @@ def test_each_sum_has_the_bare_time_of_its_additions(backend: Backend) -> None:
     assert star.bare_seconds == native.bare_seconds
     assert star.repeats > 1
     assert result.metrics["native_speedup_over_star"] == pytest.approx(star.median / native.median)
+    # A unit is of many additions, and a sum of one.
+    assert [work.times for work in additions(backend, 7, 5)] == [1 / 5] * 3
     # On zero elements, too, and on fewer than there are devices.
     assert parallel_core.run_allreduce(backend, **{**asked, "sizes": (4,)}).cases[1].bare_seconds
 

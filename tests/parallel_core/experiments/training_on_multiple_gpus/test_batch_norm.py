@@ -92,11 +92,17 @@ def test_synchronising_costs_two_allreduces_of_two_sums(backend: Backend) -> Non
     )
 
 
-def test_a_step_that_is_wrong_makes_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    for error in (1e-3, float("nan")):
-        monkeypatch.setattr(batch_norm, "difference", lambda *_, error=error, **__: error)
-        (problem,) = parallel_core.run_batch_norm(backend, rows=8, rounds=1).problems
-        assert problem.startswith("changes of the parameters differ from NumPy's by ")
+@pytest.mark.parametrize("error", [1e-3, float("nan")])
+@pytest.mark.parametrize("wrong", [(synchronised, 24, 1), (synchronised, 26, 1), (per_device, 24, 3)])
+def test_a_step_that_is_wrong_makes_the_result_invalid(
+    backend: Backend, wrong: tuple[object, int, int], error: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pretended(_: Backend, way: object, rows: int, devices: int = 1) -> float:
+        return error if (way, rows, devices) == wrong else 0.0
+
+    monkeypatch.setattr(batch_norm, "difference", pretended)
+    (problem,) = parallel_core.run_batch_norm(backend, rows=8, rounds=1).problems
+    assert problem.startswith("changes of the parameters differ from NumPy's by ")
 
 
 def test_too_few_rows_are_refused(backend: Backend) -> None:
