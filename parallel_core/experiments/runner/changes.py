@@ -81,7 +81,7 @@ def larger(option: str, what: str, why: str) -> Change:
     """Say that twice the size would change it: `larger("size", "Larger matrices", "launching them matters less")`."""
 
     def sentence(found: Found) -> str:
-        return f"{what} (--{option} {2 * found.result.parameters[option]}): {why}."
+        return f"{what} (--{option.replace('_', '-')} {2 * found.result.parameters[option]}): {why}."
 
     return Change(lambda _: True, sentence)
 

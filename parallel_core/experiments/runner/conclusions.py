@@ -55,7 +55,7 @@ def conclude(
     found = Result(
         experiment=experiment,
         backend=describe_backend(trial.backend, trial.parameters.get("size")),
-        parameters={**trial.parameters, "rounds": trial.rounds, "budget": trial.budget},
+        parameters=trial.parameters,
         cases=cases,
         metrics={name: interval.estimate for name, interval in intervals.items()},
         metric_intervals={
@@ -78,7 +78,9 @@ def conclude(
     answer = _withheld(problems, disturbances, watch if judges_times else None)
     said = () if answer else (*trial.notes, *excesses)
     if answer is None:
-        sentences = [metric.sentence(intervals[metric.name], found) for metric in metrics if metric.name in bands]
+        # A main figure without bands is said, too.
+        told = [one for one in metrics if one.name in bands or (one is metrics[0] and not one.bands)]
+        sentences = [one.sentence(intervals[one.name], found) for one in told if one.name in intervals]
         answer = Answer(tuple(sentences), changed_by(changes, Found(trial.backend, found, bands)))
     return replace(
         found,

@@ -129,8 +129,9 @@ class Experiment:
     """The figures, first that which answers the question."""
     changes: tuple[Change, ...] = ()
     """What would change the answer: the first rule that applies is said."""
-    rounds: int = 5
-    budget: float = BUDGET
+    rounds: int | None = 5
+    budget: float | None = BUDGET
+    """None: it has no such option of the runner's."""
     judges_times: bool = True
     """Whether its answer is about times, which other work on the machine changes."""
     run: Callable[..., Result] = field(default=None)  # type: ignore[assignment]
@@ -217,23 +218,15 @@ class Experiment:
         return question[:1].upper() + question[1:]
 
 
-def run_program(
-    experiment: Experiment,
-    backend: Backend,
-    *,
-    rounds: int | None = None,
-    budget: float | None = None,
-    **options: Any,
-) -> Result:
+def run_program(experiment: Experiment, backend: Backend, **options: Any) -> Result:
     """Run an experiment's program on a backend: choose sizes that are not given, time, check, and conclude."""
     program = experiment.program_on(backend)
     assert program is not None
     known = {one.name: one for one in parameters_of(experiment)}
-    given = {name: one.default for name, one in known.items() if name not in ("rounds", "budget")} | options
-    rounds = rounds or experiment.rounds
-    budget = experiment.budget if budget is None else budget
-    written = {name: value for name, value in given.items() if name in known}
-    trial = Trial(backend, written, rounds, budget)
+    given = {name: one.default for name, one in known.items()} | options
+    written = {key: value for name, one in known.items() for key, value in _written(one, given[name]).items()}
+    timing = {name: given.pop(name) for name in ("rounds", "budget") if getattr(experiment, name) is not None}
+    trial = Trial(backend, written, **timing)
     for name, parameter in known.items():
         if isinstance(parameter, Chosen) and parameter.how is not None and given[name] is None:
             given[name] = trial.parameters[name] = parameter.how(trial)
@@ -260,7 +253,14 @@ def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:
     if experiment.program is None:
         return own
     timing = (ROUNDS, "rounds", int, experiment.rounds), (SECONDS, "budget", float, experiment.budget)
-    return (*own, *(_with_type(*one) for one in timing))
+    return (*own, *(_with_type(*one) for one in timing if one[-1] is not None))
+
+
+def _written(parameter: Parameter, value: Any) -> dict[str, Any]:
+    """Return what a result says of a parameter; of a dataclass, its fields."""
+    if not parameter.fields:
+        return {parameter.name: value}
+    return {name: getattr(value, name) for name in parameter.fields}
 
 
 def _default_of(declared: inspect.Parameter) -> Any:

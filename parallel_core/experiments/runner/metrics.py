@@ -17,7 +17,7 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_rounds
 from parallel_core.system.formatting import figure, quantity
 
-__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Metric", "Times", "bands_of", "interval_of"]
+__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Formula", "Metric", "Times", "bands_of", "interval_of"]
 
 LOWEST = -math.inf
 
@@ -119,6 +119,8 @@ class Metric:
     ratio: bool = False
     """Whether it is a ratio of times, so that its interval is that of its logarithm."""
     noise: float = MIN_NOISE
+    exact: bool = False
+    """Whether it is counted, so that no noise leaves open what it means."""
 
     def measured(self, cases: Mapping[str, Case]) -> Interval | None:
         """Return the metric of a run's cases; None if the program gives it by itself, or lacks a case."""
@@ -133,6 +135,8 @@ class Metric:
         """
         if not self.bands:
             return None
+        if self.exact:
+            interval = Interval(interval.estimate, interval.estimate, interval.estimate)
         low, high = sorted(self.share(bound, result) for bound in (interval.low, interval.high))
         shares = Interval(self.share(interval.estimate, result), low, high)
         place = decide(shares, *(band.start for band in self.bands[1:]))
@@ -143,9 +147,11 @@ class Metric:
         return self.bands[place]
 
     def sentence(self, interval: Interval, result: Result) -> str:
-        """Say what an interval means: the band's sentence, then the figure."""
+        """Say what an interval means: the band's sentence, or what the figure is if it has none; then the figure."""
         band = self.place(interval, result)
-        says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
+        says = self.means[:1].upper() + self.means[1:]
+        if self.bands:
+            says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
         return f"{', '.join(filter(None, (says, self.about)))}: {self.write(interval, result)}."
 
     def write(self, interval: Interval, result: Result) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
 from parallel_core.errors import RequestError
+from parallel_core.experiments.runner.metrics import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
@@ -39,6 +40,8 @@ class Work:
     launch: Callable[[], Any]
     unit: Callable[[], object] | None = None
     """None if that cannot be measured."""
+    times: int = 1
+    """How many units do what the launch does."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ class Trial:
         takes |= {label: partial(measure, self.backend, work.unit) for work, label in units.items() if work.unit}
         taken = {case.name: case for case in interleave(takes, self.rounds, budget=self.left(share))}
         for case in pending:
-            alone = [taken[units[work]].seconds for work in case.bare]
+            alone = [[work.times * once for once in taken[units[work]].seconds] for work in case.bare]
             bare = tuple(max(at_once) / case.repeats for at_once in zip(*alone, strict=True))
             timed = replace(taken[case.name], repeats=case.repeats, bare_seconds=bare, parts=case.parts)
             self.cases[case.name] = timed
@@ -161,6 +164,11 @@ class Trial:
         """Keep a figure that follows from something else than times; a plain number has no interval."""
         known = value if isinstance(value, Interval) else Interval(value, -math.inf, math.inf)
         self.figures[name] = known
+
+    def found_by(self, name: str, formula: Formula) -> None:
+        """Keep a positive figure over the cases' times, by a formula that needs what only the program knows."""
+        if (interval := interval_of(formula, self.cases, ratio=True)) is not None:
+            self.found(name, interval)
 
     def _on_host(self, value: Array) -> np.ndarray:
         return np.asarray(value if isinstance(value, np.ndarray) else self.backend.to_numpy(value))

@@ -1,8 +1,9 @@
 """A few steps of a training in place of an epoch, for its steps are all alike: to be profiled, or for their kernels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import median
 
 from backends import Array, Backend
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import Step, bare_seconds
@@ -10,11 +11,12 @@ from parallel_core.measurement.result import Timing
 from parallel_core.measurement.timing import if_repeatable
 from parallel_core.training.batches import Settings, batches
 from parallel_core.training.dataset import Dataset
+from parallel_core.training.gradient_exchange import Bucket, count_reduced_early
 from parallel_core.training.loop import train_epoch
 from parallel_core.training.progress import Epoch
-from parallel_core.training.step import get_params, guards, train_batch
+from parallel_core.training.step import get_params, guards, launch_gradients, train_batch
 
-__all__ = ["bare_epoch_seconds", "one_step", "repeated_steps"]
+__all__ = ["bare_epoch_seconds", "buckets_reduced_early", "one_step", "repeated_steps"]
 
 STEPS = 5
 BARE_ROUNDS = 5
@@ -57,6 +59,20 @@ def one_step(devices: int, data: Dataset, settings: Settings) -> Step:
         return train_batch(backend, params, *batch, 0.0, guards(backend, params))
 
     return take
+
+
+def buckets_reduced_early(
+    backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, buckets: Sequence[Bucket]
+) -> float:
+    """Count the buckets that are reduced before the backward pass has ended: the median over a few untimed steps."""
+    if len(buckets) == 1:
+        # It holds the last gradient too.
+        return 0
+    few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
+    return median(
+        count_reduced_early(backend, [step[1] for step in launch_gradients(backend, params, *batch)], buckets)
+        for batch in batches(data, few, epoch=0)
+    )
 
 
 def _time_steps(backend: Backend, place: Callable[[], list[Array]], data: Dataset, settings: Settings) -> Timing:

@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 
 from backends import Array, Backend, Device
 from parallel_core.experiments.measuring import Units
+from parallel_core.experiments.runner.trial import Work
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.timing import interleave, measure
 
-__all__ = ["Step", "bare_seconds", "units_of"]
+__all__ = ["Step", "bare_seconds", "units_of", "works_of_step"]
 
 Step: TypeAlias = Callable[[Backend], object]
 """A function of a backend that loads what it needs and launches one step on it."""
@@ -31,13 +32,18 @@ def units_of(backend: Backend, steps: Mapping[str, Step], repeats: int = 1) -> U
     )
 
 
+def works_of_step(backend: Backend, step: Step, times: int = 1) -> list[Work]:
+    """Take a step once, and return each device's share of it as a unit, for a case that takes it so many times."""
+    return [Work(launch, launch, times) for launch in _by_device(backend, step, 1).values()]
+
+
 def bare_seconds(backend: Backend, step: Step, rounds: int, budget: float) -> tuple[float, ...]:
     """Time a step's units in turn and return those of the slowest device, round by round.
 
     There are fewer rounds, but one at least, if they would take more than the budget of seconds.
     """
-    launches = units_of(backend, {"a step": step}).launches
-    takes = {f"{name}, as one unit": partial(measure, backend, launch) for name, launch in launches.items()}
+    units = _by_device(backend, step, 1)
+    takes = {f"a step on {device}, as one unit": partial(measure, backend, launch) for device, launch in units.items()}
     # Taking the step once was their warm-up.
     cases = interleave(takes, rounds, warmups=0, budget=budget)
     return tuple(max(at_once) for at_once in zip(*(case.seconds for case in cases), strict=True))
