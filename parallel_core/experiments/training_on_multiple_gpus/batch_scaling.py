@@ -25,7 +25,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Chosen, Exercise, Experiment, Parameter, Seed
@@ -35,9 +34,9 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     enlarged_start,
     first_losses,
     numpy_losses,
-    without_test,
+    placed,
 )
-from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import one_step
+from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import one_step, time_steps
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
     FIXED,
     SCALED,
@@ -48,11 +47,9 @@ from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import Timing
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.loop import train
-from parallel_core.training.step import get_params
+from parallel_core.training.lenet import initial_parameters
 
 __all__ = ["EXPERIMENT", "program"]
 
@@ -88,7 +85,9 @@ def program(
     batches = plans(batch_size, total)
     for (kind, count), batch in batches.items():
         settings = Settings(1, batch, limit=taken, seed=seed)
-        take = steps_on(trial.backend, count, data, settings)
+        take = partial(
+            time_steps, trial.backend, placed(trial.backend, initial_parameters(seed), count), data, settings
+        )
         bare = works_of_step(trial.backend, one_step(count, data, settings), times=taken)
         trial.time(case_name(kind, count, total), take=take, bare=bare)
     medians = {name: case.median for name, case in trial.run().items()}
@@ -131,26 +130,14 @@ def check_losses(trial: Trial, data: Dataset, batch_size: int, seed: int) -> Non
 def fitting_steps(trial: Trial, data: Dataset, batch_size: int) -> int:
     """Choose how many steps a timing has, so that all rounds fit into the budget even if devices take turns."""
     total = len(trial.devices)
-    take = steps_on(trial.backend, 1, data, Settings(1, batch_size, limit=1))
-    _, step = min(take() for _ in range(2))
+    params, settings = placed(trial.backend, initial_parameters(), 1), Settings(1, batch_size, limit=1)
+    step = min(time_steps(trial.backend, params, data, settings)[1] for _ in range(2))
     # One more for the warm-up, and in each round a step of every device as one unit.
     round_of_a_step = (trial.rounds + 1) * sum(plans(1, total).values()) * step
     fitting = min(
         MOST_STEPS, trial.left(TIMED_SHARE) / round_of_a_step - 1, len(data.train_labels) // (total * batch_size)
     )
     return max(1, int(fitting))
-
-
-def steps_on(backend: Backend, count: int, data: Dataset, settings: Settings) -> Callable[[], Timing]:
-    """Make the function that trains on the first devices, from where it left off, and returns its timing."""
-    params = [get_params(backend, device, settings.seed) for device in backend.devices[:count]]
-    images = without_test(data)
-
-    def take() -> Timing:
-        epoch = next(train(backend, params, images, settings))
-        return epoch.dispatch_seconds, epoch.seconds
-
-    return take
 
 
 SPEEDUP = Metric(

@@ -68,7 +68,7 @@ def program(
     on_epoch: Callable[[Epoch], object] = ignore,
     checkpoints: Checkpointing | None = None,
 ) -> None:
-    """Train LeNet from the same start as every other backend, for speed, accuracy and losses.
+    """Train LeNet from the same start as every other backend, for speed, accuracy and losses, and how these scale.
 
     `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done; in the check against NumPy, which trains
     nothing, with no images. Speed is of the epochs that were trained here from beginning to end, if there are any;
@@ -98,7 +98,7 @@ def program(
     difference = trial.checks["max_replica_difference"] = largest_replica_difference(backend, params)
     if difference:
         trial.problems.append(f"the devices' parameters differ after training, by {difference:.1e} of the largest")
-    # The check trains nothing, but tells the watchdog of this process that work goes on.
+    # It trains nothing, but tells the watchdog of this process that work goes on.
     check_first_losses(trial, data, settings, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
     timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
     again, share = repeated_steps(backend, lambda: params, data, settings, epochs[0])
@@ -112,20 +112,7 @@ def program(
     trial.found("best_test_accuracy", max(accuracies))
     trial.found("final_loss", losses[-1])
     trial.described |= {"data": data.source, "series": {"test_accuracy": accuracies, "loss": losses}}
-
-
-def between_processes(
-    trial: Trial,
-    data: Dataset,
-    settings: Settings = DEFAULTS,
-    on_batch: Callable[[int, int], object] = ignore,
-    on_epoch: Callable[[Epoch], object] = ignore,
-    checkpoints: Checkpointing | None = None,
-) -> None:
-    """Train as `program` does on the devices of all ranks, then measure what several processes cost and gain."""
-    program(trial, data, settings, on_batch, on_epoch, checkpoints)
-    before = checkpoints.start.losses if checkpoints else ()
-    measure_scaling(trial, data, settings, trained=len(trial.described["series"]["loss"]) - len(before))
+    measure_scaling(trial, data, settings, trained=len(losses) - len(start.losses))
 
 
 def _extent(_: Backend, data: Dataset, settings: Settings, **__: object) -> tuple[int, int]:
@@ -147,12 +134,12 @@ EXPERIMENT = Experiment(
     name="data-parallel",
     position=1,
     program=program,
-    between_processes=between_processes,
+    between_processes=program,
     extent=_extent,
     case=EPOCH,
     metrics=(SPEED, Metric("seconds_per_epoch", lambda times: times[EPOCH], ratio=True), ACCURACY, *SCALING),
     changes=(
-        Change(lambda found: found.is_in(ACCURACY.name, "chance"), "A longer training (--epochs 20, without --limit)."),
+        Change(lambda found: found.is_in(ACCURACY.name, "chance"), "A longer training (--epochs), without --limit."),
         Change(lambda found: len(found.backend.devices) == 1, "More devices (--devices 2): the losses stay the same."),
         larger("batch_size", "A larger batch", "each device has more to do between two exchanges"),
     ),

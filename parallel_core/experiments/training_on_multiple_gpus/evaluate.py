@@ -24,21 +24,26 @@ cannot be faster.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import numpy as np
 
 import backends
-from backends import Array, Backend, Ops
+from backends import Array, Backend
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, larger, with_queue
 from parallel_core.experiments.runner.declaration import Chosen, Exercise, Experiment, Parameter, Seed
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import enlarged_start, without_test
+from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
+    Parameters,
+    enlarged_start,
+    placed,
+    without_test,
+)
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import counted_devices, device_counts
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
 from parallel_core.measurement.checks import largest_of, relative_error
@@ -48,11 +53,11 @@ from parallel_core.measurement.sweep import Curves
 from parallel_core.training.batches import Settings, as_input, steps_of
 from parallel_core.training.checkpoints import Checkpoint, CheckpointError, read_checkpoint
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.lenet import count_correct, network
+from parallel_core.training.lenet import network
 from parallel_core.training.loop import add_counts, continue_training, launch_counts
-from parallel_core.training.step import devices_of, split_batch
+from parallel_core.training.step import devices_of
 
-__all__ = ["EXPERIMENT", "Compared", "program", "trained_briefly"]
+__all__ = ["EXPERIMENT", "compare", "program", "trained_briefly"]
 
 TRAINING = Settings(epochs=1, batch_size=64, learning_rate=0.1)
 INITIAL_SCALE = 8.0
@@ -65,9 +70,6 @@ ROUNDING = 1e-4
 """The largest difference of scores, as a share of the largest, that is laid to rounding."""
 NAMED = 3
 """How many images of unequal classes are named."""
-
-Network: TypeAlias = tuple[np.ndarray, ...]
-"""Its parameters."""
 
 
 def _checkpoint(directory: str) -> Checkpoint:
@@ -101,18 +103,26 @@ def program(
         trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
     params = {count: placed(backend, parameters, count) for count in device_counts(len(backend.devices))}
     last = max(params)
-    found = {count: scores_on(backend, own, data, batch_size) for count, own in params.items()}
+    tell("scores of each image", 0.0)
+    scores = {count: scores_on(backend, own, data, batch_size) for count, own in params.items()}
+    counted = {
+        count: add_counts(backend, own, launch_counts(backend, own, data, count * batch_size))
+        for count, own in params.items()
+    }
     expected = numpy_scores(parameters, data, batch_size, partial(trial.left, NUMPY_SHARE))
-    counted = {count: correct for count, (_, correct) in found.items()}
-    compared = Compared({count: scores for count, (scores, _) in found.items()}, expected, data.test_labels, counted)
-    compared.describe(trial)
+    compare(trial, scores, expected, data.test_labels, counted)
 
     shards = last * batch_size
-    timed = first_images(data, images or shards * fitting_shards(trial, params, first_images(data, shards), batch_size))
+    if images is None:
+        _, seconds = evaluated(backend, params[1], tested_on(data, slice(shards)), batch_size)
+        # Each number of devices, and its units; once more for the warm-up, and once to make the units.
+        images = shards * max(1, int(trial.left(TIMED_SHARE) / ((trial.rounds + 2) * 2 * len(params) * seconds)))
+    timed = tested_on(data, slice(images))
     trial.parameters["images"] = shown = len(timed.test_labels)
     for count, own in params.items():
         bare = works_of_step(backend, partial(launched_on, parameters, count, timed, batch_size))
-        trial.time(counted_devices(count), take=partial(evaluated, backend, own, timed, batch_size), bare=bare)
+        take = partial(evaluated, backend, own, timed, batch_size)
+        trial.time(counted_devices(count), take=take, bare=bare)
     cases = trial.run(TIMED_SHARE)
 
     one, every = counted_devices(1), counted_devices(last)
@@ -132,7 +142,7 @@ def program(
     }
 
 
-def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> Network:
+def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> Parameters:
     """Train on all devices from enlarged weights for one epoch, or until a share of the budget is spent."""
     params = placed(trial.backend, enlarged_start(settings.seed, INITIAL_SCALE), len(trial.devices))
     wanted = steps_of(data, settings)
@@ -149,48 +159,24 @@ def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> Network:
     return trial.backend.to_numpy(params[0])
 
 
-def placed(backend: Backend, parameters: Network, count: int) -> list[Array]:
-    """Load a network on each of so many first devices."""
-    return [backend.asarray(parameters, device) for device in backend.devices[:count]]
+def tested_on(data: Dataset, images: slice) -> Dataset:
+    """Return the data with some of the test images only."""
+    return replace(data, test_images=data.test_images[images], test_labels=data.test_labels[images])
 
 
-def first_images(data: Dataset, count: int) -> Dataset:
-    """Return the data with so many test images at most."""
-    return replace(data, test_images=data.test_images[:count], test_labels=data.test_labels[:count])
-
-
-def scores_on(backend: Backend, params: Sequence[Array], data: Dataset, batch_size: int) -> tuple[np.ndarray, int]:
-    """Compute the scores (images, 10) on all devices of `params`, with shards of `batch_size` images.
-
-    Return with them how many images the devices counted as correct, added up over them.
-    """
-    scores = _scores_and_count(backend.ops)
-    devices = devices_of(backend, params)
-    tell("scores of each image", 0.0)
-    launched: list[list[Array]] = []
+def scores_on(backend: Backend, params: Sequence[Array], data: Dataset, batch_size: int) -> np.ndarray:
+    """Compute the scores (images, 10) on all devices of `params`, with shards of `batch_size` images."""
+    lenet, devices = network(backend.ops), devices_of(backend, params)
+    launched: list[Array] = []
     for start in range(0, len(data.test_labels), batch_size * len(devices)):
         rows = slice(start, start + batch_size * len(devices))
-        shards = split_batch(backend, as_input(data.test_images[rows]), data.test_labels[rows], devices)
-        launched.append([backend.launch(scores, p, x, y) for p, (x, y) in zip(params, shards, strict=True)])
-    correct = add_counts(backend, params, [[one[1] for one in each] for each in launched])
-    computed = [backend.to_numpy(one[0]) for each in launched for one in each]
-    return np.concatenate([own for own in computed if own.ndim == 2]), correct
+        images = backend.split_and_load(as_input(data.test_images[rows]), devices)
+        # Frameworks refuse to convolve no images.
+        launched += [backend.launch(lenet, p, x) for p, x in zip(params, images, strict=True) if x.shape[0]]
+    return np.concatenate([backend.to_numpy(one) for one in launched])
 
 
-def _scores_and_count(ops: Ops) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
-    lenet, nothing = network(ops), count_correct(ops)
-
-    def scores_and_count(parameters: Array, images: Array, labels: Array) -> tuple[Array, Array]:
-        if images.shape[0] == 0:
-            # Frameworks refuse to convolve no images; these scores have one dimension less.
-            return ops.zeros_like(parameters[-1]), nothing(parameters, images, labels)
-        scores = lenet(parameters, images)
-        return scores, ops.count_correct(scores, labels)
-
-    return scores_and_count
-
-
-def numpy_scores(parameters: Network, data: Dataset, batch_size: int, left: Callable[[], float]) -> np.ndarray:
+def numpy_scores(parameters: Parameters, data: Dataset, batch_size: int, left: Callable[[], float]) -> np.ndarray:
     """Compute NumPy's scores of the first images: of as many as it begins while seconds are left, and of some."""
     reference = backends.load("numpy", devices=1, threads_per_device=1)
     params = placed(reference, parameters, 1)
@@ -199,67 +185,42 @@ def numpy_scores(parameters: Network, data: Dataset, batch_size: int, left: Call
         if computed and left() <= 0:
             break
         tell("scores in NumPy", start / len(data.test_labels))
-        images = as_input(data.test_images[start : start + batch_size])
-        shard = reference.asarray(images, reference.devices[0])
-        computed.append(reference.to_numpy(reference.launch(network(reference.ops), params[0], shard)))
+        computed.append(scores_on(reference, params, tested_on(data, slice(start, start + batch_size)), batch_size))
     return np.concatenate(computed)
 
 
-@dataclass(frozen=True)
-class Compared:
-    """What was computed on each number of devices, one first, and in NumPy for the first images."""
-
-    scores: Mapping[int, np.ndarray]
-    numpy: np.ndarray
-    labels: np.ndarray
-    counted: Mapping[int, int]
-    """How many images the devices themselves counted as correct."""
-
-    @cached_property
-    def unequal(self) -> dict[int, str]:
-        """Where, by image, a class is first unlike the one on one device."""
-        one = self.scores[1].argmax(axis=1)
-        found: dict[int, str] = {}
-        for where, each in {
-            **{f"on {counted_devices(k)}": each for k, each in self.scores.items()},
-            "in NumPy": self.numpy,
-        }.items():
-            for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)]):
-                found.setdefault(int(image), where)
-        return dict(sorted(found.items()))
-
-    def describe(self, trial: Trial) -> None:
-        """Keep what was compared; scores apart beyond rounding, and counts that are not theirs, are problems."""
-        one, checked = self.scores[1], len(self.numpy)
-        trial.check("scores", [each[:checked] for each in self.scores.values()], [self.numpy] * len(self.scores))
-        apart = largest_of(relative_error(each, one) for each in self.scores.values())
-        trial.checks["max_device_difference"] = apart
-        trial.found(UNEQUAL.name, len(self.unequal))
-        if checked < len(one):
-            trial.notes.append(f"NumPy's scores are of the first {checked:,} images (--budget).")
-        highest = np.sort(one, axis=1)
-        margins = (highest[:, -1] - highest[:, -2]) / (np.max(np.abs(one)) or 1.0)
-        for image, where in list(self.unequal.items())[:NAMED]:
-            nearly = f"its two highest scores are {margins[image]:.0e} of the largest apart"
-            trial.notes.append(f"Image {image} has another class {where} than on one device: {nearly}.")
-        if not apart < ROUNDING:
-            trial.problems.append(f"the scores depend on the number of devices, by {apart:.1e} of the largest")
-        for count, each in self.scores.items():
-            correct = int(np.sum(each.argmax(axis=1) == self.labels))
-            # Images within rounding may fall on either side when they are computed again.
-            if abs(correct - self.counted[count]) > len(self.unequal):
-                told = f"{counted_devices(count)} counted {self.counted[count]:,} correct images"
-                trial.problems.append(f"{told}, and their scores {correct:,}")
+def compare(
+    trial: Trial, scores: Mapping[int, np.ndarray], expected: np.ndarray, labels: np.ndarray, counted: Mapping[int, int]
+) -> None:
+    """Compare the scores on each number of devices with each other, with NumPy's first ones, and with the counts."""
+    one, checked = scores[1], len(expected)
+    trial.check("scores", [each[:checked] for each in scores.values()], [expected] * len(scores))
+    apart = trial.checks["max_device_difference"] = largest_of(relative_error(each, one) for each in scores.values())
+    if not apart < ROUNDING:
+        trial.problems.append(f"the scores depend on the number of devices, by {apart:.1e} of the largest")
+    if checked < len(one):
+        trial.notes.append(f"NumPy's scores are of the first {checked:,} images (--budget).")
+    unequal: dict[int, str] = {}
+    for where, each in {
+        **{f"on {counted_devices(k)}": each for k, each in scores.items()},
+        "in NumPy": expected,
+    }.items():
+        for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
+            unequal.setdefault(int(image), where)
+    trial.found(UNEQUAL.name, len(unequal))
+    for image in sorted(unequal)[:NAMED]:
+        second, first = np.sort(one[image])[-2:]
+        margin = f"its two highest scores are {(first - second) / np.max(np.abs(one)):.0e} of the largest apart"
+        trial.notes.append(f"Image {image} has another class {unequal[image]} than on one device: {margin}.")
+    for count, each in scores.items():
+        correct = int(np.sum(each.argmax(axis=1) == labels))
+        # Images within rounding may fall on either side when they are computed again.
+        if abs(correct - counted[count]) > len(unequal):
+            told = f"{counted_devices(count)} counted {counted[count]:,} correct images, and their scores {correct:,}"
+            trial.problems.append(told)
 
 
-def fitting_shards(trial: Trial, params: Mapping[int, list[Array]], some: Dataset, batch_size: int) -> int:
-    """Choose how many shards of each device can be timed within the budget, by timing some on one device."""
-    _, taken = evaluated(trial.backend, params[1], some, batch_size)
-    # Each number of devices, and its units; once more for the warm-up, and once to make the units.
-    return max(1, int(trial.left(TIMED_SHARE) / ((trial.rounds + 2) * 2 * len(params) * taken)))
-
-
-def launched_on(parameters: Network, count: int, data: Dataset, batch_size: int, backend: Backend) -> object:
+def launched_on(parameters: Parameters, count: int, data: Dataset, batch_size: int, backend: Backend) -> object:
     """Launch the evaluation on so many first devices."""
     return launch_counts(backend, placed(backend, parameters, count), data, count * batch_size)
 

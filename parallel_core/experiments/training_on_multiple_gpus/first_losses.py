@@ -7,14 +7,22 @@ from time import perf_counter
 import numpy as np
 
 import backends
-from backends import Backend
+from backends import Array, Backend
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import continue_training, ignore, train
 
-__all__ = ["check_first_losses", "enlarged_start", "first_losses", "numpy_losses", "without_test"]
+__all__ = [
+    "Parameters",
+    "check_first_losses",
+    "enlarged_start",
+    "first_losses",
+    "numpy_losses",
+    "placed",
+    "without_test",
+]
 
 CHECKED_BATCHES = 3
 NUMPY_SECONDS = 2.0
@@ -66,9 +74,14 @@ def first_losses(
     count: int = CHECKED_BATCHES,
 ) -> tuple[float, ...]:
     """Train for a few batches on the first devices, from the same start; return the batches' losses per image."""
-    params = [backend.asarray(start, device) for device in backend.devices[:devices]]
+    params = placed(backend, start, devices)
     few = replace(settings, epochs=1, limit=count)
     return next(train(backend, params, without_test(data), few)).losses
+
+
+def placed(backend: Backend, parameters: Parameters, count: int) -> list[Array]:
+    """Load a network on each of so many first devices."""
+    return [backend.asarray(parameters, device) for device in backend.devices[:count]]
 
 
 def enlarged_start(seed: int, scale: float) -> Parameters:

@@ -21,7 +21,7 @@ import numpy as np
 from backends import Array, Backend
 from backends.host import clock_without_compiling
 from backends.process_groups import Group, GroupedBackend, barrier, broadcast
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, interval_of
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Case
@@ -47,10 +47,11 @@ LONG_STEP = 1.0
 def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: int) -> None:
     """Find what the processes of a training exchanged in its `trained` steps, how long that took, and how it scales.
 
-    All ranks must call this, and time it together.
+    All ranks must call this, and time it together. Of a single process there is nothing to find.
     """
     backend = trial.backend
-    assert isinstance(backend, GroupedBackend)
+    if not isinstance(backend, GroupedBackend) or backend.group.size == 1:
+        return
     few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
     silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, on_exchange=ignore)
     steps = {
@@ -67,16 +68,10 @@ def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: in
 def find_figures(trial: Trial, timed: Mapping[str, Case], processes: int) -> None:
     """Keep the figures of a step's times in the four ways."""
     trial.parameters["processes"] = processes
-    efficiency = interval_of(lambda times: times[ALONE] / (processes * times[TOGETHER]), timed, ratio=True)
-    for name, interval in {
-        EFFICIENCY.name: efficiency,
-        EXPOSED.name: interval_of(lambda times: times[TOGETHER] - times[SILENT], timed),
-        "step_seconds": interval_of(lambda times: times[TOGETHER], timed, ratio=True),
-        "lone_step_seconds": interval_of(lambda times: times[ALONE], timed, ratio=True),
-        "exchange_seconds": interval_of(lambda times: times[EXCHANGE], timed, ratio=True),
-    }.items():
-        assert interval is not None
-        trial.found(name, interval)
+    efficiency = replace(EFFICIENCY, formula=lambda times: times[ALONE] / (processes * times[TOGETHER]))
+    for metric in (efficiency, EXPOSED, STEP, LONE_STEP, EXCHANGED):
+        if (interval := metric.measured(timed)) is not None:
+            trial.found(metric.name, interval)
 
 
 def _time_in_turn(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, Case]:
@@ -159,6 +154,7 @@ class _Silence:
 EFFICIENCY = Metric(
     "scaling_efficiency",
     means="the speed of all n processes over n times that of one: 1 is the most",
+    ratio=True,
     share=lambda efficiency, result: (
         (efficiency * result.parameters["processes"] - 1) / (result.parameters["processes"] - 1)
     ),
@@ -170,6 +166,7 @@ EFFICIENCY = Metric(
 )
 EXPOSED = Metric(
     "exposed_exchange_seconds",
+    lambda times: times[TOGETHER] - times[SILENT],
     means="what a step takes longer than one without exchange",
     # If the exchange hides under computation it is less than the exchange by itself.
     share=lambda seconds, result: seconds / result.metrics["exchange_seconds"],
@@ -180,4 +177,7 @@ EXPOSED = Metric(
         Band(1.2, "waiting", "Besides the exchange, processes waited for each other"),
     ),
 )
+STEP = Metric("step_seconds", lambda times: times[TOGETHER], ratio=True)
+LONE_STEP = Metric("lone_step_seconds", lambda times: times[ALONE], ratio=True)
+EXCHANGED = Metric("exchange_seconds", lambda times: times[EXCHANGE], ratio=True)
 SCALING = (EFFICIENCY, EXPOSED)

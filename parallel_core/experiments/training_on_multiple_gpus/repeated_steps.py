@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import median
 
 from backends import Array, Backend
@@ -16,7 +15,7 @@ from parallel_core.training.loop import train_epoch
 from parallel_core.training.progress import Epoch
 from parallel_core.training.step import get_params, guards, launch_gradients, train_batch
 
-__all__ = ["bare_epoch_seconds", "buckets_reduced_early", "one_step", "repeated_steps"]
+__all__ = ["bare_epoch_seconds", "buckets_reduced_early", "one_step", "repeated_steps", "time_steps"]
 
 STEPS = 5
 BARE_ROUNDS = 5
@@ -32,8 +31,8 @@ def repeated_steps(
     `place` gives the parameters to go on from, one value per device; they are kept up to date.
     """
     steps = min(STEPS, len(epoch.losses))
-    again = partial(_time_steps, backend, place, data, replace(settings, limit=steps))
-    return if_repeatable(again), steps / len(epoch.losses)
+    few = replace(settings, limit=steps)
+    return if_repeatable(lambda: time_steps(backend, place(), data, few)), steps / len(epoch.losses)
 
 
 def bare_epoch_seconds(
@@ -75,6 +74,7 @@ def buckets_reduced_early(
     )
 
 
-def _time_steps(backend: Backend, place: Callable[[], list[Array]], data: Dataset, settings: Settings) -> Timing:
-    epoch = train_epoch(backend, place(), data, settings, number=settings.epochs + 1)
+def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: Settings) -> Timing:
+    """Train for an epoch, as short as the settings limit it; return its timing."""
+    epoch = train_epoch(backend, params, data, settings, number=settings.epochs + 1)
     return epoch.dispatch_seconds, epoch.seconds

@@ -1,17 +1,27 @@
 """As little work as a test of each experiment needs: options by name."""
 
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.training.batches import Settings
+from parallel_core.training.dataset import synthetic
 
 __all__ = ["small"]
+
+made_up = partial(synthetic, "a test needs no more", train=300, test=10)
 
 QUICKLY: Mapping[str, Any] = {"rounds": 2, "budget": 600.0}
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "parallel": {"size": 64, **QUICKLY},
     "overlap": {"size": 64, "copies": 2, **QUICKLY},
+    "data-parallel": {"data": made_up(test=20), "settings": Settings(2, 64)},
+    "batch-scaling": {"data": made_up(), "batch_size": 8, "steps": 2, **QUICKLY},
+    "learning-rates": {"data": made_up(), "rates": (0.1, 0.2), "settings": Settings(1, 8, limit=4), "rounds": 1},
+    # Shards of 4 on 3 devices: the last ones are of other lengths, and one of them is empty.
+    "evaluate": {"data": made_up(train=2000, test=27), "batch_size": 4, "train_steps": 12, "rounds": 2},
 }
 
 

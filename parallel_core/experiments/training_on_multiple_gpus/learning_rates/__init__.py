@@ -40,18 +40,18 @@ from typing import Annotated, TypeAlias
 
 import numpy as np
 
-from backends import Array, Backend
+from backends import Backend
 from parallel_core.errors import MeasurementError
-from parallel_core.experiments.runner.changes import Change, Found
+from parallel_core.experiments.runner.changes import Found, larger
 from parallel_core.experiments.runner.declaration import Exercise, Experiment, Parameter
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import check_first_losses, enlarged_start
+from parallel_core.experiments.training_on_multiple_gpus.first_losses import check_first_losses, enlarged_start, placed
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.noise import CHANCE, Seeds
 from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import bare_epoch_seconds, repeated_steps
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
 from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.machine_watch import sample_machine, watched
@@ -156,12 +156,6 @@ def with_batch(settings: Settings, times: int, rate: float) -> Settings:
     return replace(settings, batch_size=settings.batch_size * times, limit=limit, learning_rate=rate)
 
 
-def placed(backend: Backend, devices: int, settings: Settings, scale: float) -> list[Array]:
-    """Load the start of a training on the first devices."""
-    start = enlarged_start(settings.seed, scale)
-    return [backend.asarray(start, device) for device in backend.devices[:devices]]
-
-
 def train_once(
     backend: Backend,
     devices: int,
@@ -171,7 +165,7 @@ def train_once(
     on_batch: Callable[[int, int], object] = ignore,
 ) -> Trained:
     """Train on the first devices and return what came of it; a loss that is not finite ends it early."""
-    params = placed(backend, devices, settings, scale)
+    params = placed(backend, enlarged_start(settings.seed, scale), devices)
     try:
         epochs = tuple(train(backend, params, data, settings, on_batch))
     except NotFiniteError:
@@ -202,7 +196,8 @@ def case_of(
     if not whole:
         raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")
     settings, first = whole[0].settings, whole[0].epochs[0]
-    again, share = repeated_steps(backend, partial(placed, backend, devices, settings, scale), data, settings, first)
+    place = partial(placed, backend, enlarged_start(settings.seed, scale), devices)
+    again, share = repeated_steps(backend, place, data, settings, first)
     return Case(
         name,
         tuple(epoch.seconds for one in whole for epoch in one.epochs),
@@ -334,10 +329,6 @@ def _learnt_nothing(found: Found) -> bool:
     return max(best) < CHANCE
 
 
-def _longer(found: Found) -> str:
-    return f"Longer trainings (--limit {2 * found.result.parameters['limit']})"
-
-
 EXPERIMENT = Experiment(
     name="learning-rates",
     position=5,
@@ -347,18 +338,9 @@ EXPERIMENT = Experiment(
     case="1 device",
     metrics=(RATIO, GAIN, DIFFERENCE),
     changes=(
-        Change(
-            _learnt_nothing,
-            lambda found: f"{_longer(found)}, or larger initial weights (--initial-scale): nothing was learnt here.",
-        ),
-        Change(
-            lambda found: found.is_open,
-            lambda found: (
-                f"More seeds (--rounds {max(FEWEST_FOR_A_VERDICT, 2 * found.result.parameters['rounds'])}): fewer "
-                "rates are within the noise."
-            ),
-        ),
-        Change(lambda _: True, lambda found: f"{_longer(found)}: smaller rates catch up."),
+        larger("limit", "Longer trainings", "nothing was learnt (or larger weights: --initial-scale)", _learnt_nothing),
+        larger("rounds", "More seeds", "fewer rates are within the noise", lambda found: found.is_open),
+        larger("limit", "Longer trainings", "smaller rates catch up"),
     ),
     rounds=None,
     budget=None,

@@ -1,7 +1,6 @@
 """Batch scaling: a figure for each number of devices, of steps that fit the budget."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -10,11 +9,10 @@ from backends import Backend
 from parallel_core import RequestError, Result
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.measurement.result import Case
-from parallel_core.training.dataset import synthetic
+from tests.parallel_core.experiments.small import small
 
-MADE_UP = synthetic("a test needs no more", train=300, test=10)
-
-SMALL: dict[str, Any] = {"data": MADE_UP, "batch_size": 8, "steps": 2, "rounds": 2, "budget": 600.0}
+SMALL = small("batch-scaling")
+MADE_UP = SMALL["data"]
 
 
 def batch_scaling(backend: Backend) -> Result:

@@ -1,7 +1,5 @@
 """The training experiment reports its epochs; what a step computes is tested with the training."""
 
-from typing import Any
-
 import pytest
 
 import backends
@@ -10,9 +8,9 @@ from backends import Backend
 from parallel_core.experiments.training_on_multiple_gpus import data_parallel
 from parallel_core.training import loop as training_loop
 from parallel_core.training.batches import Settings
-from parallel_core.training.dataset import synthetic
+from tests.parallel_core.experiments.small import small
 
-SMALL: dict[str, Any] = {"data": synthetic("a test needs no more", train=300, test=20), "settings": Settings(2, 64)}
+SMALL = small("data-parallel")
 
 
 def test_the_training_experiment_reports_epochs(backend: Backend) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,17 +13,15 @@ from backends import Backend
 from parallel_core import Settings
 from parallel_core.command_line import cli
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.evaluate import Compared, trained_briefly
+from parallel_core.experiments.training_on_multiple_gpus.evaluate import compare, trained_briefly
 from parallel_core.training.checkpoints import Checkpoint, checkpoint_of, read_checkpoint, write_checkpoint
-from parallel_core.training.dataset import synthetic
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import evaluate
 from parallel_core.training.progress import CompletedSteps
+from tests.parallel_core.experiments.small import small
 
-# Shards of 4 on 3 devices: the last ones are of other lengths, and one of them is empty.
-MADE_UP = synthetic("a test needs no more", train=2000, test=27)
-
-SMALL: dict[str, Any] = {"data": MADE_UP, "batch_size": 4, "train_steps": 12, "rounds": 2}
+SMALL = small("evaluate")
+MADE_UP = SMALL["data"]
 
 
 def test_every_number_of_devices_counts_the_same_images(backend: Backend) -> None:
@@ -87,7 +84,7 @@ SURE = np.eye(10, dtype=np.float32)[LABELS]
 
 def described(scores: Mapping[int, np.ndarray], counted: Mapping[int, int], numpy: np.ndarray = SURE) -> Trial:
     trial = Trial(backends.load("numpy", 2), {})
-    Compared(scores, numpy, LABELS, counted).describe(trial)
+    compare(trial, scores, numpy, LABELS, counted)
     return trial
 
 

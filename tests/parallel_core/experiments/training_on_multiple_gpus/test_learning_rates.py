@@ -25,17 +25,14 @@ from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
 )
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.noise import MIN_NOISE, Seeds, noise_of
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
-from parallel_core.training.dataset import Dataset, synthetic
+from parallel_core.training.dataset import Dataset
 from tests.parallel_core.experiments.runner.pretended import pretended
-
-MADE_UP = synthetic("a test needs no more", train=300, test=10)
-
-SMALL: dict[str, Any] = {"data": MADE_UP, "rates": (0.1, 0.2), "settings": Settings(1, 8, limit=4), "rounds": 1}
+from tests.parallel_core.experiments.small import small
 
 
 def learning_rates(backend: Backend, **changed: Any) -> Result:
-    options = {"rates": (0.2, 0.1), "settings": Settings(1, 8, limit=3), "rounds": 1, **changed}
-    return parallel_core.run_learning_rates(backend, data=MADE_UP, **options)
+    options = {**small("learning-rates"), "rates": (0.2, 0.1), "settings": Settings(1, 8, limit=3), **changed}
+    return parallel_core.run_learning_rates(backend, **options)
 
 
 @given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 16))
@@ -169,7 +166,7 @@ def test_what_would_change_it_depends_on_what_was_found() -> None:
     assert "(--limit 400)" in change(clear, clear)
     guessed = found({0.1: 0.1, 0.2: 0.12}, {0.1: 0.1, 0.2: 0.11})
     assert guessed.bands["best_rate_ratio"] is None
-    assert "(--initial-scale)" in change({0.1: 0.1, 0.2: 0.12}, {0.1: 0.1, 0.2: 0.11})
+    assert "--initial-scale" in change({0.1: 0.1, 0.2: 0.12}, {0.1: 0.1, 0.2: 0.11})
 
 
 def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:

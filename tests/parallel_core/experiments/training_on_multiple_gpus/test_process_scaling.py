@@ -67,8 +67,8 @@ def test_a_single_process_has_no_such_figures() -> None:
         (0.06, 0.03, 0.1, 0.1, ("faster", "partly")),
         (0.2, 0.2, 0.1, 0.3, ("slower", "hidden")),
         (0.1, 0.07, 0.101, 0.03, (None, "exposed")),
-        (0.1, 0.05, 0.19, 0.05, ("scaled", None)),
-        (0.4, 0.1, 0.6, 0.1, (None, "waiting")),
+        (0.1, 0.05, 0.19, 0.05, ("scaled", "exposed")),
+        (0.4, 0.1, 0.6, 0.1, ("faster", "waiting")),
     ],
 )
 def test_what_the_times_of_a_step_mean(

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from parallel_core.training.lenet import initial_parameters
-from tests.parallel_core.training.test_steps import numpy_losses
 from tests.parallel_core.jobs.failures.jobs import synthetic_losses
 from tests.parallel_core.jobs.failures.rank import STRUCK
+from tests.parallel_core.training.test_steps import numpy_losses
 
 pytestmark = pytest.mark.long
 
