@@ -10,7 +10,7 @@ from benchmarks.gpu.timing import by_round, rate, seconds_of, timed
 from benchmarks.harness.targets import Finding
 from benchmarks.plain import torch_gpu
 from benchmarks.plain.torch_gpu import Precision
-from parallel_core.experiments.products import normal_matrix
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import interleave
 
@@ -51,7 +51,7 @@ def measure(place: Place) -> PartResult:
 def timer(backend: Backend, place: Place, who: str, precision: Precision, size: int) -> Callable[[], Timing]:
     """Make what times products for a while, and divides by their number."""
     if who == OURS:
-        x = normal_matrix(backend, size, backend.devices[0])
+        x = Trial(backend, {}).normal(size, backend.devices[0])
         if precision == "bfloat16":
             x = backend.launch(lambda tensor: tensor.bfloat16(), x)
         multiply, wait = partial(launch, backend, x), backend.waitall

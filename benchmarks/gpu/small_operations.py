@@ -15,7 +15,7 @@ from benchmarks.gpu.part import PartResult, Place, load_one, load_two_streams
 from benchmarks.gpu.timing import by_round, seconds_of, timed
 from benchmarks.harness.targets import Finding, Target
 from benchmarks.plain import torch_gpu
-from parallel_core.experiments.products import normal_matrix
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import interleave
@@ -77,7 +77,7 @@ def measure(place: Place) -> PartResult:
 
 def ours(backend: Backend, streams: int, count: int, size: int) -> Callable[[], Timing]:
     """Make what times a product on our devices, of twice `count` on the first one or `count` on each of two."""
-    matrices = [normal_matrix(backend, size, backend.devices[number % streams]) for number in range(2)]
+    matrices = [Trial(backend, {}).normal(size, backend.devices[number % streams]) for number in range(2)]
 
     def launch() -> None:
         for _ in range(count):
@@ -89,7 +89,7 @@ def ours(backend: Backend, streams: int, count: int, size: int) -> Callable[[], 
 
 def units(backend: Backend, streams: int, count: int, unit: int, size: int) -> Callable[[], Timing]:
     """Make what times the same products, so many at a time."""
-    matrices = [normal_matrix(backend, size, backend.devices[number % streams]) for number in range(2)]
+    matrices = [Trial(backend, {}).normal(size, backend.devices[number % streams]) for number in range(2)]
     multiply = backend.ops.as_unit(partial(last_product, backend.ops.matmul, unit))
 
     def launch() -> None:

@@ -20,7 +20,7 @@ from backends.profiling import run_profiler
 from benchmarks.gpu.part import Place, load_one, load_two_streams
 from benchmarks.gpu.small_operations import last_product
 from benchmarks.gpu.training import ways_to_train
-from parallel_core.experiments.products import normal_matrix
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.loop import train_epoch
@@ -55,12 +55,12 @@ def works(place: Place) -> Iterator[tuple[str, Backend, Callable[[], object]]]:
     large, small = SIZES[place.kind]
     one = load_one(place)
     device, host = one.devices[0], HOST if place.kind == "gpu" else one.devices[1]
-    x = normal_matrix(one, large, device)
+    x = Trial(one, {}).normal(large, device)
     arriving = one.asarray(np.ones((large, large), np.float32), host)
     yield "overlap", one, partial(products_and_copies, one, x, arriving)
     streams = load_two_streams(place)
     for count, name in ((1, "one-stream"), (2, "two-streams")):
-        matrices = [normal_matrix(streams, small, streams.devices[number % count]) for number in range(2)]
+        matrices = [Trial(streams, {}).normal(small, streams.devices[number % count]) for number in range(2)]
         yield f"small-products-{name}", streams, partial(small_products, streams, matrices)
         unit = streams.ops.as_unit(partial(last_product, streams.ops.matmul, UNIT))
         yield f"units-{name}", streams, partial(units, streams, unit, matrices)

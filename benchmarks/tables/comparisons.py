@@ -73,7 +73,7 @@ def _source(folder: Path, measured: Comparison) -> str:
 
 def _rows_of(experiment: ExperimentAnalysis) -> Iterator[list[str]]:
     described = experiment.experiment
-    about = f"`{described.name}`: {described.case}, `{described.metric}`"
+    about = f"`{described.name}`: {described.case}, `{described.main.name}`"
     for cell in experiment.cells:
         yield [about, *_row_of(cell)]
         about = ""

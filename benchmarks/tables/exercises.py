@@ -58,7 +58,7 @@ def exercises(folder: Path) -> str:
     lines = []
     for name, run in runs.items():
         said = [f"- {title(side)}: {_said(name, result)}" for side, result in _on_own_engine(run["results"])]
-        lines += [f"`{name}`: `{EXPERIMENTS[name].metric}`", "", *said, ""]
+        lines += [f"`{name}`: `{EXPERIMENTS[name].main.name}`", "", *said, ""]
     return "\n".join([*lines, source_of(folder, *((EXERCISES, run) for run in runs.values()))])
 
 
@@ -70,7 +70,7 @@ def _on_own_engine(results: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[st
 def _said(experiment: str, result: Mapping[str, Any]) -> str:
     if "failed" in result:
         return f"not measured: {result['failed']}"
-    value = result["metrics"].get(EXPERIMENTS[experiment].metric)
+    value = result["metrics"].get(EXPERIMENTS[experiment].main.name)
     first_sentence = re.split(r"(?<=\.) ", result["explanation"])[0]
     said = f"INVALID: {result['problems'][0]}" if result["problems"] else first_sentence
     return said if value is None else f"{figure(value)}. {said}"
@@ -92,7 +92,7 @@ def answer(folder: Path, name: str) -> str:
 def _answered(experiment: str, result: Mapping[str, Any]) -> str:
     if "failed" in result:
         return f": not measured: {result['failed']}"
-    metric = EXPERIMENTS[experiment].metric
+    metric = EXPERIMENTS[experiment].main.name
     shown = f", `{metric}` {_with_bounds(result, metric)}" if metric in result["metrics"] else ""
     # A file from before there were answers has none.
     given = result.get("answer") or {"sentences": [result["explanation"], *result["notes"]], "would_change": ""}

@@ -38,7 +38,7 @@ def measure(backend: str, cells: list[tuple[int, int, int]], epochs: int) -> dic
         name = f"width {width}, batch {batch_size}"
         settings = Settings(epochs=ALWAYS, batch_size=batch_size, limit=steps, exchange="during", width=width)
         # A single step, which is also checked against NumPy.
-        result = run_data_parallel(loaded, data, replace(settings, epochs=1, limit=1))
+        result = run_data_parallel(loaded, data=data, settings=replace(settings, epochs=1, limit=1))
         problems += result.problems
         figures |= {f"{name}, {figure}": result.metrics[figure] for figure in ("buckets", "buckets_reduced_early")}
         taken, differences = time_both(loaded, data, settings, name, epochs)

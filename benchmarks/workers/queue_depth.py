@@ -10,7 +10,7 @@ import backends
 from backends import Array, Backend
 from backends.host import on_cores
 from benchmarks.workers.answer import answer, compose
-from parallel_core.experiments.products import normal_matrix
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import without_garbage_collection
 
@@ -34,7 +34,7 @@ def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
     loaded = backends.load(backend, 2, "cpu", "async", 1)
     device = loaded.devices[0]
     one = loaded.asarray(np.ones((1, 2), dtype=np.float32), device)
-    matrix = normal_matrix(loaded, SIDE, device)
+    matrix = Trial(loaded, {}).normal(SIDE, device)
     cases, problems = [], []
     # The issuing thread has the other device's core to itself, as if cores were left over.
     with without_garbage_collection(), on_cores(set(loaded.cores[1])):

@@ -12,7 +12,7 @@ import click
 
 from backends import BackendError, Device
 from backends.devices import parse_devices
-from parallel_core.experiments.runner.declaration import MOST
+from parallel_core.experiments.runner.parameters import MOST
 
 __all__ = [
     "DEVICES",

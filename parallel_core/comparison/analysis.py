@@ -70,12 +70,12 @@ class CellAnalysis:
     @property
     def metric(self) -> Interval | None:
         """The metric that answers the experiment's question."""
-        return self.metrics.get(EXPERIMENTS[self.cell.experiment].metric)
+        return self.metrics.get(EXPERIMENTS[self.cell.experiment].main.name)
 
     @property
     def middle_result(self) -> Result:
         """The process whose metric is in the middle, which speaks for the others; only a believed cell has one."""
-        name = EXPERIMENTS[self.cell.experiment].metric
+        name = EXPERIMENTS[self.cell.experiment].main.name
         ordered = sorted(self.results.valid, key=lambda result: result.metrics.get(name, 0.0))
         return ordered[len(ordered) // 2]
 

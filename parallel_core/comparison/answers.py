@@ -45,14 +45,14 @@ class Answered(NamedTuple):
 
     def band(self, experiment: Experiment) -> Band | None:
         """What the metric means; None if the noise, or too few processes, leave that open."""
-        main = experiment.metric_named(experiment.metric)
+        main = experiment.main
         if self.metric is None or len(self.results.valid) < FEWEST_FOR_A_VERDICT:
             return None
         return main.place(self.metric, self.results.valid[0])
 
     def figure(self, experiment: Experiment) -> str:
         """The cell with its figure: `torch async (1.97 of 2)`; with bounds if it is inconclusive."""
-        main = experiment.metric_named(experiment.metric)
+        main = experiment.main
         assert self.metric is not None
         brief = Interval(self.metric.estimate, -math.inf, math.inf)
         is_open = main.bands and self.band(experiment) is None and len(self.results.valid) >= FEWEST_FOR_A_VERDICT
@@ -62,7 +62,7 @@ class Answered(NamedTuple):
 
 def answered(results: CellResults) -> Answered:
     """Return a believed cell with its experiment's metric over its processes."""
-    values = results.metric(EXPERIMENTS[results.cell.experiment].metric)
+    values = results.metric(EXPERIMENTS[results.cell.experiment].main.name)
     return Answered(results, median_interval(values) if values else None)
 
 
@@ -71,12 +71,12 @@ def answer_to(experiment: Experiment, cells: Sequence[Answered]) -> str:
 
     `The devices worked at the same time: mxnet async (1.98 of 2), torch async (1.97 of 2).`
     """
-    main = experiment.metric_named(experiment.metric)
+    main = experiment.main
     groups: dict[str, list[str]] = {}
     for one in cells:
         if one.metric is not None:
             band = one.band(experiment)
-            says = band.says if band else "Inconclusive" if main.bands else experiment.metric
+            says = band.says if band else "Inconclusive" if main.bands else experiment.main.name
             groups.setdefault(says, []).append(one.figure(experiment))
     return " ".join(f"{says}: {', '.join(figures)}." for says, figures in groups.items())
 
@@ -108,11 +108,7 @@ def conclusions(
     `answers` are by experiment; of the `ratios` between frameworks those on the first engine count, and those between
     engines. `believed` are the cells of all experiments.
     """
-    said = [
-        answer
-        for name, answer in answers.items()
-        if answer and EXPERIMENTS[name].metric_named(EXPERIMENTS[name].metric).bands
-    ]
+    said = [answer for name, answer in answers.items() if answer and EXPERIMENTS[name].main.bands]
     engine = ratios[0].cell.engine if ratios else ""
     counted = [one for one in ratios if one.cell.engine == engine or one.cell.engine != one.against.engine]
     if counted:

@@ -118,7 +118,7 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
             experiment = EXPERIMENTS[cell.experiment]
             was, is_now = (answered(one).band(experiment) for one in (old_results, new_results))
             if was != is_now:
-                meanings.append(NewMeaning(cell, experiment.metric, was, is_now))
+                meanings.append(NewMeaning(cell, experiment.main.name, was, is_now))
             changes += [
                 Change(
                     cell,

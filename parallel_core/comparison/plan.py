@@ -10,7 +10,7 @@ from backends.host import available_cores, core_numbers
 from parallel_core.comparison.cells import OWN_ENGINE, Cell
 from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import Experiment, Mode
-from parallel_core.experiments.runner.declaration import Parameter, parameters_of
+from parallel_core.experiments.runner.parameters import Parameter
 
 __all__ = ["Plan", "options_of"]
 
@@ -137,5 +137,5 @@ class Plan:
 
 def options_of(experiment: Experiment) -> Mapping[str, Parameter]:
     """Return the parameters of an experiment by the names of their options."""
-    parameters = (one for own in parameters_of(experiment) for one in (own.fields.values() if own.fields else (own,)))
+    parameters = (one for own in experiment.parameters for one in (own.fields.values() if own.fields else (own,)))
     return {parameter.option: parameter for parameter in parameters}

@@ -38,7 +38,7 @@ def explain(name: str) -> Explanation:
 
 def explanation(experiment: Experiment) -> Explanation:
     """Read an experiment's explanation from its module; raises ValueError for a docstring of another form."""
-    module = import_module(experiment.function.__module__)
+    module = import_module(experiment.program.__module__)
     question, *paragraphs = (" ".join(text.split()) for text in (inspect.getdoc(module) or "").split("\n\n"))
     parts: dict[str, list[str]] = {}
     heading = ""

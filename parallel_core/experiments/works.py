@@ -5,7 +5,7 @@ from functools import partial
 from statistics import mean, median
 
 from backends import Array, Device
-from parallel_core.experiments.runner.declaration import Chosen
+from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import tell

@@ -32,6 +32,7 @@ __all__ = [
     "ratio_interval",
     "resampled_medians",
     "stretched",
+    "student_t",
     "verdict_on",
     "with_bounds",
 ]
@@ -170,16 +171,18 @@ def stretched(estimate: float, draws: np.ndarray, count: int) -> Interval:
     if count == 1:
         return Interval(estimate, -math.inf, math.inf)
     low, high = np.percentile(draws, (100 * TAIL, 100 * (1 - TAIL)))
-    factor = _student_t(count - 1) / NormalDist().inv_cdf(1 - TAIL)
+    factor = student_t(count - 1) / NormalDist().inv_cdf(1 - TAIL)
     return Interval(estimate, estimate + factor * (float(low) - estimate), estimate + factor * (float(high) - estimate))
 
 
-def _student_t(freedom: int) -> float:
-    # The quantile at 97.5 %. From 3 degrees of freedom on, its expansion about the normal quantile is close enough
-    # (Abramowitz and Stegun 26.7.5).
-    if freedom < 3:
-        return (12.706, 4.303)[freedom - 1]
-    z = NormalDist().inv_cdf(0.975)
+def student_t(freedom: int, quantile: float = 0.975) -> float:
+    """Return a quantile of Student's t, above one half: exact for 1 and 2 degrees of freedom, else expanded."""
+    if freedom == 1:
+        return math.tan(math.pi * (quantile - 0.5))
+    if freedom == 2:
+        return (2 * quantile - 1) * math.sqrt(2 / (4 * quantile * (1 - quantile)))
+    # Abramowitz and Stegun 26.7.5.
+    z = NormalDist().inv_cdf(quantile)
     return (
         z
         + (z**3 + z) / (4 * freedom)

@@ -118,7 +118,7 @@ def dispatch_chart(analysis: Analysis) -> BarsChart | None:
     """Draw a bar from when control returned to when all was done, for a case of each experiment and cell."""
     moments: dict[Cell, tuple[float, float]] = {}
     for analysed in analysis.believed:
-        cases = analysed.results.cases(EXPERIMENTS[analysed.cell.experiment].queued_case)
+        cases = analysed.results.cases(EXPERIMENTS[analysed.cell.experiment].timeline_case)
         if cases:
             returned, done = median(case.dispatch_median for case in cases), median(case.median for case in cases)
             moments[analysed.cell] = (returned, done)

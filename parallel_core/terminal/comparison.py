@@ -36,7 +36,7 @@ def show_comparison(analysis: Analysis, console: Console, answered: bool = True)
         described = experiment.experiment
         against = next((f"; ratio to {cell.cell.side}" for cell in experiment.believed), "")
         show_sentence(f"\n{described.name}: {described.question}", console, "bold")
-        show_sentence(f"time of “{described.case}”; {described.metric}{against}; 95% intervals", console)
+        show_sentence(f"time of “{described.case}”; {described.main.name}{against}; 95% intervals", console)
         show_table(_comparison_table(experiment, without_bounds=NARROW <= console.width < WIDE), console)
         sides_by_remark = defaultdict[str, list[str]](list)
         for cell in experiment.cells:

@@ -41,7 +41,7 @@ class Question:
 
     def __repr__(self) -> str:
         about = f"{self.metric}: {self.means}." if self.means else f"{self.metric} is to be guessed."
-        named = "" if EXPERIMENTS[self.experiment].metric == self.metric else f', metric="{self.metric}"'
+        named = "" if EXPERIMENTS[self.experiment].main.name == self.metric else f', metric="{self.metric}"'
         return f'{self.asks}\n{about}\nYour guess? predict("{self.experiment}", GUESS{named})'
 
     def _repr_markdown_(self) -> str:
@@ -99,7 +99,7 @@ def predict(
     if experiment not in EXPERIMENTS:
         raise RequestError(f"unknown experiment {experiment!r} (known: {', '.join(EXPERIMENTS)})")
     asked = EXPERIMENTS[experiment]
-    metric = metric or asked.metric
+    metric = metric or asked.main.name
     if guess is None:
         return Question(experiment, asked.question, metric, asked.metric_named(metric).means)
     value = check_guess(guess, asked.metric_named(metric))

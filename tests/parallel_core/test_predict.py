@@ -21,9 +21,9 @@ def test_every_experiment_says_what_its_figure_means(name: str) -> None:
     assert isinstance(asked, Question)
     question, about, call = str(asked).split("\n")
     assert question.endswith("?")
-    assert about == f"{EXPERIMENTS[name].metric}: {EXPERIMENTS[name].metric_means}."
+    assert about == f"{EXPERIMENTS[name].main.name}: {EXPERIMENTS[name].main.means}."
     assert call == f'Your guess? predict("{name}", GUESS)'
-    least, most = EXPERIMENTS[name].metric_limits
+    least, most = EXPERIMENTS[name].main.limits
     assert least < most
 
 

@@ -20,7 +20,7 @@ from parallel_core.command_line.run.side_by_side import is_several, run_side_by_
 from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.explanation import explanation
-from parallel_core.experiments.runner.declaration import Work, parameters_of
+from parallel_core.experiments.runner.declaration import Work
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
 from parallel_core.measurement.result import Result
@@ -105,7 +105,7 @@ def _command_of(experiment: Experiment) -> click.Command:
         if interpreters:
             raise RequestError("--python is for several backends side by side: one alone runs in this Python")
         if guess is not None:
-            check_guess(guess, experiment.metric_named(experiment.metric))
+            check_guess(guess, experiment.main)
         where = check_job(experiment.name, backend)
         if where is not None and (trace_path or timeline_path):
             raise RequestError("the profilers see one process: leave out --trace and --timeline")
@@ -169,7 +169,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
             show_variants(console, chosen_for(experiment, ctx.meta[GIVEN]))
             ctx.exit()
 
-    parameters = parameters_of(experiment)
+    parameters = experiment.parameters
     return [
         click.option(
             "--backend",
@@ -193,7 +193,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
             "--guess",
             type=float,
             metavar="NUMBER",
-            help=f"Your guess of {experiment.metric}, judged beside the answer: {experiment.metric_means}.",
+            help=f"Your guess of {experiment.main.name}, judged beside the answer: {experiment.main.means}.",
         ),
         click.option(
             EXPLAIN,
@@ -205,7 +205,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
         ),
         *parameter_options([parameter for parameter in parameters if parameter.name != "rounds"]),
         *([options.work] if experiment.calibrated else []),
-        *resource_options(experiment.function),
+        *resource_options(experiment.program),
         *parameter_options([parameter for parameter in parameters if parameter.name == "rounds"]),
     ]
 
@@ -213,7 +213,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
 def _judged(guess: float | None, result: Result) -> Guess | None:
     """Hold a guess, if there is one, against the experiment's figure."""
     experiment = EXPERIMENTS[result.experiment]
-    return None if guess is None else judge(guess, experiment.metric_named(experiment.metric), result)
+    return None if guess is None else judge(guess, experiment.main, result)
 
 
 def _write(

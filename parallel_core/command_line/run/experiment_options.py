@@ -8,7 +8,7 @@ import click
 
 from parallel_core.command_line import options
 from parallel_core.command_line.options import Command
-from parallel_core.experiments.runner.declaration import Parameter
+from parallel_core.experiments.runner.parameters import Parameter
 
 __all__ = ["arguments_from", "parameter_options"]
 

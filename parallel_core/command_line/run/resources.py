@@ -20,7 +20,8 @@ from parallel_core.command_line import options
 from parallel_core.command_line.options import Command
 from parallel_core.command_line.run.experiment_options import arguments_from
 from parallel_core.errors import RequestError
-from parallel_core.experiments.runner.declaration import Experiment, Work, annotations_of, parameters_of
+from parallel_core.experiments.runner.declaration import Experiment, Work
+from parallel_core.experiments.runner.parameters import annotations_of
 from parallel_core.jobs.rank.shared_inputs import agree_on_data, checkpointing_of
 from parallel_core.jobs.rank.training_progress import progress_of
 from parallel_core.measurement.result import Result
@@ -123,18 +124,14 @@ def run_with_resources(
     experiment: Experiment, backend: Backend, values: Mapping[str, Any], work: Work = "own"
 ) -> Result:
     """Run an experiment with the values of its options, alone or as one of several processes."""
-    between = isinstance(backend, GroupedBackend) and backend.group.size > 1
-    run = experiment.run_between_processes if between else None
-    taker = run or experiment.program_on(backend) or experiment.function
-    arguments: dict[str, Any] = {name: resource.make(backend, values) for name, resource in _taken_by(taker).items()}
-    arguments |= arguments_from(parameters_of(experiment), values)
+    program = experiment.program_on(backend)
+    arguments: dict[str, Any] = {name: resource.make(backend, values) for name, resource in _taken_by(program).items()}
+    arguments |= arguments_from(experiment.parameters, values)
     with ExitStack() as shown:
         if experiment.extent is not None:
             progress = shown.enter_context(progress_of(backend, *experiment.extent(backend, **arguments)))
             checkpoints = arguments.get("checkpoints")
             if checkpoints is not None and checkpoints.resumed:
                 progress.go_on_from(checkpoints.resumed.state.progress)
-            arguments |= {name: getattr(progress, name) for name in PROGRESS if name in annotations_of(taker)}
-        if run is None and experiment.program is not None:
-            arguments["work"] = work
-        return (run or experiment.run)(backend, **arguments)
+            arguments |= {name: getattr(progress, name) for name in PROGRESS if name in annotations_of(program)}
+        return experiment.run(backend, work=work, **arguments)

@@ -37,8 +37,9 @@ from parallel_core.experiments.asynchronous_computation.ten_multiplications impo
     time_ten,
 )
 from parallel_core.experiments.asynchronous_computation.waiting import WAIT_FRACTION, time_waiting
-from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Experiment
+from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, largest_size
 from parallel_core.measurement.timing import measure

@@ -33,8 +33,9 @@ from backends import Array
 from parallel_core.experiments.asynchronous_computation.ten_multiplications import DISPATCH_FRACTION, dispatch_fraction
 from parallel_core.experiments.asynchronous_computation.waiting import time_until
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
-from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Exercise, Experiment, Parameter
+from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
+from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import multiplications, multiplied, size_for
 from parallel_core.measurement.sweep import Curves

@@ -45,8 +45,9 @@ from parallel_core.experiments.asynchronous_computation.increments import (
     t2_over_t1,
 )
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, with_queue
-from parallel_core.experiments.runner.declaration import Exercise, Experiment, Parameter
+from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import incremented, increments
 from parallel_core.measurement.confidence_intervals import Interval, decide

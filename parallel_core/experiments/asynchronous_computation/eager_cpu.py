@@ -37,7 +37,8 @@ from parallel_core.experiments.asynchronous_computation.ten_multiplications impo
     drawn_matrices,
     time_ten,
 )
-from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Exercise, Experiment, Parameter
+from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
+from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, largest_size
 from parallel_core.measurement.progress import tell

@@ -48,8 +48,9 @@ from parallel_core.experiments.automatic_parallelism.scheduling import (
     time_programs,
 )
 from parallel_core.experiments.runner.changes import larger
-from parallel_core.experiments.runner.declaration import OF_COPIES, Chosen, Exercise, Experiment
+from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import Times, Values
+from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import size_for
 

@@ -41,7 +41,8 @@ from parallel_core.experiments.automatic_parallelism.scheduling import (
     time_programs,
 )
 from parallel_core.experiments.runner.changes import Change, larger
-from parallel_core.experiments.runner.declaration import Experiment, Parameter
+from parallel_core.experiments.runner.declaration import Experiment
+from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.task_graph import crossings, work_seconds
 

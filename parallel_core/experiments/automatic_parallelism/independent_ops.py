@@ -31,8 +31,9 @@ from typing import Annotated
 import numpy as np
 
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, more_cores, with_queue
-from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Exercise, Experiment, Parameter
+from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
+from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import MULTIPLICATIONS, chained, multiplications, size_for_run
 from parallel_core.measurement.progress import tell

@@ -18,8 +18,9 @@ only one.
 from typing import Annotated
 
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue, without_queue
-from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Experiment
+from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import MULTIPLICATIONS, multiplications, size_for_run
 

@@ -34,8 +34,9 @@ import numpy as np
 from backends import Array
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
-from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Exercise, Experiment
+from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, Times, Values, ratio
+from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import multiplications, multiplied, seconds_of_one
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide

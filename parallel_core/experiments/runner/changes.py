@@ -78,13 +78,13 @@ def without_queue(metric: str, codes: Sequence[str], then: str) -> Change:
     return Change(lambda found: found.is_in(metric, *codes), f"An engine without a queue (--engine sync): {then}.")
 
 
-def larger(option: str, what: str, why: str) -> Change:
+def larger(option: str, what: str, why: str, when: Callable[[Found], bool] = lambda _: True) -> Change:
     """Say that twice the size would change it: `larger("size", "Larger matrices", "launching them matters less")`."""
 
     def sentence(found: Found) -> str:
-        return f"{what} (--{option} {2 * found.result.parameters[option]}): {why}."
+        return f"{what} (--{option.replace('_', '-')} {2 * found.result.parameters[option]}): {why}."
 
-    return Change(lambda _: True, sentence)
+    return Change(when, sentence)
 
 
 def equal_parts(one: str, other: str, option: str) -> Change:

@@ -55,7 +55,7 @@ def conclude(
     found = Result(
         experiment=experiment,
         backend=describe_backend(trial.backend, trial.parameters.get("size")),
-        parameters={**trial.parameters, "rounds": trial.rounds, "budget": trial.budget},
+        parameters=trial.parameters,
         cases=cases,
         metrics={name: interval.estimate for name, interval in intervals.items()},
         metric_intervals={

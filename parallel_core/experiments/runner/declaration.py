@@ -1,13 +1,13 @@
-"""What an experiment declares in its module: `EXPERIMENT`, and its parameters, which are those of its program."""
+"""What an experiment declares in its module, `EXPERIMENT`, and how it is run."""
 
 import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal
 
 from backends import Backend, ComputationError
 from backends.process_groups import GroupedBackend
@@ -17,31 +17,13 @@ from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
 from parallel_core.experiments.runner.kept_sizes import SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.experiments.runner.parameters import BUDGET, ROUNDS, Chosen, Parameter, parameters_of, written
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import listed
 
-__all__ = [
-    "BUDGET",
-    "CHAPTERS",
-    "MOST",
-    "OF_COPIES",
-    "OF_PRODUCTS",
-    "Budget",
-    "Chosen",
-    "ChosenSize",
-    "Exercise",
-    "Experiment",
-    "Mode",
-    "Parameter",
-    "Rounds",
-    "Seed",
-    "Work",
-    "annotations_of",
-    "parameters_of",
-    "run_program",
-]
+__all__ = ["CHAPTERS", "OF_COPIES", "OF_PRODUCTS", "Exercise", "Experiment", "Mode", "Work"]
 
 CHAPTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -58,54 +40,9 @@ OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
 """The same where results are copied too."""
 
 Mode = Literal["full", "quick"]
-MOST = 1_000_000
-"""The largest number that an option takes unless it says otherwise."""
 Work = Literal["kept", "new", "own"]
 """Where sizes come from that are not given: those kept for this machine, new ones, which are then kept, or, for
 comparisons, new ones of which nothing is kept."""
-
-
-@dataclass(frozen=True, eq=False)
-class Parameter:
-    """A parameter of an experiment: `size: Annotated[int, Parameter("Side of the matrices.")] = 1000`."""
-
-    help: str = ""
-    minimum: int = 1
-    maximum: float = MOST
-    """Of a number, or of each of several whole ones."""
-    option: str = ""
-    """The name of its option, if that is not its own."""
-    metavar: str | None = None
-    choices: tuple[str, ...] = ()
-    """For a list of names: those that are known. Its option may be given several times."""
-    parse: Callable[[str], object] | None = None
-    """Reads the value if its type does not say how; raises ValueError."""
-    written_default: str | None = None
-    """How a default that `parse` reads is written."""
-    fields: Mapping[str, "Parameter"] = field(default_factory=dict)
-    """For a dataclass: the fields that are parameters, by their names."""
-    name: str = ""
-    type: Any = None
-    """Its annotation without None; like `name` and `default` it is read from the signature."""
-    default: Any = None
-
-
-@dataclass(frozen=True, eq=False)
-class Chosen(Parameter):
-    """A parameter that a run chooses to suit the machine unless it is given; all cells of a comparison get the same."""
-
-    how: Callable[[Trial], object] | None = None
-    """Chooses it, before the program runs and after the parameters that stand before it; None: the program does."""
-
-
-ROUNDS = Parameter("How often everything is timed, at most.")
-SECONDS = Parameter("Seconds that it may take, about: fewer rounds if they are too few.")
-Rounds = Annotated[int, ROUNDS]
-Budget = Annotated[float, SECONDS]
-BUDGET = 15.0
-"""Seconds that an experiment which trains nothing may take, after the framework's import."""
-Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]
-ChosenSize = Annotated[int | None, Parameter("Side of the matrices. Default: chosen.")]
 
 
 @dataclass(frozen=True)
@@ -135,27 +72,20 @@ class Experiment:
     """Its place in the chapter's list."""
     case: str
     """The case whose times a comparison sets side by side first."""
-    program: Callable[..., None] | None = None
+    program: Callable[..., None]
     """A function of a trial and the parameters, which are annotated with `Parameter`; and of data, if it trains."""
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[Metric, ...]
     """The figures, first that which answers the question."""
     changes: tuple[Change, ...] = ()
     """What would change the answer: the first rule that applies is said."""
-    rounds: int = 5
-    budget: float = BUDGET
+    rounds: int | None = 5
+    """How often everything is timed unless it is given; None: it has no such option."""
+    budget: float | None = 15.0
+    """Seconds that it may take after the framework's import; None: it has no such option."""
     judges_times: bool = True
     """Whether its answer is about times, which other work on the machine changes."""
-    run: Callable[..., Result] = field(default=None)  # type: ignore[assignment]
-    metric: str = ""
-    """The figure that answers the question."""
-    metric_means: str = ""
-    """What the figure says, and its landmarks: `the share of the copies' time that was hidden: 0 is none, 1 is all`."""
-    metric_limits: tuple[float, float] = (0.0, math.inf)
-    """Between which values the figure can lie, but for noise."""
     queued_case: str = ""
     """The case that shows best how long before the end of the work control returns; `case` unless it is given."""
-    calibrated: tuple[str, ...] = ()
-    """Parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
     options: Mapping[Mode, Mapping[str, int | str]] = field(default_factory=dict)
     """The options that a comparison runs it with, in full and with --quick."""
     exercises: tuple[Exercise, ...] = ()
@@ -168,53 +98,42 @@ class Experiment:
     """Logical devices unless the user chooses; a comparison gives it at least as many."""
     curves: Curves | None = None
     """What is drawn of its series, if it sweeps over something."""
-    run_between_processes: Callable[..., Result] | None = None
     between_processes: Callable[..., None] | None = None
     """The program of each of several processes, if the experiment can run on several."""
     extent: Callable[..., tuple[int, int]] | None = None
-    """For a training: a function of the arguments of `run` that returns the epochs, and the images of each."""
+    """For a training: a function of the backend and the program's arguments: the epochs, and the images of each."""
 
-    def __post_init__(self) -> None:
-        if not self.queued_case:
-            object.__setattr__(self, "queued_case", self.case)
-        if self.program is not None:
-            main = self.metrics[0]
-            chosen = tuple(one.name for one in parameters_of(self) if isinstance(one, Chosen))
-            for name, value in {
-                "run": partial(run_program, self),
-                "metric": main.name,
-                "metric_means": main.means,
-                "metric_limits": main.limits,
-                "calibrated": chosen,
-            }.items():
-                object.__setattr__(self, name, value)
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What its command has options for: the program's parameters, and the runner's."""
+        timing = ((ROUNDS, self.rounds), (BUDGET, self.budget))
+        own = (replace(parameter, default=default) for parameter, default in timing if default is not None)
+        return (*parameters_of(self.program), *own)
 
-    def program_on(self, backend: Backend) -> Callable[..., None] | None:
-        """Return the program of a backend: that of several processes if it is one of them."""
-        is_one_of_several = isinstance(backend, GroupedBackend) and backend.group.size > 1
-        return self.between_processes if is_one_of_several and self.between_processes else self.program
+    @cached_property
+    def calibrated(self) -> tuple[str, ...]:
+        """The parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
+        return tuple(one.name for one in self.parameters if isinstance(one, Chosen))
 
     @property
-    def runs_between_processes(self) -> bool:
-        """Whether it can run on several processes."""
-        return bool(self.between_processes or self.run_between_processes)
-
-    @property
-    def function(self) -> Callable[..., object]:
-        """The function whose annotations are the parameters."""
-        return self.program or self.run
+    def main(self) -> Metric:
+        """The figure that answers the question."""
+        return self.metrics[0]
 
     def metric_named(self, name: str) -> Metric:
         """Return one of the metrics; of a figure that is none of them nothing is known but its name."""
-        if name == self.metric and not self.metrics:
-            return Metric(name, means=self.metric_means, limits=self.metric_limits)
         unknown = Metric(name, limits=(-math.inf, math.inf))
         return next((metric for metric in self.metrics if metric.name == name), unknown)
 
     @property
+    def timeline_case(self) -> str:
+        """The case that shows best how long before the end of the work control returns."""
+        return self.queued_case or self.case
+
+    @property
     def chapter(self) -> str:
         """The title of the chapter whose package its module is in."""
-        return CHAPTERS[self.function.__module__.split(".")[2]]
+        return CHAPTERS[self.program.__module__.split(".")[2]]
 
     @property
     def occasion(self) -> str:
@@ -224,93 +143,46 @@ class Experiment:
     @property
     def question(self) -> str:
         """What it asks: the first paragraph of its module's docstring, after the subject."""
-        paragraph = (inspect.getdoc(sys.modules[self.function.__module__]) or "").partition("\n\n")[0]
+        paragraph = (inspect.getdoc(sys.modules[self.program.__module__]) or "").partition("\n\n")[0]
         question = " ".join(paragraph.split()).partition(": ")[2]
         return question[:1].upper() + question[1:]
 
+    def program_on(self, backend: Backend) -> Callable[..., None]:
+        """Return the program of a backend: that of several processes if it is one of them."""
+        is_one_of_several = isinstance(backend, GroupedBackend) and backend.group.size > 1
+        return self.between_processes if is_one_of_several and self.between_processes else self.program
 
-def run_program(
-    experiment: Experiment,
-    backend: Backend,
-    *,
-    rounds: int | None = None,
-    budget: float | None = None,
-    work: Work = "own",
-    **options: Any,
-) -> Result:
-    """Run an experiment's program on a backend: take or choose sizes that are not given, time, check, and conclude.
+    def run(self, backend: Backend, *, work: Work = "own", **options: Any) -> Result:
+        """Run the program on a backend: take or choose sizes that are not given, time, check, and conclude.
 
-    Kept sizes that the run cannot do are not taken; new ones are chosen then, and the result says so. Sizes are kept
-    that a valid run chose on a machine that others left alone.
-    """
-    program = experiment.program_on(backend)
-    assert program is not None
-    known = {one.name: one for one in parameters_of(experiment) if one.name not in ("rounds", "budget")}
-    given = {name: one.default for name, one in known.items()} | options
-    chosen = {name: one for name, one in known.items() if isinstance(one, Chosen)}
-    kept = None
-    is_free = bool(chosen) and work != "own" and all(given[name] is None for name in chosen)
-    try:
-        kept = kept_sizes(experiment.name, place_of(backend), tuple(chosen)) if is_free and work == "kept" else None
-        given |= kept.values if kept else {}
-        written = {name: given[name] for name in known}
-        trial = Trial(backend, written, rounds or experiment.rounds, experiment.budget if budget is None else budget)
-        for name, parameter in chosen.items():
-            if given[name] is None and parameter.how is not None:
-                given[name] = trial.parameters[name] = parameter.how(trial)
-        program(trial, **given)
-        trial.run()
-    except (SpoiltSizesError, RequestError, ComputationError, MemoryError) as error:
-        if not is_free or work == "new" or (kept is None and not isinstance(error, SpoiltSizesError)):
-            raise
-        # If the sizes were not the reason, this fails alike.
-        again = run_program(experiment, backend, rounds=rounds, budget=budget, work="new", **options)
-        return replace(again, sizes=f"new, for those kept for this machine cannot be taken: {error}")
-    result = conclude(
-        experiment.name,
-        trial,
-        experiment.metrics,
-        experiment.changes,
-        curves=experiment.curves,
-        judges_times=experiment.judges_times,
-    )
-    if is_free and kept is None and not result.problems and result.is_undisturbed:
-        values = {name: result.parameters[name] for name in chosen}
-        keep_sizes(experiment.name, place_of(backend), values, f"{backend.name} {backend.engine}")
-    return replace(result, sizes=str(kept) if kept else "")
-
-
-def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:
-    """Read the parameters of an experiment from its program's signature; a dataclass stands for its fields."""
-    annotations = annotations_of(experiment.function)
-    own = tuple(
-        _with_type(parameter, name, annotations[name].__origin__, _default_of(declared))
-        for name, declared in inspect.signature(experiment.function).parameters.items()
-        for parameter in getattr(annotations.get(name), "__metadata__", ())
-    )
-    if experiment.program is None:
-        return own
-    timing = (ROUNDS, "rounds", int, experiment.rounds), (SECONDS, "budget", float, experiment.budget)
-    return (*own, *(_with_type(*one) for one in timing))
-
-
-def _default_of(declared: inspect.Parameter) -> Any:
-    # What a run chooses needs none.
-    return None if declared.default is inspect.Parameter.empty else declared.default
-
-
-def annotations_of(function: Callable[..., object]) -> dict[str, Any]:
-    """Return a program's annotations by the names of its parameters, with their metadata."""
-    return get_type_hints(function, include_extras=True)
-
-
-def _with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -> Parameter:
-    """Return the parameter with its name, its type without None, and its default; and its fields with theirs."""
-    types = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    (own,) = (type_ for type_ in types if type_ is not NoneType)
-    hints = get_type_hints(own) if parameter.fields else {}
-    fields = {
-        field_name: _with_type(part, field_name, hints[field_name], getattr(default, field_name))
-        for field_name, part in parameter.fields.items()
-    }
-    return replace(parameter, name=name, type=own, default=default, option=parameter.option or name, fields=fields)
+        Kept sizes that the run cannot do are not taken; new ones are chosen then, and the result says so. Sizes are
+        kept that a valid run chose on a machine that others left alone.
+        """
+        given = {one.name: one.default for one in self.parameters} | options
+        is_free = bool(self.calibrated) and work != "own" and all(given[name] is None for name in self.calibrated)
+        kept = None
+        try:
+            if is_free and work == "kept":
+                kept = kept_sizes(self.name, place_of(backend), self.calibrated)
+            given |= kept.values if kept else {}
+            shown = {key: value for one in self.parameters for key, value in written(one, given[one.name]).items()}
+            timing = {name: given.pop(name) for name in ("rounds", "budget") if getattr(self, name) is not None}
+            trial = Trial(backend, shown, **timing)
+            for one in self.parameters:
+                if isinstance(one, Chosen) and one.how and given[one.name] is None:
+                    given[one.name] = trial.parameters[one.name] = one.how(trial)
+            self.program_on(backend)(trial, **given)
+            trial.run()
+        except (SpoiltSizesError, RequestError, ComputationError, MemoryError) as error:
+            if kept is None and not isinstance(error, SpoiltSizesError):
+                raise
+            # If the sizes were not the reason, this fails alike.
+            again = self.run(backend, work="new", **options)
+            return replace(again, sizes=f"new, for those kept for this machine cannot be taken: {error}")
+        result = conclude(
+            self.name, trial, self.metrics, self.changes, curves=self.curves, judges_times=self.judges_times
+        )
+        if is_free and kept is None and not result.problems and result.is_undisturbed:
+            values = {name: result.parameters[name] for name in self.calibrated}
+            keep_sizes(self.name, place_of(backend), values, f"{backend.name} {backend.engine}")
+        return replace(result, sizes=str(kept) if kept else "")

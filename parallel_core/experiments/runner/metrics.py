@@ -126,6 +126,8 @@ class Metric:
     ratio: bool = False
     """Whether it is a ratio of times, so that its interval is that of its logarithm."""
     noise: float = MIN_NOISE
+    exact: bool = False
+    """Whether it is counted, so that no noise leaves open what it means."""
 
     def measured(self, cases: Mapping[str, Case]) -> Interval | None:
         """Return the metric of a run's cases; None if the program gives it by itself, or lacks a case."""
@@ -140,6 +142,8 @@ class Metric:
         """
         if not self.bands:
             return None
+        if self.exact:
+            interval = Interval(interval.estimate, interval.estimate, interval.estimate)
         low, high = sorted(self.share(bound, result) for bound in (interval.low, interval.high))
         shares = Interval(self.share(interval.estimate, result), low, high)
         place = decide(shares, *(band.start for band in self.bands[1:]))

@@ -38,8 +38,9 @@ import backends
 from backends import Array, Backend, Ops
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger
-from parallel_core.experiments.runner.declaration import Experiment, Parameter
+from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step

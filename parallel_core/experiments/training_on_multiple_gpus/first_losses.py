@@ -1,20 +1,28 @@
 """The first losses of a training, on some of the devices and in NumPy on one: the same numbers, up to rounding."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 
 import backends
-from backends import Backend
-from parallel_core.measurement.checks import relative_error
+from backends import Array, Backend
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import continue_training, ignore, train
 
-__all__ = ["enlarged_start", "error_against_numpy", "first_losses", "numpy_losses", "without_test"]
+__all__ = [
+    "Parameters",
+    "check_first_losses",
+    "enlarged_start",
+    "first_losses",
+    "numpy_losses",
+    "placed",
+    "without_test",
+]
 
 CHECKED_BATCHES = 3
 NUMPY_SECONDS = 2.0
@@ -23,20 +31,21 @@ NUMPY_SECONDS = 2.0
 Parameters = tuple[np.ndarray, ...]
 
 
-def error_against_numpy(
+def check_first_losses(
+    trial: Trial,
     data: Dataset,
     settings: Settings,
-    losses: tuple[float, ...],
+    losses: Sequence[float],
     start: Parameters | None = None,
     on_batch: Callable[[int, int], object] = ignore,
-) -> float:
-    """Return the largest relative difference of the first losses from those of NumPy on one device.
+) -> None:
+    """Compare the first losses with those of NumPy on one device.
 
     `start` are the initial parameters; None takes the book's. `on_batch` is called as in `training.train`.
     """
     start = start or initial_parameters(settings.seed, settings.width)
     expected = numpy_losses(data, settings, start, min(CHECKED_BATCHES, len(losses)), on_batch)
-    return relative_error(np.array(losses[: len(expected)]), np.array(expected))
+    trial.check("first losses", [np.array(losses[: len(expected)])], [np.array(expected)])
 
 
 def numpy_losses(
@@ -65,9 +74,14 @@ def first_losses(
     count: int = CHECKED_BATCHES,
 ) -> tuple[float, ...]:
     """Train for a few batches on the first devices, from the same start; return the batches' losses per image."""
-    params = [backend.asarray(start, device) for device in backend.devices[:devices]]
+    params = placed(backend, start, devices)
     few = replace(settings, epochs=1, limit=count)
     return next(train(backend, params, without_test(data), few)).losses
+
+
+def placed(backend: Backend, parameters: Parameters, count: int) -> list[Array]:
+    """Load a network on each of so many first devices."""
+    return [backend.asarray(parameters, device) for device in backend.devices[:count]]
 
 
 def enlarged_start(seed: int, scale: float) -> Parameters:

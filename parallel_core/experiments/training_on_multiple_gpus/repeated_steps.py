@@ -1,8 +1,8 @@
 """A few steps of a training in place of an epoch, for its steps are all alike: to be profiled, or for their kernels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from statistics import median
 
 from backends import Array, Backend
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import Step, bare_seconds
@@ -10,11 +10,12 @@ from parallel_core.measurement.result import Timing
 from parallel_core.measurement.timing import if_repeatable
 from parallel_core.training.batches import Settings, batches
 from parallel_core.training.dataset import Dataset
+from parallel_core.training.gradient_exchange import Bucket, count_reduced_early
 from parallel_core.training.loop import train_epoch
 from parallel_core.training.progress import Epoch
-from parallel_core.training.step import get_params, guards, train_batch
+from parallel_core.training.step import get_params, guards, launch_gradients, train_batch
 
-__all__ = ["bare_epoch_seconds", "one_step", "repeated_steps"]
+__all__ = ["bare_epoch_seconds", "buckets_reduced_early", "one_step", "repeated_steps", "time_steps"]
 
 STEPS = 5
 BARE_ROUNDS = 5
@@ -30,8 +31,8 @@ def repeated_steps(
     `place` gives the parameters to go on from, one value per device; they are kept up to date.
     """
     steps = min(STEPS, len(epoch.losses))
-    again = partial(_time_steps, backend, place, data, replace(settings, limit=steps))
-    return if_repeatable(again), steps / len(epoch.losses)
+    few = replace(settings, limit=steps)
+    return if_repeatable(lambda: time_steps(backend, place(), data, few)), steps / len(epoch.losses)
 
 
 def bare_epoch_seconds(
@@ -59,6 +60,21 @@ def one_step(devices: int, data: Dataset, settings: Settings) -> Step:
     return take
 
 
-def _time_steps(backend: Backend, place: Callable[[], list[Array]], data: Dataset, settings: Settings) -> Timing:
-    epoch = train_epoch(backend, place(), data, settings, number=settings.epochs + 1)
+def buckets_reduced_early(
+    backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, buckets: Sequence[Bucket]
+) -> float:
+    """Count the buckets that are reduced before the backward pass has ended: the median over a few untimed steps."""
+    if len(buckets) == 1:
+        # It holds the last gradient too.
+        return 0
+    few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
+    return median(
+        count_reduced_early(backend, [step[1] for step in launch_gradients(backend, params, *batch)], buckets)
+        for batch in batches(data, few, epoch=0)
+    )
+
+
+def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: Settings) -> Timing:
+    """Train for an epoch, as short as the settings limit it; return its timing."""
+    epoch = train_epoch(backend, params, data, settings, number=settings.epochs + 1)
     return epoch.dispatch_seconds, epoch.seconds

@@ -7,34 +7,24 @@ framework that compiles the unit leaves out what nobody can see, so a unit retur
 merge what two launches of a step have in common, which is then in the unit once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
 from backends import Array, Backend, Device
-from parallel_core.experiments.measuring import Units
 from parallel_core.experiments.runner.trial import Work
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.timing import interleave, measure
 
-__all__ = ["Step", "bare_seconds", "units_of", "works_of_step"]
+__all__ = ["Step", "bare_seconds", "works_of_step"]
 
 Step: TypeAlias = Callable[[Backend], object]
 """A function of a backend that loads what it needs and launches one step on it."""
 
 
-def units_of(backend: Backend, steps: Mapping[str, Step], repeats: int = 1) -> Units:
-    """Take each step once, and return its devices' units, which take their share of it so many times."""
-    by_step = {name: _by_device(backend, step, repeats) for name, step in steps.items()}
-    return Units(
-        {f"{name} on {device}": launch for name, units in by_step.items() for device, launch in units.items()},
-        {name: [f"{name} on {device}" for device in units] for name, units in by_step.items()},
-    )
-
-
 def works_of_step(backend: Backend, step: Step, times: int = 1) -> list[Work]:
     """Take a step once, and return each device's share of it as a unit, for a case that takes it so many times."""
-    return [Work(launch, launch, times) for launch in _by_device(backend, step, 1).values()]
+    return [Work(launch, launch, times) for launch in _by_device(backend, step).values()]
 
 
 def bare_seconds(backend: Backend, step: Step, rounds: int, budget: float) -> tuple[float, ...]:
@@ -42,14 +32,14 @@ def bare_seconds(backend: Backend, step: Step, rounds: int, budget: float) -> tu
 
     There are fewer rounds, but one at least, if they would take more than the budget of seconds.
     """
-    launches = units_of(backend, {"a step": step}).launches
-    takes = {f"{name}, as one unit": partial(measure, backend, launch) for name, launch in launches.items()}
+    units = _by_device(backend, step)
+    takes = {f"a step on {device}, as one unit": partial(measure, backend, launch) for device, launch in units.items()}
     # Taking the step once was their warm-up.
     cases = interleave(takes, rounds, warmups=0, budget=budget)
     return tuple(max(at_once) for at_once in zip(*(case.seconds for case in cases), strict=True))
 
 
-def _by_device(backend: Backend, step: Step, repeats: int) -> dict[Device, Callable[[], Array]]:
+def _by_device(backend: Backend, step: Step) -> dict[Device, Callable[[], Array]]:
     launched: dict[Device, list[tuple[Callable[..., Array], tuple[Any, ...]]]] = {}
     step(Recording(backend, on_launch=lambda device, fn, args: launched.setdefault(device, []).append((fn, args))))
     # What is timed later must not wait for it.
@@ -61,11 +51,6 @@ def _by_device(backend: Backend, step: Step, repeats: int) -> dict[Device, Calla
         def compute(each: Array) -> Array:
             return tuple(fn(*args) for fn, args in zip(functions, each, strict=True))
 
-        def launch() -> Array:
-            for _ in range(repeats):
-                results = backend.launch(compute, arguments)
-            return results
-
-        return launch
+        return partial(backend.launch, compute, arguments)
 
     return {device: as_one(device) for device in launched}

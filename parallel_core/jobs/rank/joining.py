@@ -30,7 +30,7 @@ def in_a_job() -> bool:
 
 def on_several_processes() -> list[str]:
     """List the experiments that can run on several processes."""
-    return [name for name, experiment in EXPERIMENTS.items() if experiment.runs_between_processes]
+    return [name for name, experiment in EXPERIMENTS.items() if experiment.between_processes]
 
 
 def check_job(experiment: str, backend: str) -> Rendezvous | None:
@@ -43,7 +43,7 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
     where = rendezvous(os.environ)
     if where is None:
         return None
-    if not EXPERIMENTS[experiment].runs_between_processes:
+    if EXPERIMENTS[experiment].between_processes is None:
         raise RequestError(f"{experiment!r} runs in one process (on several: {', '.join(on_several_processes())})")
     check_group(backend)
     role = os.environ.get("DMLC_ROLE")

@@ -3,7 +3,7 @@
 from parallel_core.training.checkpoints.checkpoint import Checkpoint, Written, checkpoint_of
 from parallel_core.training.checkpoints.directory import FILE, open_directory, read_checkpoint, write_checkpoint
 from parallel_core.training.checkpoints.file_format import CheckpointError, from_bytes, to_bytes
-from parallel_core.training.checkpoints.resuming import Checkpointing, check_resumable
+from parallel_core.training.checkpoints.resuming import Checkpointing, check_resumable, continue_and_keep
 
 __all__ = [
     "FILE",
@@ -13,6 +13,7 @@ __all__ = [
     "Written",
     "check_resumable",
     "checkpoint_of",
+    "continue_and_keep",
     "from_bytes",
     "open_directory",
     "read_checkpoint",

@@ -75,6 +75,12 @@ class Checkpoint:
     state: TrainingState
     parameters: tuple[np.ndarray, ...]
 
+    @property
+    def origin(self) -> str:
+        """How far the training was, and who wrote it."""
+        written = self.state.written
+        return f"after {len(self.state.progress.losses):,} steps, written by {written.backend} {written.version}"
+
 
 def parameter_names(parameters: int) -> tuple[str, ...]:
     """Return the parameters' names: `1.weight`, `1.bias`, `2.weight`, …, layer by layer."""

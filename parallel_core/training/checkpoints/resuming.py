@@ -3,16 +3,22 @@
 The same means those of a training that was not interrupted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
+from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.training.batches import Settings, steps_of
-from parallel_core.training.checkpoints.checkpoint import Checkpoint, generator_of
+from parallel_core.training.checkpoints.checkpoint import Checkpoint, checkpoint_of, generator_of
 from parallel_core.training.checkpoints.file_format import CheckpointError
 from parallel_core.training.dataset import Dataset
+from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.loop import continue_training, ignore
+from parallel_core.training.progress import CompletedSteps
 
-__all__ = ["Checkpointing", "check_resumable"]
+__all__ = ["Checkpointing", "check_resumable", "continue_and_keep"]
 
 FIXED_OPTIONS = {
     "batch_size": "--batch-size",
@@ -32,9 +38,18 @@ class Checkpointing:
     to write nothing. It is called after each epoch, and with `every` after so many steps of one.
     """
 
-    keep: Callable[[Checkpoint], object] | None
+    keep: Callable[[Checkpoint], object] | None = None
     every: int | None = None
     resumed: Checkpoint | None = None
+
+    @property
+    def start(self) -> CompletedSteps:
+        """The steps that are done before."""
+        return self.resumed.state.progress if self.resumed else CompletedSteps()
+
+    def parameters(self, settings: Settings) -> tuple[np.ndarray, ...]:
+        """Return the parameters that the training begins with."""
+        return self.resumed.parameters if self.resumed else initial_parameters(settings.seed, settings.width)
 
 
 def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -> None:
@@ -63,3 +78,19 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
     lengths = [len(epoch.losses) for epoch in state.progress.epochs]
     if state.step >= steps or any(length != steps for length in lengths):
         raise CheckpointError(f"the checkpoint's epochs do not have {steps} steps: remove it and start afresh")
+
+
+def continue_and_keep(
+    backend: Backend,
+    params: list[Array],
+    data: Dataset,
+    settings: Settings,
+    checkpoints: Checkpointing,
+    on_batch: Callable[[int, int], object] = ignore,
+) -> Iterator[CompletedSteps]:
+    """Continue a training from where its checkpoint was, and keep new ones; see `continue_training`."""
+    start, every = checkpoints.start, checkpoints.every
+    for progress in continue_training(backend, params, data, settings, on_batch, start, every):
+        if checkpoints.keep:
+            checkpoints.keep(checkpoint_of(backend, backend.to_numpy(params[0]), settings, data, progress))
+        yield progress

@@ -29,7 +29,7 @@ def conclusions(*cells: CellResults) -> tuple[str, ...]:
 
 def with_metric(one: CellResults, metric: float, noise: float = 0.01) -> CellResults:
     """Return a cell's results with its experiment's metric, off by some noise."""
-    name = EXPERIMENTS[one.cell.experiment].metric
+    name = EXPERIMENTS[one.cell.experiment].main.name
     drift = (1, 1 + noise, 1 - noise, 1 + noise / 2, 1 - noise / 2)
     results = (replace(one, metrics={name: metric * off}) for one, off in zip(one.results, drift, strict=False))
     return replace(one, results=tuple(results))

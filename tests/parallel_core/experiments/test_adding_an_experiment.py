@@ -29,40 +29,30 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from backends import Backend
-from parallel_core.experiments.runner.declaration import Experiment, Parameter, Rounds
-from parallel_core.experiments.measuring import largest_error, result_of, time_in_turn
-from parallel_core.measurement.result import Result
+from parallel_core.experiments.runner.declaration import Experiment
+from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.experiments.runner.parameters import Parameter
+from parallel_core.experiments.runner.trial import Trial, Work
 
 
-def run(
-    backend: Backend,
+def program(
+    trial: Trial,
     length: Annotated[int, Parameter("Elements of a vector.", minimum=2)] = 8,
     terms: Annotated[Literal["ones", "zeros"], Parameter("What is added.")] = "ones",
-    rounds: Rounds = 5,
-) -> Result:
+) -> None:
     drawn = getattr(np, terms)(length, dtype=np.float32)
-    x = backend.asarray(drawn, backend.devices[0])
-    cases = time_in_turn(backend, {"sum": lambda: backend.launch(backend.ops.add, x, x)}, rounds)
-    made = backend.to_numpy(backend.launch(backend.ops.add, x, x))
-    return result_of(
-        "one-sum",
-        backend,
-        parameters={"length": length, "terms": terms, "rounds": rounds},
-        cases=list(cases.values()),
-        metrics={"sum_seconds": cases["sum"].median},
-        explanation="It was added.",
-        error=largest_error([made], [drawn + drawn]),
-        compared="sums",
-    )
+    x = trial.backend.asarray(drawn, trial.devices[0])
+    total = Work(lambda: trial.backend.launch(trial.backend.ops.add, x, x))
+    trial.time("sum", total)
+    trial.check("sums", [total.launch()], [drawn + drawn])
 
 
 EXPERIMENT = Experiment(
     name="one-sum",
     position=99,
-    run=run,
+    program=program,
     case="sum",
-    metric="sum_seconds",
+    metrics=(Metric("sum_seconds", lambda times: times["sum"]),),
 )
 '''
 
@@ -102,7 +92,7 @@ def test_it_runs_from_the_command_line_and_from_python(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     shown = output_of("run", "one-sum", "--backend", "numpy", "--terms", "zeros", "--rounds", "2", "--json", str(path))
     assert "sum_seconds" in shown
-    assert json.loads(path.read_text())["parameters"] == {"length": 8, "terms": "zeros", "rounds": 2}
+    assert json.loads(path.read_text())["parameters"] == {"length": 8, "terms": "zeros", "rounds": 2, "budget": 15.0}
     assert parallel_core.run_one_sum(backends.load("numpy", 1), length=3).problems == ()
     assert "run_one_sum" in dir(parallel_core)
 
@@ -118,7 +108,7 @@ def test_a_comparison_knows_it() -> None:
 
 
 def test_a_module_without_a_declaration_is_no_experiment() -> None:
-    for name in ("products", "copying", "scheduling", "one_sum", "", "overlap.run"):
+    for name in ("works", "layered-graphs", "scheduling", "one_sum", "", "overlap.program"):
         assert name not in EXPERIMENTS
-    with pytest.raises(AttributeError, match="has no attribute 'run_copying'"):
-        parallel_core.run_copying  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'run_scheduling'"):
+        parallel_core.run_scheduling  # noqa: B018

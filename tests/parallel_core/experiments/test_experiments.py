@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import backends
 from backends import Backend
 from parallel_core import RequestError, Result
-from parallel_core.experiments import EXPERIMENTS, products
+from parallel_core.experiments import EXPERIMENTS, works
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.progress import listening
 from tests.docs.metrics import unexplained
 from tests.parallel_core.experiments.answers import check_answer
@@ -34,7 +35,7 @@ def _queues_of_smaller_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Those of the first two chapters, which train nothing.
-ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on" not in experiment.function.__module__]
+ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on" not in experiment.program.__module__]
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -53,7 +54,7 @@ def test_the_result_is_checked_and_described(backend: Backend, name: str) -> Non
     assert not [problem for problem in result["problems"] if "differ" in problem]
     assert all(math.isfinite(value) for value in result["metrics"].values())
     assert unexplained(result) == set()
-    assert EXPERIMENTS[name].metric in result["metrics"]
+    assert EXPERIMENTS[name].main.name in result["metrics"]
     for case in result["cases"]:
         assert len(case["seconds"]) == len(case["dispatch_seconds"]) == 2
         assert all(0 <= sent <= done for sent, done in zip(case["dispatch_seconds"], case["seconds"], strict=True))
@@ -96,8 +97,7 @@ def test_a_single_device_is_measured_or_refused(
 
 @pytest.mark.parametrize("name", ["parallel", "overlap", "independent-ops", "three-way"])
 def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("products", "works"):
-        monkeypatch.setattr(f"parallel_core.experiments.{module}.RUN_SECONDS", 0.002)
+    monkeypatch.setattr("parallel_core.experiments.works.RUN_SECONDS", 0.002)
     options = {"workers_compared": (1,)} if name == "independent-ops" else {}
     parameters = EXPERIMENTS[name].run(backend, **options, rounds=1).parameters
     assert parameters["size"] % 8 == 0
@@ -124,8 +124,8 @@ def test_the_least_of_budgets_allows_a_round_of_the_size_that_is_given(name: str
 def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(seconds: float, wanted: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         # Five products of the size that is probed take a thousandth of a second each.
-        patched.setattr(products, "measure", lambda *_: (0.005, 0.005))
-        size = products.largest_size(backends.load("numpy", 1), seconds, wanted)
-    of_one = 0.001 / products.PROBED_SIZE**3
+        patched.setattr(works, "measure", lambda *_: (0.005, 0.005))
+        size = works.largest_size(Trial(backends.load("numpy", 1), {}), seconds, wanted)
+    of_one = 0.001 / works.PROBED_SIZE**3
     assert size <= max(wanted, 8)
     assert size == wanted or (size % 8 == 0 and (size == 8 or size**3 * of_one <= seconds < wanted**3 * of_one))

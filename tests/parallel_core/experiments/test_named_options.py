@@ -22,7 +22,7 @@ def options_of(command: click.Command) -> set[str]:
 
 def texts_of(name: str) -> Iterator[str]:
     """Yield the strings of an experiment's module, or of all files of its folder."""
-    path = Path(import_module(EXPERIMENTS[name].function.__module__).__file__ or "")
+    path = Path(import_module(EXPERIMENTS[name].program.__module__).__file__ or "")
     for file in path.parent.rglob("*.py") if path.name == "__init__.py" else [path]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

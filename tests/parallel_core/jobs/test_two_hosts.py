@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks.harness.two_hosts import TwoHosts
-from tests.parallel_core.experiments.training_on_multiple_gpus.test_data_parallel import numpy_losses
 from tests.parallel_core.jobs.rank.test_training_together import DEADLINE, STEPS
+from tests.parallel_core.training.test_steps import numpy_losses
 
 pytestmark = pytest.mark.long
 

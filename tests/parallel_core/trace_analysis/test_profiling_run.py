@@ -24,9 +24,9 @@ TAKING_ODD_ONES = (("mxnet", "async"), ("torch", "sync"))
 
 FEW = synthetic("a test needs no more", train=48, test=8)
 SMALL_RUNS: dict[str, Callable[[Backend], Result]] = {
-    "data-parallel": lambda backend: parallel_core.run_data_parallel(backend, FEW, Settings(2, 16)),
+    "data-parallel": lambda backend: parallel_core.run_data_parallel(backend, data=FEW, settings=Settings(2, 16)),
     "learning-rates": lambda backend: parallel_core.run_learning_rates(
-        backend, FEW, (0.1,), Settings(1, 8, limit=2), rounds=1
+        backend, data=FEW, rates=(0.1,), settings=Settings(1, 8, limit=2), rounds=1
     ),
 }
 """Smaller than those of the experiments' own tests: here only the profile counts."""

@@ -30,8 +30,9 @@ from typing import Annotated
 from backends.process_groups import GroupedBackend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, Found, with_queue
-from parallel_core.experiments.runner.declaration import Exercise, Experiment, Parameter
+from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS

@@ -16,61 +16,58 @@ start 8 times as large as the book's, with which the first 300 steps at a rate o
 seeds do to one point and not to another is the noise: of rates that are compared on the same devices, and at each rate
 of numbers of devices that are compared with the same batch.
 
-Look at: the curves of accuracy over the rate, one for each number of devices and kind of batch; the notes, in which the
-rule is held against keeping the rate.
+Look at: the curves of accuracy over the rate, one for each number of devices and kind of batch; `best_rate_ratio`,
+which linear scaling predicts to be k; `scaled_rate_gain`, the accuracy that a rate k times as large gains with k times
+the batch.
 
 Read: The curves of the fixed batch coincide within the noise, which is small in the middle and grows towards rates that
 the network hardly bears: there rounding errors, which the number of devices changes, grow from step to step until one
 training learns and another does not. So losses that agree to the last digits in the first steps may end in accuracies
 that differ by a tenth. Accuracy is of 2000 test images; one is called better only if it differs by more than the
-noise. Therefore the best rate is a set: all that are not shown to be worse than the highest. 0.1 is guessing, here
+noise. Therefore the best rate is a set: all that do not differ significantly from the best. 0.1 is guessing, here
 mostly after a rate that was too large. Training is short, 200 steps at most unless `--limit` says more, and a longer
 one moves the curves.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from statistics import fmean
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, TypeAlias
+
+import numpy as np
 
 from backends import Backend
-from parallel_core.experiments.measuring import refuse_single_device, result_of
-from parallel_core.experiments.runner.declaration import Exercise, Experiment, Parameter
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates import verdicts
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates.noise import Seeds
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import (
-    Trained,
-    case_of,
-    device_difference,
-    error_of_first,
-    train_once,
-    with_batch,
-)
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
-    FIXED,
-    SCALED,
-    case_name,
-    plans,
-)
-from parallel_core.measurement.answer import Answer
-from parallel_core.measurement.result import Result
+from parallel_core.errors import MeasurementError
+from parallel_core.experiments.runner.changes import Found, larger
+from parallel_core.experiments.runner.declaration import Exercise, Experiment
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.parameters import Parameter
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus.first_losses import check_first_losses, enlarged_start, placed
+from parallel_core.experiments.training_on_multiple_gpus.learning_rates.noise import CHANCE, Seeds
+from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import bare_epoch_seconds, repeated_steps
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
+from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.machine_watch import sample_machine, watched
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.loop import ignore
+from parallel_core.training.divergence import NotFiniteError
+from parallel_core.training.loop import evaluate, ignore, train
+from parallel_core.training.progress import Epoch
 
-__all__ = ["EXPERIMENT", "run"]
+__all__ = ["EXPERIMENT", "Trained", "find_figures", "program", "train_once", "with_batch"]
 
-DEFAULT_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
 RATES = Parameter(
     "Learning rates. The rule is tried if one is as many times another one as there are devices.", metavar="RATES"
 )
-DEFAULTS = Settings(epochs=1, batch_size=32)
-MOST_STEPS, FEWEST_STEPS, PROBED_STEPS = 200, 20, 10
-"""Of a training on one device, if the budget chooses."""
+DEFAULT_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
 SETTINGS = Parameter(
     fields={
         "batch_size": Parameter("Of one device."),
@@ -79,15 +76,20 @@ SETTINGS = Parameter(
         "seed": Parameter(minimum=0, maximum=2**32 - 1),
     }
 )
-
+DEFAULTS = Settings(epochs=1, batch_size=32)
+MOST_STEPS, FEWEST_STEPS, PROBED_STEPS = 200, 20, 10
+"""Of a training on one device, if the budget chooses."""
 TEST_IMAGES = 2000
+COMPARED_STEPS = 5
 
-Trainings = dict[tuple[str, int], list[Trained]]
-"""For each kind of batch and number of devices: the trainings, round by round, and rate by rate in each."""
+Plan: TypeAlias = tuple[str, int]
+"""A kind of batch and a number of devices."""
+Curve: TypeAlias = Mapping[float, float]
+"""Accuracies by learning rate."""
 
 
-def run(
-    backend: Backend,
+def program(
+    trial: Trial,
     data: Dataset,
     rates: Annotated[Sequence[float], RATES] = DEFAULT_RATES,
     settings: Annotated[Settings, SETTINGS] = DEFAULTS,
@@ -97,139 +99,189 @@ def run(
         float, Parameter("Seconds that trainings may take, about: shorter ones if they are too few.")
     ] = 180,
     on_batch: Callable[[int, int], object] = ignore,
-) -> Result:
+) -> None:
     """Train with every rate on 1, 2, 4, … devices, with batches of `settings.batch_size` and of as many times that.
 
     `settings.limit` is in batches of that size, and all see as many images; if it is None, as many are chosen as the
-    budget allows all trainings. The learning rate of the settings is not used. Round `n`,
-    from 0, has the seed `settings.seed + n`. `on_batch(epoch, images)` is called as work is done, with all trainings'
-    epochs counted through. Raises RequestError for a backend with a single device, and MeasurementError if no loss
-    stays finite.
+    budget allows all trainings. The learning rate of the settings is not used. Round `n`, from 0, has the seed
+    `settings.seed + n`. `on_batch(epoch, images)` is called as work is done, with all trainings' epochs counted
+    through. Raises RequestError for a backend with a single device, and MeasurementError if no loss stays finite.
     """
-    total = len(backend.devices)
-    refuse_single_device(backend, "learning-rates", "compares devices")
-    rates = tuple(sorted(rates))
+    trial.refuse_single_device("learning-rates", "compares devices")
+    backend, total, rates = trial.backend, len(trial.devices), tuple(sorted(rates))
     data = replace(data, test_images=data.test_images[:TEST_IMAGES], test_labels=data.test_labels[:TEST_IMAGES])
-    chosen = settings.limit or _steps_that_fit(backend, data, rates, settings, initial_scale, rounds, budget)
-    report = partial(_stretched, on_batch, 1.0 if settings.limit else MOST_STEPS / chosen)
-    settings = replace(settings, limit=chosen)
+    batches = plans(settings.batch_size, total)
+    points = list(product(range(rounds), rates, batches))
+    lowest = replace(settings, learning_rate=rates[0])
+    chosen = settings.limit or steps_that_fit(backend, data, lowest, initial_scale, budget / len(points))
+    trial.parameters |= {"rates": ",".join(f"{rate:g}" for rate in rates), "limit": chosen}
+    # Trainings as long as was expected are reported, however long they are.
+    factor = 1.0 if settings.limit else MOST_STEPS / chosen
     before = sample_machine()
-    trained = _train_all(backend, data, rates, settings, initial_scale, rounds, report)
+    trained: dict[Plan, list[Trained]] = {plan: [] for plan in batches}
+    for place, (seed, rate, (kind, count)) in enumerate(points):
+        own = with_batch(replace(settings, limit=chosen), count if kind == SCALED else 1, rate)
+        report = partial(_counted_through, on_batch, place * settings.epochs, factor)
+        own = replace(own, seed=settings.seed + seed)
+        trained[kind, count].append(train_once(backend, count, data, own, initial_scale, report))
     watch = watched(before, sample_machine())
-
+    for plan, trainings in trained.items():
+        case = case_of(case_name(*plan, total), trainings, backend, plan[1], data, initial_scale)
+        trial.cases[case.name] = replace(case, watch=watch)
+    check_losses(trial, data, trained, initial_scale)
     accuracies = {
         plan: {rate: [one.accuracy for one in trainings[place :: len(rates)]] for place, rate in enumerate(rates)}
         for plan, trainings in trained.items()
     }
-    curves = {plan: {rate: fmean(each) for rate, each in row.items()} for plan, row in accuracies.items()}
-    seeds = Seeds(accuracies, len(data.test_labels))
-    noise = seeds.between_rates
-    one, scaled = curves[FIXED, 1], {count: curve for (kind, count), curve in curves.items() if kind == SCALED}
-    fixed = {count: curve for (kind, count), curve in curves.items() if kind == FIXED and count > 1}
-    cases = tuple(
-        replace(case_of(case_name(*plan, total), trainings, backend, plan[1], data, initial_scale), watch=watch)
-        for plan, trainings in trained.items()
-    )
-    difference = device_difference(trained)
-    unlike = f"with the same batch the first losses differ from one device's by {difference:.1e} of their size"
-    return result_of(
-        "learning-rates",
-        backend,
-        parameters={
-            "rates": ",".join(f"{rate:g}" for rate in rates),
-            **{name: getattr(settings, name) for name in ("batch_size", "epochs", "limit", "seed")},
-            "initial_scale": initial_scale,
-            "rounds": rounds,
-        },
-        cases=cases,
-        intervals={"best_rate_ratio": verdicts.ratio_of_ranges(one, scaled[total], noise)},
-        metrics={
-            "best_rate_ratio": verdicts.best_rate(scaled[total]) / verdicts.best_rate(one),
-            "best_rate_one_device": verdicts.best_rate(one),
-            "best_rate_scaled_batch": verdicts.best_rate(scaled[total]),
-            "best_test_accuracy_one_device": max(one.values()),
-            "best_test_accuracy_scaled_batch": max(scaled[total].values()),
-            "accuracy_noise": noise,
-            "largest_accuracy_noise_between_devices": max(seeds.between_devices(rate) for rate in rates),
-            **verdicts.ranges({"one_device": one, "scaled_batch": scaled[total]}, noise),
-        },
-        explanation=verdicts.verdict(one, scaled, noise),
-        answer=Answer(
-            (
-                verdicts.about_scaling(one, scaled, noise),
-                verdicts.about_fixed(one, fixed, difference, seeds.between_devices),
-            ),
-            verdicts.what_would_change(one, scaled[total], noise, rounds, chosen),
-        ),
-        notes=(
-            verdicts.about_seeds(rounds, chosen),
-            *(verdicts.about_rule(one, curve, count, noise) for count, curve in scaled.items()),
-        ),
-        error=error_of_first(data, trained, initial_scale),
-        compared="the first losses",
-        of="their size",
-        checks={"max_device_difference": difference},
-        judges_times=False,
-        problems=() if difference < 1e-4 else (unlike,),
-        data=data.source,
-        series={"rate": rates}
-        | {f"test_accuracy {case_name(*plan)}": tuple(curve.values()) for plan, curve in curves.items()},
-    )
+    find_figures(trial, accuracies, len(data.test_labels))
+    trial.described["data"] = data.source
 
 
-def _train_all(
+@dataclass(frozen=True)
+class Trained:
+    """What one training gave; without epochs if the loss did not stay finite."""
+
+    settings: Settings
+    accuracy: float
+    epochs: tuple[Epoch, ...]
+
+    @property
+    def first_losses(self) -> tuple[float, ...]:
+        """The losses of the first few steps."""
+        return self.epochs[0].losses[:COMPARED_STEPS] if self.epochs else ()
+
+
+def with_batch(settings: Settings, times: int, rate: float) -> Settings:
+    """Return settings for a batch so many times as large, and as many images in all."""
+    limit = settings.limit and math.ceil(settings.limit / times)
+    return replace(settings, batch_size=settings.batch_size * times, limit=limit, learning_rate=rate)
+
+
+def train_once(
     backend: Backend,
+    devices: int,
     data: Dataset,
-    rates: Sequence[float],
     settings: Settings,
-    initial_scale: float,
-    rounds: int,
-    on_batch: Callable[[int, int], object],
-) -> Trainings:
-    """Train once for each round, rate, kind of batch and number of devices."""
-    batches = plans(settings.batch_size, len(backend.devices))
-    trained: Trainings = {plan: [] for plan in batches}
-    for seed in range(settings.seed, settings.seed + rounds):
-        for rate in rates:
-            for (kind, count), trainings in trained.items():
-                chosen = replace(with_batch(settings, count if kind == SCALED else 1, rate), seed=seed)
-                before = settings.epochs * sum(map(len, trained.values()))
-                report = partial(_counted_through, on_batch, before)
-                trainings.append(train_once(backend, count, data, chosen, initial_scale, report))
-    return trained
+    scale: float,
+    on_batch: Callable[[int, int], object] = ignore,
+) -> Trained:
+    """Train on the first devices and return what came of it; a loss that is not finite ends it early."""
+    params = placed(backend, enlarged_start(settings.seed, scale), devices)
+    try:
+        epochs = tuple(train(backend, params, data, settings, on_batch))
+    except NotFiniteError:
+        # The network is evaluated as it was before the step that would have spoilt it.
+        return Trained(settings, evaluate(backend, params, data), ())
+    return Trained(settings, epochs[-1].accuracy, epochs)
 
 
-def _steps_that_fit(
-    backend: Backend,
-    data: Dataset,
-    rates: Sequence[float],
-    settings: Settings,
-    initial_scale: float,
-    rounds: int,
-    budget: float,
-) -> int:
-    """Return how many steps one device's training may have, so that all trainings fit into the budget of seconds."""
+def steps_that_fit(backend: Backend, data: Dataset, settings: Settings, scale: float, seconds: float) -> int:
+    """Return how many steps one device's training may have, so that it takes so many seconds."""
 
-    def seconds(limit: int) -> float:
+    def taken(limit: int) -> float:
         started = perf_counter()
-        train_once(backend, 1, data, with_batch(replace(settings, limit=limit), 1, rates[0]), initial_scale, ignore)
+        train_once(backend, 1, data, replace(settings, limit=limit), scale)
         return perf_counter() - started
 
-    seconds(1)
-    single, several = seconds(1), seconds(1 + PROBED_STEPS)
-    trainings = len(plans(1, len(backend.devices))) * len(rates) * rounds
+    taken(1)
+    single, several = taken(1), taken(1 + PROBED_STEPS)
     step = max(several - single, 1e-6) / PROBED_STEPS
-    return min(MOST_STEPS, max(FEWEST_STEPS, int((budget / trainings - single) / (settings.epochs * step))))
+    return min(MOST_STEPS, max(FEWEST_STEPS, int((seconds - single) / (settings.epochs * step))))
 
 
-def _stretched(on_batch: Callable[[int, int], object], factor: float, epoch: int, images: int) -> None:
-    """Pass progress on as that of trainings so many times as long, which were expected."""
-    on_batch(epoch, round(factor * images))
+def case_of(
+    name: str, trainings: Sequence[Trained], backend: Backend, devices: int, data: Dataset, scale: float
+) -> Case:
+    """Make the case of all whole epochs; raises MeasurementError if there is none."""
+    whole = [one for one in trainings if one.epochs]
+    if not whole:
+        raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")
+    settings, first = whole[0].settings, whole[0].epochs[0]
+    place = partial(placed, backend, enlarged_start(settings.seed, scale), devices)
+    again, share = repeated_steps(backend, place, data, settings, first)
+    return Case(
+        name,
+        tuple(epoch.seconds for one in whole for epoch in one.epochs),
+        tuple(epoch.dispatch_seconds for one in whole for epoch in one.epochs),
+        bare_seconds=bare_epoch_seconds(backend, devices, data, settings, first),
+        again=again,
+        share=share,
+    )
 
 
-def _counted_through(on_batch: Callable[[int, int], object], before: int, epoch: int, images: int) -> None:
+def check_losses(trial: Trial, data: Dataset, trained: Mapping[Plan, Sequence[Trained]], scale: float) -> None:
+    """Compare the first losses with NumPy's, and with the fixed batch with those of one device.
+
+    So NumPy repeats the fixed batch once. The trainings of each plan stand in the same order. One that ended early on
+    one side only counts as infinite.
+    """
+    for (kind, count), trainings in trained.items():
+        if kind != FIXED or count == 1:
+            one = next(one for one in trainings if one.epochs)
+            start = enlarged_start(one.settings.seed, scale)
+            check_first_losses(trial, data, one.settings, one.first_losses, start)
+    difference = trial.checks["max_device_difference"] = largest_of(
+        relative_error(np.array(mine.first_losses), np.array(one.first_losses))
+        for (kind, _), trainings in trained.items()
+        if kind == FIXED
+        for mine, one in zip(trainings, trained[FIXED, 1], strict=True)
+    )
+    if not difference < 1e-4:
+        unlike = f"with the same batch the first losses differ from one device's by {difference:.1e} of their size"
+        trial.problems.append(unlike)
+
+
+def find_figures(trial: Trial, accuracies: Mapping[Plan, Mapping[float, Sequence[float]]], images: int) -> None:
+    """Keep the curves over the rates, and what they show: accuracies of so many test images, seed by seed."""
+    seeds, total = Seeds(accuracies, images), len(trial.devices)
+    curves = {plan: {rate: fmean(each) for rate, each in row.items()} for plan, row in accuracies.items()}
+    one, scaled, noise = curves[FIXED, 1], curves[SCALED, total], seeds.between_rates
+    best = {"one_device": best_rates(one, noise), "scaled_batch": best_rates(scaled, noise)}
+    for (name, rates), curve in zip(best.items(), (one, scaled), strict=True):
+        trial.found(f"best_rate_{name}", rates[0])
+        trial.found(f"lowest_best_rate_{name}", min(rates))
+        trial.found(f"highest_best_rate_{name}", max(rates))
+        trial.found(f"best_test_accuracy_{name}", max(curve.values()))
+    trial.found("accuracy_noise", noise)
+    trial.found("largest_accuracy_noise_between_devices", max(map(seeds.between_devices, one)))
+    before, after = best.values()
+    ratio = after[0] / before[0]
+    learnt = max(*one.values(), *scaled.values()) >= CHANCE
+    allowed = Interval(ratio, min(after) / max(before), max(after) / min(before))
+    trial.found(RATIO.name, allowed if learnt else ratio)
+    gains = [
+        scaled[tried] - scaled[rate]
+        for rate, tried in product(one, scaled)
+        if one[rate] >= CHANCE and math.isclose(tried, total * rate, rel_tol=1e-6)
+    ]
+    if gains:
+        gain = fmean(gains)
+        trial.found(GAIN.name, Interval(gain, gain - noise, gain + noise))
+    trial.found(
+        DIFFERENCE.name,
+        max(
+            abs(curve[rate] - one[rate]) / seeds.between_devices(rate)
+            for (kind, count), curve in curves.items()
+            if kind == FIXED and count > 1
+            for rate in one
+        ),
+    )
+    trial.described["series"] = {"rate": tuple(one)} | {
+        f"test_accuracy {case_name(*plan)}": tuple(curve.values()) for plan, curve in curves.items()
+    }
+
+
+def best_rates(curve: Curve, noise: float) -> tuple[float, ...]:
+    """Return the rates that do not differ significantly from the best: that one first, the lowest of equals."""
+    best = max(sorted(curve), key=lambda rate: curve[rate])
+    return (best, *(rate for rate in curve if rate != best and curve[best] - curve[rate] <= noise))
+
+
+def _counted_through(
+    on_batch: Callable[[int, int], object], before: int, factor: float, epoch: int, images: int
+) -> None:
     """Pass progress on, with the epochs of the trainings before counted in."""
-    on_batch(before + epoch, images)
+    on_batch(before + epoch, round(factor * images))
 
 
 def _extent(
@@ -241,15 +293,59 @@ def _extent(
     return trainings * settings.epochs, min(images, settings.batch_size * (settings.limit or MOST_STEPS))
 
 
+RATIO = Metric(
+    "best_rate_ratio",
+    means="the best rate with a batch that grew with the devices, over one device's best: 1 is the same",
+    # 0 is the same rate, 1 one that grew as the batch did.
+    share=lambda ratio, result: math.log(max(ratio, 1e-9)) / math.log(len(result.backend["devices"])),
+    bands=(
+        Band(LOWEST, "lower", "The best rate fell with the larger batch"),
+        Band(-0.25, "same", "The best rate stayed the same with the larger batch"),
+        Band(0.25, "partly", "The best rate grew less than the batch"),
+        Band(0.75, "linear", "The best rate grew as the batch did, as linear scaling predicts"),
+        Band(1.25, "more", "The best rate grew more than the batch"),
+    ),
+)
+GAIN = Metric(
+    "scaled_rate_gain",
+    means="the accuracy that scaling the rate with the batch gains over keeping it, in the mean of rates: 0 is none",
+    bands=(
+        Band(LOWEST, "worse", "In the mean of rates, scaling with the batch was worse than keeping the rate"),
+        Band(0.0, "better", "In the mean of rates, scaling with the batch was better than keeping the rate"),
+    ),
+)
+DIFFERENCE = Metric(
+    "fixed_batch_difference_over_noise",
+    means="the largest difference of accuracies between numbers of devices, over the noise of seeds at its rate",
+    exact=True,
+    bands=(
+        Band(LOWEST, "same", "With the same batch more devices changed nothing beyond the noise of seeds"),
+        Band(1.0, "differ", "With the same batch accuracies differ beyond the noise of seeds"),
+    ),
+)
+
+
+def _learnt_nothing(found: Found) -> bool:
+    best = (found.result.metrics[f"best_test_accuracy_{which}"] for which in ("one_device", "scaled_batch"))
+    return max(best) < CHANCE
+
+
 EXPERIMENT = Experiment(
     name="learning-rates",
     position=5,
     exercises=(Exercise(2, "Which learning rate is best, and how does that change with the devices?"),),
-    run=run,
+    program=program,
     extent=_extent,
     case="1 device",
-    metric="best_rate_ratio",
-    metric_means="the best rate with a batch that grew with the devices, over one device's best: 1 is the same",
+    metrics=(RATIO, GAIN, DIFFERENCE),
+    changes=(
+        larger("limit", "Longer trainings", "nothing was learnt (or larger weights: --initial-scale)", _learnt_nothing),
+        larger("rounds", "More seeds", "fewer rates are within the noise", lambda found: found.is_open),
+        larger("limit", "Longer trainings", "smaller rates catch up"),
+    ),
+    rounds=None,
+    budget=None,
+    judges_times=False,
     queued_case="all devices, scaled batch",
     devices=4,
     curves=Curves(

@@ -5,13 +5,13 @@ start alike at all points. What a seed does to all points that are compared is n
 As many differences are looked at together, so the bound is that which all of them keep to (Bonferroni).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist, fmean
 
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED
+from parallel_core.measurement.confidence_intervals import student_t
 
 __all__ = ["CHANCE", "MIN_NOISE", "Seeds", "noise_of"]
 
@@ -59,20 +59,4 @@ def noise_of(points: Sequence[Sequence[float]], count: int, images: int, differe
     left = [x - fmean(own) - shift for own in points for x, shift in zip(own, of_seed, strict=True)]
     freedom = (len(points) - 1) * (count - 1)
     variance = sum(x**2 for x in left) / freedom
-    return max(MIN_NOISE, _student_t(freedom, quantile) * (2 * variance / count) ** 0.5)
-
-
-def _student_t(freedom: int, quantile: float) -> float:
-    """Return a quantile of Student's t, above one half: exact for 1 and 2 degrees of freedom, else expanded."""
-    if freedom == 1:
-        return math.tan(math.pi * (quantile - 0.5))
-    if freedom == 2:
-        return (2 * quantile - 1) * math.sqrt(2 / (4 * quantile * (1 - quantile)))
-    # Abramowitz and Stegun 26.7.5.
-    z = NormalDist().inv_cdf(quantile)
-    return (
-        z
-        + (z**3 + z) / (4 * freedom)
-        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
-    )
+    return max(MIN_NOISE, student_t(freedom, quantile) * (2 * variance / count) ** 0.5)

@@ -35,8 +35,9 @@ import backends
 from backends import Array, Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
-from parallel_core.experiments.runner.declaration import Experiment, Parameter
+from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import (

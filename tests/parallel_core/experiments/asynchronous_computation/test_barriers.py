@@ -93,7 +93,7 @@ def test_values_that_are_wrong_make_the_result_invalid(backend: Backend, monkeyp
 def test_a_comparison_times_the_depth_that_it_names() -> None:
     described = EXPERIMENTS["barriers"]
     assert 64 in depths(64)
-    assert (described.case, described.queued_case) == (named("wait", 64, SAME), named("waitall", 64, SAME))
+    assert (described.case, described.timeline_case) == (named("wait", 64, SAME), named("waitall", 64, SAME))
     assert all("deepest" not in options for options in described.options.values())
 
 

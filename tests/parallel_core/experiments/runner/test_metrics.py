@@ -158,11 +158,30 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
         ("cost-model", 0.005, 2, "sync", "inside"),
         ("cost-model", 0.25, 2, "async", "python"),
         ("cost-model", 2.95, 2, "async", "device"),
+        ("data-parallel test_accuracy", 0.1, 2, "async", "chance"),
+        ("data-parallel test_accuracy", 0.205, 2, "async", "learnt"),
+        ("batch-scaling", 0.9, 2, "async", "less"),
+        ("batch-scaling", 1.1, 2, "async", "more"),
+        ("batch-scaling fixed_batch_scaling_efficiency", 0.3, 2, "async", "hindered"),
+        ("batch-scaling fixed_batch_scaling_efficiency", 0.5, 2, "async", "serial"),
+        ("batch-scaling scaled_batch_scaling_efficiency", 0.7, 2, "async", "partly"),
+        ("batch-scaling scaled_batch_scaling_efficiency", 0.95, 2, "async", "parallel"),
+        ("evaluate", 0.9, 2, "async", "slower"),
+        ("evaluate", 1.5, 2, "async", "faster"),
+        ("evaluate unequal_images", 0, 2, "async", "equal"),
+        ("evaluate unequal_images", 1, 2, "async", "rounding"),
+        ("learning-rates", 0.5, 4, "async", "lower"),
+        ("learning-rates", 1, 4, "async", "same"),
+        ("learning-rates", 2, 4, "async", "partly"),
+        ("learning-rates", 2, 2, "async", "linear"),
+        ("learning-rates", 4, 2, "async", "more"),
+        ("learning-rates scaled_rate_gain", -0.05, 2, "async", "worse"),
+        ("learning-rates scaled_rate_gain", 0.05, 2, "async", "better"),
     ],
 )
 def test_what_an_experiment_s_figure_means(experiment: str, value: float, devices: int, engine: str, code: str) -> None:
     name, _, figure = experiment.partition(" ")
-    metric = EXPERIMENTS[name].metric_named(figure or EXPERIMENTS[name].metric)
+    metric = EXPERIMENTS[name].metric_named(figure or EXPERIMENTS[name].main.name)
     band = metric.place(Interval(value, value - 0.01, value + 0.01), on(engine, devices))
     assert band is not None
     assert band.code == code

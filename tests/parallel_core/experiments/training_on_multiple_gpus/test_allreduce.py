@@ -45,7 +45,7 @@ def test_it_has_a_figure_for_each_size_and_algorithm(backend: Backend) -> None:
 def test_a_comparison_times_the_allreduce_that_it_names(mode: Mode) -> None:
     described = EXPERIMENTS["allreduce"]
     timed = {f"native, {write_size(size)}" for size in parse_sizes(str(described.options[mode]["sizes"]))}
-    assert {described.case, described.queued_case} <= timed
+    assert {described.case, described.timeline_case} <= timed
 
 
 def test_each_sum_has_the_bare_time_of_its_additions(backend: Backend) -> None:

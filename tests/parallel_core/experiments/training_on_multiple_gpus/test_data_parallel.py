@@ -1,330 +1,16 @@
-"""The same numbers on every framework and number of devices, and training that stops at numbers that are not finite."""
+"""The training experiment reports its epochs; what a step computes is tested with the training."""
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cache, partial
-from typing import Any, Literal, cast
-
-import numpy as np
 import pytest
 
 import backends
 import parallel_core
-from backends import Array, Backend, Device, Ops
-from backends.arrays import tree_map
-from parallel_core.experiments.training_on_multiple_gpus.data_parallel import verdict
+from backends import Backend
+from parallel_core.experiments.training_on_multiple_gpus import data_parallel
 from parallel_core.training import loop as training_loop
-from parallel_core.training import step as training_step
-from parallel_core.training.batches import Settings, as_input, batches
-from parallel_core.training.dataset import Dataset, load_fashion_mnist, synthetic
-from parallel_core.training.divergence import GradientsAreNotFiniteError, LossIsNotFiniteError
-from parallel_core.training.gradient_exchange import buckets_of, count_reduced_early
-from parallel_core.training.lenet import shapes
-from parallel_core.training.loop import evaluate, train
-from parallel_core.training.progress import Epoch
-from parallel_core.training.step import get_params, guards, launch_gradients, split_batch, train_batch
+from parallel_core.training.batches import Settings
+from tests.parallel_core.experiments.small import small
 
-STEPS = 20
-SYNTHETIC = synthetic("a test needs no more", train=600, test=100)
-
-
-SMALL: dict[str, Any] = {"data": synthetic("a test needs no more", train=300, test=20), "settings": Settings(2, 64)}
-FEW = synthetic("a test needs no more", train=75, test=10)
-
-
-@cache
-def real_data() -> Dataset:
-    """Fashion-MNIST, with a test set cut short: evaluation is not what is compared."""
-    data = load_fashion_mnist()
-    if data.source.startswith("synthetic"):
-        pytest.skip(data.source)
-    return replace(data, test_images=data.test_images[:7], test_labels=data.test_labels[:7])
-
-
-def first_epoch(backend: Backend, data: Dataset, settings: Settings) -> Epoch:
-    params = [get_params(backend, device, settings.seed) for device in backend.devices]
-    return next(train(backend, params, data, settings))
-
-
-def first_step(backend: Backend, images: np.ndarray, labels: np.ndarray) -> tuple[list[Array], list[Array]]:
-    params = [get_params(backend, device) for device in backend.devices]
-    updated, _, losses = train_batch(backend, params, images, labels, 0.2, guards(backend, params))
-    return updated, losses
-
-
-@cache
-def numpy_losses(batch_size: int, seed: int, steps: int = STEPS) -> tuple[float, ...]:
-    reference = backends.load("numpy", devices=1, threads_per_device=1)
-    return first_epoch(reference, real_data(), Settings(1, batch_size, limit=steps, seed=seed)).losses
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "devices", "steps"), [(256, 2, 5), (64, 3, STEPS), (25, 1, STEPS // 2), (25, 2, STEPS // 2)]
-)
-def test_the_first_losses_equal_numpy_s(
-    load: Callable[[int], Backend], batch_size: int, devices: int, steps: int
-) -> None:
-    expected = numpy_losses(batch_size, seed=0, steps=steps)
-    losses = first_epoch(load(devices), real_data(), Settings(1, batch_size, limit=steps)).losses
-    assert len(losses) == steps
-    np.testing.assert_allclose(losses, expected, rtol=1e-4)
-
-
-def test_the_losses_are_those_of_real_data() -> None:
-    # Past the plateau at ln 10 they must differ from batch to batch, or the comparison above compares constants.
-    losses = numpy_losses(64, seed=0)
-    assert losses[0] == pytest.approx(math.log(10), rel=1e-2)
-    assert len(set(losses)) == STEPS
-
-
-@pytest.mark.parametrize("rows", [1, 2, 5])
-def test_a_step_on_fewer_or_uneven_rows_equals_numpy_s(backend: Backend, rows: int) -> None:
-    images = SYNTHETIC.train_images[:rows, None].astype(np.float32) / 255
-    labels = SYNTHETIC.train_labels[:rows]
-    reference = backends.load("numpy", devices=1, threads_per_device=1)
-    (expected, *_), _ = first_step(reference, images, labels)
-    updated, losses = first_step(backend, images, labels)
-    for replica in map(backend.to_numpy, updated):
-        for actual, wanted in zip(replica, expected, strict=True):
-            np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-7)
-    assert [float(loss) > 0 for loss in backend.to_numpy(tuple(losses))] == [i < rows for i in range(3)]
-
-
-def test_replicas_have_memory_of_their_own_and_stay_equal(backend: Backend) -> None:
-    params = [get_params(backend, device) for device in backend.devices]
-    for _ in train(backend, params, FEW, Settings(1, 16)):
-        pass
-    replicas = [backend.to_numpy(p) for p in params]
-    for replica in replicas[1:]:
-        for mine, first in zip(replica, replicas[0], strict=True):
-            np.testing.assert_array_equal(mine, first)
-    ones = backend.asarray(tuple(np.ones_like(p) for p in replicas[0]), backend.devices[0])
-    changed = backend.to_numpy(backend.launch(backend.ops.sgd, params[0], ones, 1.0))
-    assert all((new != old).all() for new, old in zip(changed, replicas[0], strict=True))
-    for untouched, old in zip(backend.to_numpy(params[1]), replicas[0], strict=True):
-        np.testing.assert_array_equal(untouched, old)
-
-
-def test_training_learns_and_is_evaluated_as_numpy_would(backend: Backend) -> None:
-    reference = backends.load("numpy", devices=1, threads_per_device=1)
-    # From the book's weights the loss leaves its plateau late; larger ones learn a few images at once.
-    start = tuple(8 * p for p in backend.to_numpy(get_params(backend, backend.devices[0])))
-    params = [backend.asarray(start, device) for device in backend.devices]
-    data = synthetic("a test needs no more", train=160, test=60)
-    *_, last = train(backend, params, data, Settings(4, 16, 0.1))
-    assert last.accuracy > 0.9
-    assert last.losses[-1] < 0.5
-    for trained in (start, backend.to_numpy(params[0])):
-        here = evaluate(backend, [backend.asarray(trained, device) for device in backend.devices], data)
-        assert here == evaluate(reference, [reference.asarray(trained, reference.devices[0])], data)
-
-
-def test_a_loss_that_is_not_finite_names_step_and_device_and_changes_nothing(backend: Backend) -> None:
-    params = [get_params(backend, device) for device in backend.devices]
-    broken = backend.to_numpy(params[1])
-    broken[-1][0] = math.nan
-    params[1] = backend.asarray(broken, backend.devices[1])
-    before = [backend.to_numpy(p) for p in params]
-    message = r"the loss is nan on cpu:2 in epoch 1, step 1 \(the parameters are those before the step\): .*--lr"
-    with pytest.raises(LossIsNotFiniteError, match=message):
-        next(train(backend, params, SYNTHETIC, Settings(1, 60)))
-    for replica, expected in zip(map(backend.to_numpy, params), before, strict=True):
-        for mine, other in zip(replica, expected, strict=True):
-            np.testing.assert_array_equal(mine, other)
-
-
-def spoilt(backend: Backend, at: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make gradients of the last device's share NaN, and its loss not, in some steps, which are numbered from 0."""
-    whole, calls = training_step.loss_and_gradients(backend.ops), iter(range(10**6))
-
-    def one_of(parameters: Array, images: Array, labels: Array) -> Array:
-        loss, gradients = whole(parameters, images, labels)
-        return loss, (*gradients[:-1], backend.ops.multiply(gradients[-1], math.nan))
-
-    def launched(ops: Ops) -> Callable[..., Array]:
-        del ops
-        # One function for the devices of a step, which are launched in order.
-        return whole if next(calls) not in range(at, at + times) else spoil_last
-
-    def spoil_last(parameters: Array, images: Array, labels: Array) -> Array:
-        return (one_of if labels.shape[0] == LAST_SHARE else whole)(parameters, images, labels)
-
-    monkeypatch.setattr(training_step, "loss_and_gradients", launched)
-
-
-LAST_SHARE = 9
-"""Rows of the last device's share of 29 images over three; the others have 10."""
-
-
-@pytest.mark.parametrize(
-    ("times", "message"),
-    [
-        (10, r"the gradients on cpu:3 are not finite in epoch 1, step 3 \(the parameters are those before"),
-        # The fault does not come back when the step is computed again.
-        (1, r"the sum of the gradients is not finite in epoch 1, step 3 \(.*each device here are finite\)"),
-    ],
-)
-def test_gradients_that_are_not_finite_change_no_parameter_on_any_device(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, times: int, message: str
-) -> None:
-    settings = Settings(1, 29, limit=4)
-    expected = [get_params(backend, device) for device in backend.devices]
-    next(train(backend, expected, SYNTHETIC, replace(settings, limit=2)))
-    params = [get_params(backend, device) for device in backend.devices]
-    spoilt(backend, 2, times, monkeypatch)
-    with pytest.raises(GradientsAreNotFiniteError, match=message) as caught:
-        next(train(backend, params, SYNTHETIC, settings))
-    assert (caught.value.epoch, caught.value.step) == (1, 3)
-    # The next step was queued before the fault was noticed: it must not have changed anything either.
-    for replica in map(backend.to_numpy, params):
-        for mine, other in zip(replica, backend.to_numpy(expected[0]), strict=True):
-            np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-8)
-    # Training can go on from these parameters.
-    monkeypatch.undo()
-    assert all(map(math.isfinite, next(train(backend, params, SYNTHETIC, settings)).losses))
-
-
-class OneOfTwo:
-    """A backend in a process that has one of two equal halves of all rows, and whose allreduce reaches both."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.backend, name)
-
-    def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
-        return self.backend.split_and_load(x[: len(x) // 2], devices)
-
-    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        double = partial(tree_map, lambda x: x * 2)
-        return tuple(self.backend.launch(double, total) for total in self.backend.allreduce(xs))
-
-
-def test_losses_and_accuracy_are_of_all_processes_rows(backend: Backend) -> None:
-    alike = replace(
-        SYNTHETIC,
-        **{name: np.repeat(getattr(SYNTHETIC, name)[:1], 40, axis=0) for name in ("train_images", "train_labels")},
-        **{name: np.repeat(getattr(SYNTHETIC, name)[:1], 10, axis=0) for name in ("test_images", "test_labels")},
-    )
-    start = tuple(8 * p for p in backend.to_numpy(get_params(backend, backend.devices[0])))
-    alone, in_group = (
-        list(train(where, [where.asarray(start, device) for device in where.devices], alike, Settings(3, 10)))
-        for where in (backend, cast(Backend, OneOfTwo(backend)))
-    )
-    for mine, expected in zip(in_group, alone, strict=True):
-        np.testing.assert_allclose(mine.losses, expected.losses, rtol=1e-4)
-        assert mine.accuracy == expected.accuracy
-    assert alone[-1].losses[-1] < alone[0].losses[0]
-
-
-@pytest.mark.parametrize("worst", [math.nan, math.inf, -math.inf, 1e30])
-def test_a_guard_stays_broken_and_keeps_the_parameters(backend: Backend, worst: float) -> None:
-    start = (np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(4, np.float32))
-    good = (np.full((2, 3), 0.5, np.float32), np.ones(4, np.float32))
-    bad = (good[0], np.array([1, 1, worst, 1], np.float32))
-    device = backend.devices[1]
-    params, guard = backend.asarray(start, device), backend.asarray(np.ones(1, np.float32), device)
-    for gradients, guarded, times in ((good, 1, 1), (good, 1, 2), (bad, math.nan, 2), (good, math.nan, 2)):
-        new = backend.launch(backend.ops.sgd_while_finite, params, backend.asarray(gradients, device), 0.25, guard)
-        params, guard = new[0], new[1]
-        np.testing.assert_array_equal(backend.to_numpy(guard), np.array([guarded], np.float32))
-        for mine, first, step in zip(backend.to_numpy(params), start, good, strict=True):
-            np.testing.assert_array_equal(mine, first - np.float32(0.25 * times) * step)
-
-
-def test_progress_is_reported_batch_by_batch(backend: Backend) -> None:
-    params = [get_params(backend, device) for device in backend.devices]
-    reported: list[tuple[int, int]] = []
-    for _ in train(
-        backend, params, FEW, Settings(2, 32, limit=3), lambda epoch, images: reported.append((epoch, images))
-    ):
-        pass
-    assert reported == [(1, 32), (1, 32), (1, 11), (2, 32), (2, 32), (2, 11)]
-
-
-def test_batches_cover_the_data_in_an_order_of_seed_and_epoch() -> None:
-    def labels(settings: Settings, epoch: int) -> list[int]:
-        return [int(label) for _, batch in batches(SYNTHETIC, settings, epoch) for label in batch]
-
-    every = labels(Settings(batch_size=256), 1)
-    assert sorted(every) == sorted(SYNTHETIC.train_labels.tolist())
-    assert labels(Settings(batch_size=256), 1) == every
-    assert labels(Settings(batch_size=256), 2) != every
-    assert labels(Settings(batch_size=256, seed=1), 1) != every
-    assert labels(Settings(batch_size=100, limit=2), 1) == every[:200]
-
-
-def test_split_batch_keeps_images_with_their_labels(backend: Backend) -> None:
-    images = np.arange(5, dtype=np.float32)[:, None]
-    shards = split_batch(backend, images, np.arange(5, dtype=np.int32), backend.devices[:2])
-    assert [[x[:, 0].tolist(), y.tolist()] for x, y in map(backend.to_numpy, shards)] == [
-        [[0, 1, 2], [0, 1, 2]],
-        [[3, 4], [3, 4]],
-    ]
-
-
-@pytest.mark.parametrize("width", [1, 2])
-def test_exchanging_in_buckets_changes_no_number(backend: Backend, width: int) -> None:
-    trained = []
-    for exchange in ("after", "during"):
-        params = [get_params(backend, device, width=width) for device in backend.devices]
-        settings = Settings(1, 20, limit=3, exchange=exchange, width=width)
-        losses = next(train(backend, params, FEW, settings)).losses
-        trained.append((losses, [backend.to_numpy(p) for p in params]))
-    (losses, replicas), (other_losses, other_replicas) = trained
-    assert losses == other_losses
-    for replica in (*replicas, *other_replicas):
-        for mine, first in zip(replica, replicas[0], strict=True):
-            np.testing.assert_array_equal(mine, first)
-
-
-def test_buckets_hold_every_parameter_once_and_the_last_layer_first() -> None:
-    assert buckets_of("after", 8) == ((0, 1, 2, 3, 4, 5, 6, 7),)
-    assert buckets_of("during", 8) == ((6, 7), (4, 5), (2, 3), (0, 1))
-
-
-RESULTS_TOGETHER = ("jax",)
-"""Backends whose launches give all gradients at once, at their end."""
-
-
-def test_buckets_are_reduced_before_backward_has_ended_where_work_is_queued(backend: Backend) -> None:
-    params = [get_params(backend, device) for device in backend.devices]
-    # Without a queue nothing can be overtaken, and a short pass is enough.
-    rows = slice(None if backend.engine == "async" else 60)
-    images, labels = as_input(SYNTHETIC.train_images[rows]), SYNTHETIC.train_labels[rows]
-
-    def early(exchange: Literal["after", "during"]) -> int:
-        steps = launch_gradients(backend, params, images, labels)
-        return count_reduced_early(backend, [step[1] for step in steps], buckets_of(exchange, 8))
-
-    assert early("after") == 0
-    if backend.engine == "sync" or backend.name in RESULTS_TOGETHER:
-        assert early("during") == 0
-    else:
-        # Where other programs keep the cores busy, a step may show nothing of it. The first layer's gradient is the
-        # last one, so its bucket is never early.
-        assert 1 <= next(filter(None, (early("during") for _ in range(10))), 0) <= 3
-
-
-def test_a_wider_network_has_more_of_everything_but_classes() -> None:
-    assert shapes(1) == ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
-    assert shapes(3)[2:] == ((150, 60, 5, 5), (150,), (2400, 384), (384,), (384, 10), (10,))
-
-
-def epoch(number: int, accuracy: float) -> Epoch:
-    fields: dict[str, Any] = {"seconds": 2.0, "dispatch_seconds": 1.0, "images": 1000, "losses": (1.0,)}
-    return Epoch(number=number, accuracy=accuracy, **fields)
-
-
-def test_training() -> None:
-    plateau = verdict([epoch(1, 0.1), epoch(2, 0.8), epoch(3, 0.7)], [epoch(1, 0.1), epoch(2, 0.8), epoch(3, 0.7)], 2)
-    assert "On 2 devices, training ran at 500 images/s to a test accuracy of 0.700" in plateau
-    assert "best: 0.800 after epoch 2" in plateau
-    assert "after epoch 1 it was still at chance" in plateau
-    assert "chance" not in verdict([epoch(1, 0.6), epoch(2, 0.8)], [epoch(1, 0.6), epoch(2, 0.8)], 1)
-    assert "train for longer" in verdict([epoch(1, 0.1)], [epoch(1, 0.1)], 1)
+SMALL = small("data-parallel")
 
 
 def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
@@ -334,8 +20,17 @@ def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
     assert len(result.series["loss"]) == 2 * 5
     assert result.metrics["test_accuracy"] == result.series["test_accuracy"][-1]
     assert result.metrics["best_test_accuracy"] == max(result.series["test_accuracy"])
+    assert result.metrics["images_per_second"] == pytest.approx(300 / result.metrics["seconds_per_epoch"])
     assert result.checks["max_replica_difference"] == 0
     assert min(result.cases[0].bare_seconds) > 0
+    assert result.parameters["batch_size"] == 64
+
+
+def test_devices_that_differ_after_training_make_the_result_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_parallel, "largest_replica_difference", lambda *_: 1e-9)
+    result = parallel_core.run_data_parallel(backends.load("numpy", 2, threads_per_device=1), **SMALL)
+    assert result.problems == ("the devices' parameters differ after training, by 1.0e-09 of the largest",)
+    assert not result.is_merely_disturbed
 
 
 @pytest.mark.parametrize(("limit", "tested"), [(None, 20), (1, 16)])
@@ -344,6 +39,7 @@ def test_a_limited_training_is_tested_on_as_few_images(
 ) -> None:
     counted = []
     monkeypatch.setattr(training_loop, "evaluate", lambda _, __, data: counted.append(len(data.test_labels)) or 0.5)
-    parallel_core.run_data_parallel(backend, SMALL["data"], Settings(1, 16, limit=limit))
+    result = parallel_core.run_data_parallel(backend, data=SMALL["data"], settings=Settings(1, 16, limit=limit))
     # The check against NumPy has a single one.
     assert counted == [tested, 1]
+    assert result.bands == {"test_accuracy": "learnt"}

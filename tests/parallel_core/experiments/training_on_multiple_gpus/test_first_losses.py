@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+import backends
 from backends import Backend
 from parallel_core import Settings
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import first_losses as checked
 from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
+    check_first_losses,
     enlarged_start,
-    error_against_numpy,
     first_losses,
     numpy_losses,
 )
@@ -31,4 +33,6 @@ def test_numpy_ends_early_where_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(checked, "NUMPY_SECONDS", 0.0)
     assert numpy_losses(MADE_UP, settings, start) == expected[:1]
     # What NumPy did not reach is not compared.
-    assert error_against_numpy(MADE_UP, settings, (*expected[:1], 7.0, 7.0), start) == 0
+    trial = Trial(backends.load("numpy", 1), {})
+    check_first_losses(trial, MADE_UP, settings, (*expected[:1], 7.0, 7.0), start)
+    assert trial.errors == {"first losses": 0}

@@ -1,7 +1,7 @@
-"""Learning rates: a curve for each kind of batch, and sentences that follow from them."""
+"""Learning rates: a curve for each kind of batch, and what they show of rates."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -10,25 +10,29 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+import backends
 import parallel_core
 from backends import Backend
 from parallel_core import MeasurementError, Result, Settings
 from parallel_core.command_line import cli
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates import verdicts as about_rates
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
+    Trained,
+    find_figures,
+    train_once,
+    with_batch,
+)
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates.noise import MIN_NOISE, Seeds, noise_of
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates.trainings import Trained, train_once, with_batch
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
-from parallel_core.measurement.result import Case
-from parallel_core.training.dataset import Dataset, synthetic
-
-MADE_UP = synthetic("a test needs no more", train=300, test=10)
-
-SMALL: dict[str, Any] = {"data": MADE_UP, "rates": (0.1, 0.2), "settings": Settings(1, 8, limit=4), "rounds": 1}
+from parallel_core.training.dataset import Dataset
+from tests.parallel_core.experiments.runner.pretended import pretended
+from tests.parallel_core.experiments.small import small
 
 
 def learning_rates(backend: Backend, **changed: Any) -> Result:
-    options = {"rates": (0.2, 0.1), "settings": Settings(1, 8, limit=3), "rounds": 1, **changed}
-    return parallel_core.run_learning_rates(backend, MADE_UP, **options)
+    options = {**small("learning-rates"), "rates": (0.2, 0.1), "settings": Settings(1, 8, limit=3), **changed}
+    return parallel_core.run_learning_rates(backend, **options)
 
 
 @given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 16))
@@ -54,8 +58,6 @@ def test_learning_rates_have_a_curve_for_each_kind_of_batch(backend: Backend) ->
     assert result.checks["max_device_difference"] < 1e-4
     assert result.problems == ()
     assert result.metrics["best_test_accuracy_one_device"] == max(result.series["test_accuracy 1 device"])
-    assert len(result.notes) == 3
-    assert result.notes[0].startswith("Each point is of 1 seed, too few for their noise (--rounds), and of 3 batches")
     low, high = (result.metrics[f"{which}_best_rate_one_device"] for which in ("lowest", "highest"))
     assert low <= result.metrics["best_rate_one_device"] <= high
 
@@ -102,103 +104,69 @@ def test_gradients_that_are_not_summed_make_the_result_invalid(
 ) -> None:
     monkeypatch.setattr(backend, "allreduce", tuple)
     problems = " ".join(learning_rates(backend).problems)
-    assert "the first losses differ from NumPy's by " in problems
+    assert "first losses differ from NumPy's by " in problems
     assert "with the same batch the first losses differ from one device's by " in problems
 
 
-def case(*seconds: float) -> Case:
-    return Case("any", seconds, seconds)
+LEARNT = {0.1: 0.5, 0.2: 0.7, 0.4: 0.69, 0.8: 0.1}
 
 
-ONE = {0.1: 0.5, 0.2: 0.7, 0.4: 0.69, 0.8: 0.1}
-
-
-@pytest.mark.parametrize(
-    ("scaled", "sentences"),
-    [
-        (
-            {0.1: 0.3, 0.2: 0.5, 0.4: 0.7, 0.8: 0.6},
-            ["0.2 and 0.4 (accuracy up to 0.700) on 1 device", "0.4 (accuracy up to 0.700) on 2 devices"],
-        ),
-        ({0.1: 0.3, 0.2: 0.5, 0.4: 0.7, 0.8: 0.6}, ["foretells 0.4 and 0.8, of which 0.4 was as good as any."]),
-        ({0.1: 0.3, 0.2: 0.5, 0.4: 0.7, 0.8: 0.69}, ["foretells 0.4 and 0.8, and that was as good as any."]),
-        (
-            {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1},
-            ["foretells 0.4 and 0.8, and that was worse than the best by 0.100"],
-        ),
-        ({0.1: 0.3, 0.2: 0.7, 0.4: 0.1, 0.8: 0.1}, ["foretells 0.4 and 0.8, and there the network guessed"]),
-        ({0.1: 0.3, 0.2: 0.7}, ["foretells 0.4 and 0.8, which was not tried"]),
-    ],
-)
-def test_best_rates(scaled: dict[float, float], sentences: list[str]) -> None:
-    told = f"{about_rates.verdict(ONE, {2: scaled}, 0.02)} {about_rates.about_scaling(ONE, {2: scaled}, 0.02)}"
-    for sentence in sentences:
-        assert sentence in told
-
-
-def test_rates_that_all_end_at_chance_say_nothing() -> None:
-    told = about_rates.verdict({0.1: 0.1, 0.2: 0.12}, {2: {0.1: 0.1, 0.2: 0.11}}, 0.02)
-    assert told.startswith("Every rate ended at chance, which says nothing about rates")
-    assert "best" not in told
-    told = about_rates.about_scaling({0.1: 0.1, 0.2: 0.12}, {2: {0.1: 0.1, 0.2: 0.11}}, 0.02)
-    assert told == "Linear scaling foretells 0.4, and the network learnt with neither batch."
-
-
-def test_a_best_rate_is_a_set_and_neighbours_are_named_by_the_first_and_the_last() -> None:
-    told = about_rates.verdict({0.1: 0.7, 0.2: 0.7, 0.4: 0.69, 0.8: 0.1}, {2: {0.1: 0.7, 0.2: 0.3, 0.4: 0.7}}, 0.02)
-    assert "best rates were 0.1 to 0.4 (accuracy up to 0.700) on 1 device and 0.1 and 0.4 (accuracy" in told
+def found(
+    one: Mapping[float, float], scaled: Mapping[float, float], fixed: Mapping[float, float] | None = None
+) -> Result:
+    """Return the result of accuracies of three seeds that are nearly the same: little noise."""
+    trial = Trial(backends.load("numpy", 2), {"rounds": 3, "limit": 200})
+    curves = {(FIXED, 1): one, (FIXED, 2): fixed or one, (SCALED, 2): scaled}
+    near = (0.001, 0.0, -0.001)
+    accuracies = {plan: {rate: [at + by for by in near] for rate, at in each.items()} for plan, each in curves.items()}
+    find_figures(trial, accuracies, 2000)
+    experiment = EXPERIMENTS["learning-rates"]
+    return pretended(trial, *experiment.metrics, changes=experiment.changes)
 
 
 @pytest.mark.parametrize(
-    ("scaled", "sentences"),
+    ("scaled", "bands", "ratio"),
     [
-        (
-            {0.1: 0.3, 0.2: 0.5, 0.4: 0.69, 0.8: 0.7},
-            [
-                "multiplying the rate by 2 was better at 0.1 and 0.2 (by up to 0.200) than keeping it.",
-                "lost 0.133 of",
-                "and 0 at the scaled",
-            ],
-        ),
-        (
-            {0.1: 0.3, 0.2: 0.4, 0.4: 0.6, 0.8: 0.1},
-            ["was better at 0.1 and 0.2 (by up to 0.200) and worse at 0.4 (by up to 0.500) than keeping it."],
-        ),
-        (
-            {0.1: 0.5, 0.2: 0.4, 0.4: 0.3, 0.8: 0.1},
-            ["multiplying the rate by 2 was worse at 0.1, 0.2 and 0.4 (by up to 0.200) than"],
-        ),
-        ({0.1: 0.5, 0.2: 0.51, 0.4: 0.5, 0.8: 0.51}, ["multiplying the rate by 2 made no difference beyond the noise"]),
+        ({0.1: 0.3, 0.2: 0.5, 0.4: 0.6, 0.8: 0.7}, (None, "better"), (2, 4)),
+        ({0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}, (None, "worse"), (0.5, 1)),
+        ({0.1: 0.7, 0.2: 0.4, 0.4: 0.3, 0.8: 0.1}, ("lower", "worse"), (0.25, 0.5)),
+        ({0.1: 0.5, 0.2: 0.7, 0.4: 0.69}, (None, "better"), (0.5, 2)),
     ],
 )
-def test_the_rule_is_held_against_keeping_the_rate(scaled: dict[float, float], sentences: list[str]) -> None:
-    told = about_rates.about_rule(ONE, scaled, 2, 0.02)
-    assert "in the mean of 3 rates" in told
-    for sentence in sentences:
-        assert sentence in told
+def test_best_rates_are_sets_and_the_rule_is_compared_with_keeping_the_rate(
+    scaled: dict[float, float], bands: tuple[str | None, ...], ratio: tuple[float, float]
+) -> None:
+    result = found(LEARNT, scaled)
+    assert result.metric_intervals["best_rate_ratio"] == pytest.approx(ratio)
+    assert (result.metrics["lowest_best_rate_one_device"], result.metrics["highest_best_rate_one_device"]) == (0.2, 0.4)
+    assert (result.bands["best_rate_ratio"], result.bands["scaled_rate_gain"]) == bands
+    assert result.bands["fixed_batch_difference_over_noise"] == "same"
 
 
-def test_a_rule_that_was_not_tried_is_called_so() -> None:
-    assert "the rule could not be tried: no rate is 3 × another" in about_rates.about_rule(ONE, ONE, 3, 0.02)
+def test_a_gain_is_the_mean_over_the_rates_that_were_tried() -> None:
+    result = found(LEARNT, {0.1: 0.3, 0.2: 0.5, 0.4: 0.69, 0.8: 0.7})
+    assert result.metrics["scaled_rate_gain"] == pytest.approx((0.2 + 0.19 + 0.01) / 3)
+    assert "scaled_rate_gain" not in found(LEARNT, {0.1: 0.3, 0.11: 0.5}).metrics
 
 
-@pytest.mark.parametrize(
-    ("fixed", "losses", "sentence"),
-    [
-        (
-            0.7,
-            1e-7,
-            "the number of devices changed nothing beyond the noise over seeds: the first losses differ by 1e-07",
-        ),
-        (0.6, 1e-7, "and yet the accuracies by up to 0.100, at 0.2, where the noise over seeds is 0.020: rounding"),
-        (0.7, 1e-2, "differ by 1e-02 of their size at most, and they should not"),
-    ],
-)
-def test_the_same_batch_on_more_devices(fixed: float, losses: float, sentence: str) -> None:
-    assert sentence in about_rates.about_fixed(ONE, {2: {**ONE, 0.2: fixed}}, losses, lambda _: 0.02)
-    # At another rate the same difference may be noise.
-    loud = about_rates.about_fixed(ONE, {2: {**ONE, 0.2: 0.6}}, 1e-7, lambda rate: 0.2 if rate == 0.2 else 0.02)
-    assert "the accuracies by 0.100, at 0.2, where the noise is 0.200" in loud
+def test_accuracies_that_differ_with_the_same_batch_are_told() -> None:
+    result = found(LEARNT, LEARNT, {**LEARNT, 0.2: 0.6})
+    assert result.bands["fixed_batch_difference_over_noise"] == "differ"
+    assert result.metrics["fixed_batch_difference_over_noise"] == pytest.approx(0.1 / MIN_NOISE)
+
+
+def test_what_would_change_it_depends_on_what_was_found() -> None:
+    def change(one: dict[float, float], scaled: dict[float, float]) -> str:
+        answer = found(one, scaled).answer
+        assert answer is not None
+        return answer.would_change
+
+    clear = {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}
+    assert "(--rounds 6)" in change(LEARNT, clear)
+    assert "(--limit 400)" in change(clear, clear)
+    guessed = found({0.1: 0.1, 0.2: 0.12}, {0.1: 0.1, 0.2: 0.11})
+    assert guessed.bands["best_rate_ratio"] is None
+    assert "--initial-scale" in change({0.1: 0.1, 0.2: 0.12}, {0.1: 0.1, 0.2: 0.11})
 
 
 def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:
@@ -230,19 +198,18 @@ def test_the_noise_of_two_rates_passes_over_guesses_and_that_of_devices_is_of_on
 
 
 def test_differences_of_nothing_but_noise_are_seldom_called_any() -> None:
-    generator = np.random.default_rng(0)
+    generator, backend = np.random.default_rng(0), backends.load("numpy", 4)
     rates = (0.1, 0.2, 0.4, 0.8)
-    found = 0
+    beyond = 0
     for _ in range(400):
         accuracies = {
-            (FIXED, count): {rate: tuple(0.6 + 0.05 * generator.standard_normal(3)) for rate in rates}
-            for count in (1, 2, 4)
+            plan: {rate: tuple(0.6 + 0.05 * generator.standard_normal(3)) for rate in rates}
+            for plan in ((FIXED, 1), (FIXED, 2), (FIXED, 4), (SCALED, 4))
         }
-        seeds = Seeds(accuracies, 2000)
-        means = {count: {rate: fmean(own) for rate, own in row.items()} for (_, count), row in accuracies.items()}
-        told = about_rates.about_fixed(means[1], {2: means[2], 4: means[4]}, 1e-7, seeds.between_devices)
-        found += "and yet" in told
-    assert found <= 0.05 * 400
+        trial = Trial(backend, {})
+        find_figures(trial, accuracies, 2000)
+        beyond += trial.figures["fixed_batch_difference_over_noise"].estimate >= 1
+    assert beyond <= 0.05 * 400
 
 
 def test_the_budget_shortens_trainings_and_an_explicit_length_is_kept(backend: Backend) -> None:
@@ -260,14 +227,3 @@ def test_rates_that_cannot_be_are_refused(rates: str, message: str) -> None:
     done = CliRunner().invoke(cli, ["run", "learning-rates", "--backend", "numpy", "--rates", rates])
     assert done.exit_code == 2
     assert message in done.output
-
-
-def test_what_would_change_the_best_rates_is_more_seeds_as_long_as_there_are_several() -> None:
-    scaled = {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}
-    assert about_rates.what_would_change(ONE, scaled, 0.02, 3, 200).startswith("More seeds (--rounds 6), which")
-    assert about_rates.what_would_change(scaled, scaled, 0.02, 3, 200).startswith(
-        "Longer trainings (--limit 400), with"
-    )
-    assert about_rates.what_would_change(scaled, scaled, 0.02, 1, 200).startswith("More seeds (--rounds 3), which")
-    nothing = about_rates.what_would_change({0.1: 0.1}, {0.1: 0.12}, 0.02, 3, 200)
-    assert nothing.startswith("Longer trainings (--limit 400), or larger initial weights")

@@ -14,8 +14,8 @@ import psutil
 
 import backends
 from parallel_core.training.batches import Settings
-from tests.parallel_core.experiments.training_on_multiple_gpus.test_data_parallel import first_epoch
 from tests.parallel_core.jobs.failures.rank import STRUCK, synthetic_images
+from tests.parallel_core.training.test_steps import first_epoch
 
 __all__ = [
     "BATCH_SIZE",

@@ -17,7 +17,7 @@ import pytest
 from backends.process_groups import Rendezvous
 from parallel_core.jobs.addresses import free_port
 from parallel_core.jobs.rank import share_gpus
-from tests.parallel_core.experiments.training_on_multiple_gpus.test_data_parallel import numpy_losses
+from tests.parallel_core.training.test_steps import numpy_losses
 
 pytestmark = pytest.mark.long
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from parallel_core.training.lenet import initial_parameters
-from tests.parallel_core.experiments.training_on_multiple_gpus.test_data_parallel import numpy_losses
 from tests.parallel_core.jobs.failures.jobs import synthetic_losses
 from tests.parallel_core.jobs.failures.rank import STRUCK
+from tests.parallel_core.training.test_steps import numpy_losses
 
 pytestmark = pytest.mark.long
 
@@ -64,4 +64,4 @@ def test_torchrun_launches_it_too(require: Callable[[str], None], tmp_path: Path
     np.testing.assert_allclose(result["series"]["loss"], numpy_losses(24, seed=0, steps=STEPS), rtol=1e-4)
     assert result["checks"]["max_replica_difference"] == 0
     assert result["backend"]["processes"] == 3
-    assert "3 devices" in result["explanation"]
+    assert result["parameters"]["processes"] == 3

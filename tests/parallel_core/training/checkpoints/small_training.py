@@ -39,7 +39,7 @@ def stop_after(kept_before: int, into: list[bytes]) -> Callable[[Checkpoint], No
 def kept(backend: Backend, settings: Settings = SETTINGS, every: int | None = None) -> list[bytes]:
     """Train to the end; return all checkpoints."""
     files: list[bytes] = []
-    run_data_parallel(backend, DATA, settings, checkpoints=Checkpointing(stop_after(-1, files), every))
+    run_data_parallel(backend, data=DATA, settings=settings, checkpoints=Checkpointing(stop_after(-1, files), every))
     return files
 
 
@@ -50,4 +50,5 @@ def losses_of(result: Result) -> tuple[float, ...]:
 def resumed(backend: Backend, content: bytes, settings: Settings = SETTINGS) -> Result:
     """Go on with a training to its end."""
     checkpoint = from_bytes(content, "checkpoint")
-    return run_data_parallel(backend, DATA, settings, checkpoints=Checkpointing(stop_after(-1, []), None, checkpoint))
+    checkpoints = Checkpointing(stop_after(-1, []), None, checkpoint)
+    return run_data_parallel(backend, data=DATA, settings=settings, checkpoints=checkpoints)

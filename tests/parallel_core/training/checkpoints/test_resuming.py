@@ -51,7 +51,9 @@ def trainings() -> dict[str, Undisturbed]:
 def undisturbed(backend: Backend, trainings: dict[str, Undisturbed]) -> Undisturbed:
     if backend.name not in trainings:
         files: list[bytes] = []
-        result = run_data_parallel(backend, DATA, SETTINGS, checkpoints=Checkpointing(stop_after(-1, files), 2))
+        result = run_data_parallel(
+            backend, data=DATA, settings=SETTINGS, checkpoints=Checkpointing(stop_after(-1, files), 2)
+        )
         trainings[backend.name] = result, files
     return trainings[backend.name]
 
@@ -68,7 +70,7 @@ def test_steps_that_an_epoch_s_end_falls_on_are_kept_once() -> None:
 def test_a_training_can_be_stopped_when_a_checkpoint_is_kept() -> None:
     files: list[bytes] = []
     with pytest.raises(StoppedError):
-        run_data_parallel(numpy(), DATA, SETTINGS, checkpoints=Checkpointing(stop_after(1, files), 2))
+        run_data_parallel(numpy(), data=DATA, settings=SETTINGS, checkpoints=Checkpointing(stop_after(1, files), 2))
     assert (as_read(files[-1]).state.epoch, as_read(files[-1]).state.step) == (1, 2)
 
 
@@ -80,7 +82,9 @@ def test_a_resumed_training_equals_an_undisturbed_one(
     expected, files = undisturbed
     again: list[bytes] = []
     checkpoints = Checkpointing(stop_after(-1, again), None, as_read(files[place - 1]))
-    result = run_data_parallel(backend, DATA, replace(SETTINGS, exchange=exchange), checkpoints=checkpoints)
+    result = run_data_parallel(
+        backend, data=DATA, settings=replace(SETTINGS, exchange=exchange), checkpoints=checkpoints
+    )
     # NumPy's sums depend on where its arrays happen to lie, so two of its trainings differ in the last digit.
     rounding = 1e-6 if backend.name == "numpy" else 0
     np.testing.assert_allclose(losses_of(result), losses_of(expected), rtol=rounding)
@@ -102,7 +106,13 @@ def test_a_training_that_is_complete_is_reported_and_not_continued(backend: Back
     files: list[bytes] = []
     checkpoints = Checkpointing(stop_after(-1, files), None, as_read(undisturbed[1][-1]))
     images: list[int] = []
-    result = run_data_parallel(backend, DATA, SETTINGS, lambda _, count: images.append(count), checkpoints=checkpoints)
+    result = run_data_parallel(
+        backend,
+        data=DATA,
+        settings=SETTINGS,
+        on_batch=lambda _, count: images.append(count),
+        checkpoints=checkpoints,
+    )
     assert files == []
     assert sum(images) == 0
     assert len(losses_of(result)) == 8
@@ -112,9 +122,11 @@ def test_a_training_that_is_complete_is_reported_and_not_continued(backend: Back
 def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> None:
     longer = replace(SETTINGS, epochs=4)
     result = resumed(numpy(), left_by_numpy(every=3)[-2], longer)
-    np.testing.assert_allclose(losses_of(result), losses_of(run_data_parallel(numpy(), DATA, longer)), rtol=1e-6)
+    np.testing.assert_allclose(
+        losses_of(result), losses_of(run_data_parallel(numpy(), data=DATA, settings=longer)), rtol=1e-6
+    )
     assert len(result.cases[0].seconds) == 2
-    assert "went on from a checkpoint after step 3 of epoch 2, written by numpy" in result.explanation
+    assert "checkpoint after 7 steps, written by numpy" in result.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +144,10 @@ def test_what_would_give_other_numbers_is_refused(changed: dict[str, Any], messa
     checkpoint = as_read(left_by_numpy(every=3)[-2])
     with pytest.raises(RequestError, match=message):
         run_data_parallel(
-            numpy(), DATA, replace(SETTINGS, **changed), checkpoints=Checkpointing(lambda _: None, None, checkpoint)
+            numpy(),
+            data=DATA,
+            settings=replace(SETTINGS, **changed),
+            checkpoints=Checkpointing(lambda _: None, None, checkpoint),
         )
 
 

@@ -1,4 +1,4 @@
-"""What training on several processes costs and gains: a few more steps, timed in four ways in turns.
+"""What training on several processes costs and gains: a few more steps, timed in four ways in turn.
 
     together            the ranks' steps, as they were trained
     without exchange    the same shares of the rows, and nothing is summed over processes
@@ -10,7 +10,6 @@ own, which are discarded. How often all is timed the first rank decides, and its
 """
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -22,17 +21,10 @@ import numpy as np
 from backends import Array, Backend
 from backends.host import clock_without_compiling
 from backends.process_groups import Group, GroupedBackend, barrier, broadcast
-from parallel_core.experiments.training_on_multiple_gpus.process_scaling import verdicts
-from parallel_core.experiments.training_on_multiple_gpus.process_scaling.verdicts import (
-    ALONE,
-    EXCHANGE,
-    SILENT,
-    TOGETHER,
-    Timed,
-)
-from parallel_core.measurement.answer import Answer
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import Case
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.gradient_exchange import buckets_of, exchange
@@ -40,7 +32,9 @@ from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import ignore, train_epoch
 from parallel_core.training.step import get_params
 
-__all__ = ["with_scaling"]
+__all__ = ["SCALING", "find_figures", "measure_scaling"]
+
+TOGETHER, SILENT, ALONE, EXCHANGE = "together", "without exchange", "alone", "exchange alone"
 
 STEPS = 5
 MOST_ROUNDS = 7
@@ -50,20 +44,14 @@ LONG_STEP = 1.0
 """Seconds; if a step takes longer, only one is timed."""
 
 
-def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, settings: Settings, trained: int) -> Result:
-    """Add to a training's result what its processes exchanged, how long that took, and how the training scales.
+def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: int) -> None:
+    """Find what the processes of a training exchanged in its `trained` steps, how long that took, and how it scales.
 
-    All have intervals, and the answer says no more than these show. Other work on the host is not watched, for the
-    ranks would be taken for it.
-
-    `scaling_efficiency` is the speed of all n ranks over n times that of one, on the same global batches.
-    `exchange_seconds` is the time of a step's exchange alone, `exposed_exchange_seconds` what a step takes longer
-    than one without exchange: if exchange hides under computation it is the smaller one. `exchanged_bytes` is what
-    each rank handed to the engine in the `trained` steps. All ranks must call this, and time it together. The
-    result of a job of one process is returned as it is.
+    All ranks must call this, and time it together. Of a single process there is nothing to find.
     """
-    if backend.group.size == 1:
-        return result
+    backend = trial.backend
+    if not isinstance(backend, GroupedBackend) or backend.group.size == 1:
+        return
     few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
     silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, on_exchange=ignore)
     steps = {
@@ -72,45 +60,29 @@ def with_scaling(result: Result, backend: GroupedBackend, data: Dataset, setting
         ALONE: partial(_time_alone, backend, data, few),
         EXCHANGE: partial(_time_exchange, backend, settings, few.limit or STEPS),
     }
-    timed = _time_in_turns(backend, steps)
+    find_figures(trial, _time_in_turn(backend, steps), backend.group.size)
     size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
-    intervals = verdicts.intervals_of(timed, backend.group.size)
-    metrics = {name: interval.estimate for name, interval in intervals.items()} | {"exchanged_bytes": size * trained}
-    bounds = {
-        name: (interval.low, interval.high)
-        for name, interval in intervals.items()
-        if math.isfinite(interval.low + interval.high)
-    }
-    # Of an invalid result the answer says only that.
-    answer = (
-        result.answer
-        if result.problems
-        else Answer(
-            (
-                result.explanation,
-                verdicts.about_speed(intervals, backend.group.size),
-                verdicts.about_exchange(timed, intervals, size),
-            ),
-            verdicts.what_would_change(intervals, settings, len(set(backend.group.hosts))),
-        )
-    )
-    return replace(
-        result,
-        metrics={**result.metrics, **metrics},
-        metric_intervals={**result.metric_intervals, **bounds},
-        answer=answer,
-    )
+    trial.found("exchanged_bytes", size * trained)
 
 
-def _time_in_turns(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> Timed:
-    """Time every way in turns, in all ranks at once; return the first rank's times, round by round, in all of them."""
+def find_figures(trial: Trial, timed: Mapping[str, Case], processes: int) -> None:
+    """Keep the figures of a step's times in the four ways."""
+    trial.parameters["processes"] = processes
+    efficiency = replace(EFFICIENCY, formula=lambda times: times[ALONE] / (processes * times[TOGETHER]))
+    for metric in (efficiency, EXPOSED, STEP, LONE_STEP, EXCHANGED):
+        if (interval := metric.measured(timed)) is not None:
+            trial.found(metric.name, interval)
+
+
+def _time_in_turn(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, Case]:
+    """Time every way in turn, in all ranks at once; return the first rank's times of a step in all of them."""
     warmed = clock_without_compiling()
     _time_round(backend, ways)
     fitting = int(TIMED_SECONDS / (clock_without_compiling() - warmed))
     rounds = _of_first(backend.group, max(FEWEST_FOR_A_VERDICT, min(MOST_ROUNDS, fitting)))
     timed = [_time_round(backend, ways) for _ in range(rounds)]
-    by_way: Timed = _of_first(backend.group, {name: [one[name] for one in timed] for name in ways})
-    return by_way
+    by_way = _of_first(backend.group, {name: [one[name] for one in timed] for name in ways})
+    return {name: Case(name, tuple(seconds), tuple(seconds)) for name, seconds in by_way.items()}
 
 
 def _time_round(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
@@ -136,7 +108,7 @@ def _time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
 
 
 def _time_alone(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
-    """Train whole batches on rank 0 alone; the others wait at the next barrier. Return the seconds of one step."""
+    """Train whole batches on rank 0 only; the others wait at the next barrier. Return the seconds of one step."""
     if backend.group.rank > 0:
         return 0.0
     one = _time_step(backend.local, data, replace(settings, limit=1))
@@ -177,3 +149,35 @@ class _Silence:
 
     def close(self) -> None:
         pass
+
+
+EFFICIENCY = Metric(
+    "scaling_efficiency",
+    means="the speed of all n processes over n times that of one: 1 is the most",
+    ratio=True,
+    share=lambda efficiency, result: (
+        (efficiency * result.parameters["processes"] - 1) / (result.parameters["processes"] - 1)
+    ),
+    bands=(
+        Band(LOWEST, "slower", "A single process is faster than all together"),
+        Band(0.0, "faster", "Further processes counted in part"),
+        Band(0.8, "scaled", "Further processes counted nearly in full"),
+    ),
+)
+EXPOSED = Metric(
+    "exposed_exchange_seconds",
+    lambda times: times[TOGETHER] - times[SILENT],
+    means="what a step takes longer than one without exchange",
+    # If the exchange hides under computation it is less than the exchange by itself.
+    share=lambda seconds, result: seconds / result.metrics["exchange_seconds"],
+    bands=(
+        Band(LOWEST, "hidden", "The exchange between processes hid under the computation"),
+        Band(0.2, "partly", "The exchange between processes hid in part under the computation"),
+        Band(0.8, "exposed", "Steps waited for the exchange between processes"),
+        Band(1.2, "waiting", "Besides the exchange, processes waited for each other"),
+    ),
+)
+STEP = Metric("step_seconds", lambda times: times[TOGETHER], ratio=True)
+LONE_STEP = Metric("lone_step_seconds", lambda times: times[ALONE], ratio=True)
+EXCHANGED = Metric("exchange_seconds", lambda times: times[EXCHANGE], ratio=True)
+SCALING = (EFFICIENCY, EXPOSED)

@@ -1,0 +1,94 @@
+"""The parameters of an experiment, read from its program's signature: they become options."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from parallel_core.experiments.runner.trial import Trial
+
+__all__ = ["BUDGET", "MOST", "ROUNDS", "Chosen", "Parameter", "Seed", "annotations_of", "parameters_of", "written"]
+
+MOST = 1_000_000
+"""The largest number that an option takes unless it says otherwise."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """A parameter of an experiment: `size: Annotated[int, Parameter("Side of the matrices.")] = 1000`."""
+
+    help: str = ""
+    minimum: int = 1
+    maximum: float = MOST
+    """Of a number, or of each of several whole ones."""
+    option: str = ""
+    """The name of its option, if that is not its own."""
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    """For a list of names: those that are known. Its option may be given several times."""
+    parse: Callable[[str], object] | None = None
+    """Reads the value if its type does not say how; raises ValueError."""
+    written_default: str | None = None
+    """How a default that `parse` reads is written."""
+    fields: Mapping[str, "Parameter"] = field(default_factory=dict)
+    """For a dataclass: the fields that are parameters, by their names."""
+    name: str = ""
+    type: Any = None
+    """Its annotation without None; like `name` and `default` it is read from the signature."""
+    default: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Parameter):
+    """A parameter that a run chooses to suit the machine unless it is given; all cells of a comparison get the same."""
+
+    how: Callable[[Trial], object] | None = None
+    """Chooses it, before the program runs and after the parameters that stand before it; None: the program does."""
+
+
+ROUNDS = Parameter("How often everything is timed, at most.", name="rounds", option="rounds", type=int)
+BUDGET = Parameter(
+    "Seconds that it may take, about: fewer rounds if they are too few.", name="budget", option="budget", type=float
+)
+"""Both are options of every experiment that has them, and the runner's own."""
+Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]
+
+
+def parameters_of(program: Callable[..., object]) -> tuple[Parameter, ...]:
+    """Read the parameters of a program from its signature; a dataclass stands for its fields."""
+    annotations = annotations_of(program)
+    return tuple(
+        _with_type(parameter, name, annotations[name].__origin__, _default_of(declared))
+        for name, declared in inspect.signature(program).parameters.items()
+        for parameter in getattr(annotations.get(name), "__metadata__", ())
+    )
+
+
+def written(parameter: Parameter, value: Any) -> dict[str, Any]:
+    """Return what a result says of a parameter; of a dataclass, its fields."""
+    if not parameter.fields:
+        return {parameter.name: value}
+    return {name: getattr(value, name) for name in parameter.fields}
+
+
+def _default_of(declared: inspect.Parameter) -> Any:
+    # What a run chooses needs none.
+    return None if declared.default is inspect.Parameter.empty else declared.default
+
+
+def annotations_of(function: Callable[..., object]) -> dict[str, Any]:
+    """Return a program's annotations by the names of its parameters, with their metadata."""
+    return get_type_hints(function, include_extras=True)
+
+
+def _with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -> Parameter:
+    """Return the parameter with its name, its type without None, and its default; and its fields with theirs."""
+    types = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    (own,) = (type_ for type_ in types if type_ is not NoneType)
+    hints = get_type_hints(own) if parameter.fields else {}
+    fields = {
+        field_name: _with_type(part, field_name, hints[field_name], getattr(default, field_name))
+        for field_name, part in parameter.fields.items()
+    }
+    return replace(parameter, name=name, type=own, default=default, option=parameter.option or name, fields=fields)

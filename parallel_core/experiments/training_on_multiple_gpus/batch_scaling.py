@@ -1,0 +1,197 @@
+"""Batch scaling: is a device worth more when the batch grows with the number of devices?
+
+Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 1.
+
+Prediction: A step on k devices costs the work on b/k images each, and something that does not depend on the images:
+launching the operators on every device, exchanging the gradients, updating. With a batch of k·b every device has b
+images to itself, so the fixed part weighs k times less, and images a second should come nearer to k times one device's.
+
+Method: LeNet takes the same few steps on 1, 2, 4, … of the loaded devices up to all of them, with the batch of b that
+one device has and with k·b; all of them are timed in turn. The threads of a device stay the same. The first losses of
+each are checked against NumPy on one device, with batches of 64 images for each device at most.
+
+Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all devices; the curves
+of images a second over the number of devices; `…_scaling_efficiency`, the speed of k devices over k times that of one.
+
+Read: An efficiency of 1 means that every device counts in full. If devices share cores (`--devices 4` on 2 cores) it
+cannot be reached; on a synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed
+batch, because a smaller share of a batch fits better into a core's cache. Speed is half of the answer: larger batches
+take fewer steps for the same images, and `learning-rates` asks what that does to accuracy.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, Any
+
+import numpy as np
+
+from parallel_core.errors import RequestError
+from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
+from parallel_core.experiments.runner.declaration import Exercise, Experiment
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
+from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
+from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
+    enlarged_start,
+    first_losses,
+    numpy_losses,
+    placed,
+)
+from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import one_step, time_steps
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
+    FIXED,
+    SCALED,
+    case_name,
+    device_counts,
+    plans,
+)
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
+from parallel_core.measurement.progress import tell
+from parallel_core.measurement.sweep import Curves
+from parallel_core.training.batches import Settings
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.lenet import initial_parameters
+
+__all__ = ["EXPERIMENT", "program"]
+
+CHECKED_SCALE = 8.0
+CHECKED_STEPS = 2
+"""The first loss is of the start only; the second one shows the gradients, and NumPy is slow."""
+CHECKED_IMAGES = 64
+"""Of one device, at most."""
+MOST_STEPS = 10
+
+
+def program(
+    trial: Trial,
+    data: Dataset,
+    batch_size: Annotated[int, Parameter("Of one device.")] = 256,
+    steps: Annotated[int | None, Chosen("Steps in one timing. Default: chosen, 10 at most.")] = None,
+    seed: Seed = 0,
+) -> None:
+    """Time the same steps on 1, 2, 4, … devices, with batches of `batch_size` and of as many times that.
+
+    Raises RequestError for a backend with a single device, and if there are fewer images than the steps take.
+    """
+    trial.refuse_single_device("batch-scaling", "compares devices")
+    total = len(trial.devices)
+    if (steps or 1) * total * batch_size > len(data.train_labels):
+        raise RequestError(
+            f"{steps or 1} steps of {total} × {batch_size} images are more than the {len(data.train_labels)} there "
+            "are: choose fewer --steps or a smaller --batch-size"
+        )
+    check_losses(trial, data, min(batch_size, CHECKED_IMAGES), seed)
+    taken = steps or fitting_steps(trial, data, batch_size)
+    trial.parameters["steps"] = taken
+    batches = plans(batch_size, total)
+    for (kind, count), batch in batches.items():
+        settings = Settings(1, batch, limit=taken, seed=seed)
+        take = partial(
+            time_steps, trial.backend, placed(trial.backend, initial_parameters(seed), count), data, settings
+        )
+        bare = works_of_step(trial.backend, one_step(count, data, settings), times=taken)
+        trial.time(case_name(kind, count, total), take=take, bare=bare)
+    medians = {name: case.median for name, case in trial.run().items()}
+
+    def speed(kind: str, count: int, times: Any) -> Any:
+        # One device has one kind of batch.
+        return batches.get((kind, count), batch_size) * taken / times[case_name(kind, count, total)]
+
+    quantities: Mapping[str, Callable[[str, int, Any], Any]] = {
+        "images_per_second": speed,
+        "scaling_efficiency": lambda kind, k, times: speed(kind, k, times) / (k * speed(kind, 1, times)),
+        "step_seconds": lambda kind, k, times: times[case_name(kind, k, total)] / taken,
+    }
+    counts = device_counts(total)
+    series = {"devices": tuple(map(float, counts))}
+    for kind in (FIXED, SCALED):
+        for name, quantity in quantities.items():
+            trial.found_by(f"{kind.replace(' ', '_')}_{name}", partial(quantity, kind, total))
+            series[f"{name} {kind}"] = tuple(quantity(kind, count, medians) for count in counts)
+    series["images_per_second k times one device"] = tuple(count * speed(FIXED, 1, medians) for count in counts)
+    trial.found_by(SPEEDUP.name, lambda times: speed(SCALED, total, times) / speed(FIXED, total, times))
+    trial.described |= {"data": data.source, "series": series}
+
+
+def check_losses(trial: Trial, data: Dataset, batch_size: int, seed: int) -> None:
+    """Compare the first losses with NumPy's, for all kinds of batches."""
+    start, batches = enlarged_start(seed, CHECKED_SCALE), plans(batch_size, len(trial.devices))
+    tell("check against NumPy", 0.0)
+    expected = {
+        batch: numpy_losses(data, Settings(1, batch, seed=seed), start, CHECKED_STEPS)
+        for batch in set(batches.values())
+    }
+    found = [
+        first_losses(trial.backend, count, data, Settings(1, batch, seed=seed), start, len(expected[batch]))
+        for (_, count), batch in batches.items()
+    ]
+    trial.check("first losses", map(np.array, found), [np.array(expected[batch]) for batch in batches.values()])
+
+
+def fitting_steps(trial: Trial, data: Dataset, batch_size: int) -> int:
+    """Choose how many steps a timing has, so that all rounds fit into the budget even if devices take turns."""
+    total = len(trial.devices)
+    params, settings = placed(trial.backend, initial_parameters(), 1), Settings(1, batch_size, limit=1)
+    step = min(time_steps(trial.backend, params, data, settings)[1] for _ in range(2))
+    # One more for the warm-up, and in each round a step of every device as one unit.
+    round_of_a_step = (trial.rounds + 1) * sum(plans(1, total).values()) * step
+    fitting = min(
+        MOST_STEPS, trial.left(TIMED_SHARE) / round_of_a_step - 1, len(data.train_labels) // (total * batch_size)
+    )
+    return max(1, int(fitting))
+
+
+SPEEDUP = Metric(
+    "scaled_batch_speedup",
+    means="images a second with a batch that grows with the devices, over those without: 1 is no gain",
+    bands=(
+        Band(LOWEST, "less", "The larger batch made devices worth less"),
+        Band(1.0, "more", "The larger batch made devices worth more"),
+    ),
+)
+
+
+def efficiency(kind: str, most: float) -> Metric:
+    """Declare the speed of k devices over k times that of one, with one kind of batch."""
+    return Metric(
+        f"{kind.replace(' ', '_')}_scaling_efficiency",
+        means="the speed of k devices over k times that of one: 1 is the most",
+        about=f"with the {kind}",
+        share=lambda value, result: (value * len(result.backend["devices"]) - 1) / (len(result.backend["devices"]) - 1),
+        at_most=lambda _: most,
+        bands=(
+            Band(LOWEST, "hindered", "All devices did less than one"),
+            Band(-0.2, "serial", "Devices took turns"),
+            Band(0.2, "partly", "Each further device counted in part"),
+            Band(0.8, "parallel", "Each device counted nearly in full"),
+        ),
+    )
+
+
+EXPERIMENT = Experiment(
+    name="batch-scaling",
+    position=4,
+    exercises=(Exercise(1, "What does a batch of k times b bring on k devices?"),),
+    program=program,
+    case="all devices, scaled batch",
+    # Shares of a batch have no limit, for they may fit better into a core's cache.
+    metrics=(SPEEDUP, efficiency(FIXED, np.inf), efficiency(SCALED, 1.0)),
+    changes=(
+        with_queue("devices should work at the same time, and each count for more"),
+        LESS_NOISE,
+        MORE_CORES,
+        larger("batch_size", "Larger batches", "launches and exchange weigh less beside them"),
+    ),
+    curves=Curves(
+        over="devices",
+        quantity="images_per_second",
+        x_title="devices",
+        y_title="images a second",
+        log_x=False,
+        dotted=("k times one device",),
+        in_place_of_times=False,
+        caption="Images a second with the batch of one device, and with as many times that as there are "
+        "devices. The dotted curve is what one device does, times their number.",
+    ),
+    options={"full": {"rounds": 5, "steps": 8}, "quick": {"rounds": 3, "steps": 4}},
+)
