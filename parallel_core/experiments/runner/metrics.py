@@ -119,8 +119,6 @@ class Metric:
     ratio: bool = False
     """Whether it is a ratio of times, so that its interval is that of its logarithm."""
     noise: float = MIN_NOISE
-    exact: bool = False
-    """Whether it is counted, so that no noise leaves open what it means."""
 
     def measured(self, cases: Mapping[str, Case]) -> Interval | None:
         """Return the metric of a run's cases; None if the program gives it by itself, or lacks a case."""
@@ -135,8 +133,6 @@ class Metric:
         """
         if not self.bands:
             return None
-        if self.exact:
-            interval = Interval(interval.estimate, interval.estimate, interval.estimate)
         low, high = sorted(self.share(bound, result) for bound in (interval.low, interval.high))
         shares = Interval(self.share(interval.estimate, result), low, high)
         place = decide(shares, *(band.start for band in self.bands[1:]))
@@ -158,6 +154,8 @@ class Metric:
         """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99) of 2`."""
         most = self.at_most(result)
         possible = f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else ""
+        if interval.low == interval.high:
+            return self.brief(interval.estimate) + possible
         if self.in_percent:
             return in_percent(interval)
         if quantity(self.name, interval.estimate) != figure(interval.estimate):
