@@ -26,6 +26,7 @@ cannot be faster.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
@@ -170,10 +171,10 @@ def scores_on(backend: Backend, params: Sequence[Array], data: Dataset, batch_si
     lenet, devices = network(backend.ops), devices_of(backend, params)
     launched: list[Array] = []
     for start in range(0, len(data.test_labels), batch_size * len(devices)):
-        rows = slice(start, start + batch_size * len(devices))
-        images = backend.split_and_load(as_input(data.test_images[rows]), devices)
-        # Frameworks refuse to convolve no images.
-        launched += [backend.launch(lenet, p, x) for p, x in zip(params, images, strict=True) if x.shape[0]]
+        images = as_input(data.test_images[start : start + batch_size * len(devices)])
+        shards = zip(params, backend.split_and_load(images, devices), strict=True)
+        # Of fewer images than devices the last ones have none, which frameworks refuse to convolve.
+        launched += [backend.launch(lenet, p, x) for p, x in islice(shards, len(images))]
     return np.concatenate([backend.to_numpy(one) for one in launched])
 
 
