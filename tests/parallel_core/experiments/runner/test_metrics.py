@@ -159,7 +159,7 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
         ("cost-model", 0.25, 2, "async", "python"),
         ("cost-model", 2.95, 2, "async", "device"),
         ("data-parallel test_accuracy", 0.1, 2, "async", "chance"),
-        ("data-parallel test_accuracy", 0.205, 2, "async", "learnt"),
+        ("data-parallel test_accuracy", 0.22, 2, "async", "learnt"),
         ("batch-scaling", 0.9, 2, "async", "less"),
         ("batch-scaling", 1.1, 2, "async", "more"),
         ("batch-scaling fixed_batch_scaling_efficiency", 0.3, 2, "async", "hindered"),
