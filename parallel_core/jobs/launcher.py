@@ -105,6 +105,7 @@ async def _run(job: Job, shell: Sequence[str], display: Display) -> Conclusion:
         conclusion = decided
         if conclusion.hang:
             await _collect(agents, watch.running_ranks, stacks, changed)
+            conclusion = watch.after_stacks(conclusion, stacks, loop.time())
     if conclusion.status:
         _explain(conclusion, watch, display, stacks)
     return conclusion
