@@ -35,7 +35,7 @@ def launch_job(job: Job, shell: Sequence[str] = REMOTE_SHELL, restarts: int = 0)
 
     Rank 0's standard output is passed on as it is. After a failure that is no refusal the job is started again with
     `--resume`, at most `restarts` times, unless rank 0 has printed something. SIGINT, SIGTERM and SIGHUP end it with
-    status 1. Raises RequestError for `restarts` of a command without `--checkpoint`.
+    128 and its number. Raises RequestError for `restarts` of a command without `--checkpoint`.
     """
     if restarts and not _names_checkpoint(job.command):
         raise RequestError("--restarts goes on from a checkpoint: give --checkpoint DIR to the run")
@@ -48,7 +48,7 @@ def launch_job(job: Job, shell: Sequence[str] = REMOTE_SHELL, restarts: int = 0)
         return ended
     goes_on = "; --resume goes on from the last checkpoint" if _names_checkpoint(job.command) else ""
     display.say(f"interrupted by {ended.name}: all processes were ended{goes_on}")
-    return 1
+    return 128 + ended
 
 
 def _names_checkpoint(command: Sequence[str]) -> bool:
@@ -105,6 +105,7 @@ async def _run(job: Job, shell: Sequence[str], display: Display) -> Conclusion:
         conclusion = decided
         if conclusion.hang:
             await _collect(agents, watch.running_ranks, stacks, changed)
+            conclusion = watch.after_stacks(conclusion, stacks, loop.time())
     if conclusion.status:
         _explain(conclusion, watch, display, stacks)
     return conclusion

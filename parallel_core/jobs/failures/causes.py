@@ -8,7 +8,7 @@ from signal import SIGKILL
 from parallel_core.jobs.messages import Failed, Progress, is_rank
 from parallel_core.system.subprocesses import signal_name
 
-__all__ = ["Conclusion", "Observed", "cause_of", "hang"]
+__all__ = ["Conclusion", "Observed", "cause_of", "hang", "without_answer"]
 
 MAX_KEPT = 1 << 14
 """Bytes that are kept of each stream of a process."""
@@ -151,6 +151,12 @@ def hang(everyone: Sequence[Observed], now: float) -> Conclusion:
     if ended:
         message += f"; {_labels(ended)} had ended by then"
     return Conclusion(message, culprits=_process_names(slowest), hang=True)
+
+
+def without_answer(silent: Sequence[Observed], now: float) -> Conclusion:
+    """Return that ranks, of which all were asked for their stacks, gave none: what the others wait for is there."""
+    since = f"for {now - max(rank.last for rank in silent):.0f} s {_last_step(silent[0])}"
+    return Conclusion(f"{_subject(silent)} not answered {since}", culprits=_process_names(silent), hang=True)
 
 
 def _ended_early(everyone: Sequence[Observed]) -> Conclusion | None:

@@ -5,9 +5,9 @@ So the conclusion waits for a moment, and then takes what explains the rest (`ca
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from parallel_core.jobs.failures.causes import Conclusion, Observed, cause_of, hang
+from parallel_core.jobs.failures.causes import Conclusion, Observed, cause_of, hang, without_answer
 from parallel_core.jobs.messages import (
     Arrived,
     Ended,
@@ -95,6 +95,12 @@ class Watch:
     def next_look(self) -> float:
         """Return when `decide` may change its answer without another message."""
         return min(self._last + self._timeout, self._failed_at + LATE_NEWS_SECONDS)
+
+    def after_stacks(self, conclusion: Conclusion, answered: Collection[str], now: float) -> Conclusion:
+        """Return the conclusion on a hang when the running ranks have been asked for their stacks."""
+        silent = [self._processes[name] for name in self.running_ranks if name not in answered]
+        # One that has not joined may not have begun to run.
+        return without_answer(silent, now) if any(rank.joined for rank in silent) else conclusion
 
     @property
     def running_ranks(self) -> tuple[str, ...]:

@@ -114,9 +114,10 @@ class Recorder:
                 return
             with self._failing():
                 self._begin_step()
-        elif self.seen[marker] >= self.warm_up:
-            known = [one for one in self.profilers if framework in (None, one.framework)]
-            if known:
+        elif known := [one for one in self.profilers if framework in (None, one.framework)]:
+            # A program may end before it has warmed up, and what hindered it is told, too.
+            self.hindrance = known[-1].unavailable()
+            if self.seen[marker] >= self.warm_up and not self.hindrance:
                 self._start(known[-1])
         self._report()
 
@@ -127,9 +128,6 @@ class Recorder:
             self._stop_early()
 
     def _start(self, profiler: RecordingProfiler) -> None:
-        self.hindrance = profiler.unavailable()
-        if self.hindrance:
-            return
         profiler.settle()
         with self._failing():
             profiler.start()

@@ -116,8 +116,7 @@ stands_still()
     done = run(code, str(tmp_path / "pids"), hosts=(Host(None, 3),), timeout=3)
     assert done.status == 1
     assert re.fullmatch(
-        r"parallel-core: rank 1 on host-1, rank 2 on host-2 have made no progress for \d s after epoch 1, step 1: "
-        "1 exchange launched, while others have launched 2",
+        r"parallel-core: rank 2 on host-2 has not answered for \d s after epoch 1, step 1",
         done.last,
     )
     stacks = re.split("── stacks of rank ([0-2]) on host-[0-2] ──", done.errors)
@@ -126,6 +125,23 @@ stands_still()
     assert "in stands_still" in stacks[4]
     assert stacks[6].startswith("\nit gave no stacks: it was stopped")
     assert all(is_gone(int(pid)) for pid in wait_for_lines(3, tmp_path / "pids"))
+
+
+@pytest.mark.parametrize("stopped", [0, 1, 2])
+@pytest.mark.parametrize("ahead", [(), (1,), (0, 1, 2)])
+def test_the_rank_that_is_stopped_is_named_however_far_the_others_are(
+    run: Run, monkeypatch: pytest.MonkeyPatch, stopped: int, ahead: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr("parallel_core.jobs.launcher.STACKS_SECONDS", 1.5)
+    code = f"""
+join(); step(1)
+if rank in {ahead}: step(2)
+if rank == {stopped}: os.kill(os.getpid(), signal.SIGSTOP)
+wait()
+"""
+    done = run(code, hosts=(Host(None, 3),), timeout=2)
+    assert done.status == 1
+    assert re.findall(r"rank \d on", done.last) == [f"rank {stopped} on"]
 
 
 def test_a_rank_that_never_joins_is_named(run: Run) -> None:

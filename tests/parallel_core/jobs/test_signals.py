@@ -28,7 +28,7 @@ def test_a_signal_to_the_launcher_ends_all_and_is_reported_in_one_line(
             launcher.send_signal(number)
             time.sleep(0.02)
         output, errors = launcher.communicate(timeout=20)
-    assert (launcher.returncode, output) == (1, b"")
+    assert (launcher.returncode, output) == (128 + numbers[0], b"")
     name = numbers[0].name
     assert errors.decode() == f"parallel-core: interrupted by {name}: all processes were ended\n"
     assert all(is_gone(int(pid)) for pid in pids)
