@@ -48,6 +48,13 @@ def test_wrong_numbers_are_found_and_printed_as_a_short_program(load: Callable[[
     assert str(own) != str(right)
 
 
+def test_what_writes_over_what_it_reads_is_found() -> None:
+    every = search(broken_backends.writing_over_what_it_reads, LIMITS)
+    found = next(found for found in every if found.finding.kind == "gives wrong numbers")
+    assert found.finding.place is not None
+    assert "out=" in found.program.statements[found.finding.place].source
+
+
 def test_a_failure_that_is_lost_is_found() -> None:
     what = "raises no ComputationError"
     found = next(found for found in search(broken_backends.losing_failures, LIMITS) if what in found.finding.what)
