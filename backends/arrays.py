@@ -1,13 +1,33 @@
 """Values: arrays, or tuples of values such as a model's parameters. Every verb takes both."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-__all__ = ["check_equal", "check_terms", "row_ranges", "sum_shard", "tree_leaves", "tree_map"]
+__all__ = [
+    "check_equal",
+    "check_lengths",
+    "check_shapes",
+    "check_terms",
+    "check_vectors",
+    "rebuilt",
+    "row_ranges",
+    "sum_shard",
+    "tree_leaves",
+    "tree_map",
+]
 
 BLOCK_BYTES = 2**19
 """Several arrays of this size fit in a core's cache of 1 MiB; a quarter or twice of it is slower by a quarter."""
+SHAPES: Mapping[str, tuple[str, ...]] = {
+    "matmul": ("mk", "kn"),
+    "conv2d": ("nchw", "ocij", "o"),
+    "avg_pool2d": ("nchw",),
+    "cross_entropy": ("nk", "n"),
+    "count_correct": ("nk", "n"),
+    "split": ("n",),
+}
+"""What ops take: a letter stands for one length. Frameworks would broadcast, or take more dimensions."""
 
 
 def tree_map(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
@@ -33,6 +53,12 @@ def tree_leaves(value: Any) -> Iterator[Any]:
             yield item
 
 
+def rebuilt(kind: type[tuple] | type[list], items: Iterable[Any]) -> Any:
+    """Make a list or a tuple of a kind, be it a named one, of other items."""
+    # A named tuple's own constructor takes its items one by one.
+    return tuple.__new__(kind, items) if issubclass(kind, tuple) else kind(items)
+
+
 def check_equal(arrays: Sequence[Any], verb: str = "allreduce") -> None:
     """Raise ValueError if arrays that a verb or op takes together differ in shape or dtype."""
     first, *others = arrays
@@ -42,6 +68,30 @@ def check_equal(arrays: Sequence[Any], verb: str = "allreduce") -> None:
                 f"{verb} needs equal arrays, not {tuple(first.shape)} {first.dtype} "
                 f"and {tuple(other.shape)} {other.dtype}"
             )
+
+
+def check_shapes(op: str, *arrays: Any) -> None:
+    """Raise ValueError if arrays do not have the shapes that an op takes."""
+    lengths: dict[str, int] = {}
+    shapes = [tuple(x.shape) for x in arrays]
+    for letters, shape in zip(SHAPES[op], shapes, strict=True):
+        named = zip(letters, shape, strict=False)
+        if len(letters) != len(shape) or any(lengths.setdefault(letter, n) != n for letter, n in named):
+            taken = " and ".join(f"({', '.join(names)})" for names in SHAPES[op])
+            raise ValueError(f"{op} takes arrays of shapes {taken}, not {' and '.join(map(str, shapes))}")
+
+
+def check_lengths(x: Any, lengths: Sequence[int]) -> None:
+    """Raise ValueError if a vector cannot be divided into vectors of these lengths."""
+    check_shapes("split", x)
+    if sum(lengths) != len(x) or min(lengths, default=0) < 0:
+        raise ValueError(f"a vector of {len(x)} is not divided into lengths of {', '.join(map(str, lengths))}")
+
+
+def check_vectors(vectors: Sequence[Any]) -> None:
+    """Raise ValueError if arrays cannot be laid end to end: they are no vectors, or not of one dtype."""
+    if {(x.ndim, x.dtype) for x in vectors} != {(1, vectors[0].dtype)}:
+        raise ValueError("concatenate takes vectors of one dtype, one at least")
 
 
 def check_terms(terms: Sequence[Any]) -> None:

@@ -38,9 +38,9 @@ from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
-from backends.arrays import row_ranges
+from backends.arrays import row_ranges, tree_leaves
 from backends.devices import Device
-from backends.errors import BackendError, ComputationError
+from backends.errors import BackendError, ComputationError, message_of
 
 __all__ = ["VERBS", "Array", "Backend", "BaseBackend", "Engine", "FrameworkSettings", "HostArray", "Ops"]
 
@@ -189,10 +189,11 @@ class Backend(Protocol):
         """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is asynchronous.
 
         Without an array among `args`, however deep in tuples, it raises BackendError; what else is among them, such as
-        numbers and functions, is passed on as it is. `fn` returns an array or a tuple, nested too; it calls no
-        verbs, and writes to its arguments by `ops.sgd` and `ops.sgd_while_finite` alone. New arrays in it must come
-        from its arguments (`ops.zeros_like`), which say the device. What it raises is the computation's failure, also
-        StopIteration, SystemExit and GeneratorExit; so is, before it is ready, an index that its tuple does not have.
+        numbers and functions, is passed on as it is; a list must not change before `fn` is computed. `fn` returns an
+        array or a tuple, nested too; it calls no verbs, and writes to its arguments by `ops.sgd` and
+        `ops.sgd_while_finite` alone. New arrays in it must come from its arguments (`ops.zeros_like`), which say the
+        device. What it raises is the computation's failure, also StopIteration, SystemExit and GeneratorExit; so is,
+        before it is ready, an index that its tuple does not have.
         """
 
     def wait(self, x: Array) -> Array:
@@ -252,10 +253,24 @@ class BaseBackend:
     """Whether a forked child may use it: a fork copies the calling thread, and not those that serve queues."""
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
-        if not devices or not np.ndim(x):
+        if not devices or not isinstance(x, np.ndarray) or not x.ndim:
             raise BackendError(f"{self.name}'s split_and_load needs an array with rows, and a device at least")
         ranges = row_ranges(len(x), len(devices))
         return tuple(self.asarray(x[rows], device) for rows, device in zip(ranges, devices, strict=True))
+
+    def _check_host_arrays(self, x: Any) -> None:
+        """Raise BackendError for what `asarray` does not take; other frameworks would convert it, each in its way."""
+        for leaf in tree_leaves(x):
+            if not isinstance(leaf, np.ndarray | np.generic):
+                raise BackendError(f"{self.name} loads arrays of NumPy, and tuples of them, not {type(leaf).__name__}")
+
+    def _check_values(self, xs: Any, array: Any) -> None:
+        """Raise BackendError unless these are values made of arrays of a type: rows of an array are none."""
+        if not isinstance(xs, Sequence):
+            raise BackendError(f"{self.name} sums a list or tuple of values, one per device, not {type(xs).__name__}")
+        for leaf in tree_leaves(tuple(xs)):
+            if not isinstance(leaf, array):
+                raise BackendError(f"{self.name} sums arrays of its own, and tuples of them, not {type(leaf).__name__}")
 
     def _fail(self, error: BaseException, place: str = "") -> NoReturn:
         """Raise ComputationError, now and from every verb that is called later: results would be garbage."""
@@ -284,7 +299,7 @@ class BaseBackend:
 
     def _reason(self, error: BaseException) -> str:
         """Return the line of an error's message that says what is wrong."""
-        return next(iter(str(error).strip().splitlines()), "no reason given")
+        return next(iter(message_of(error).strip().splitlines()), "no reason given")
 
 
 def _refuse(error: type[BackendError], message: str, *_: object, **__: object) -> NoReturn:

@@ -15,6 +15,7 @@ from backends.conformance.failures import draw_failure, draw_refusal
 from backends.conformance.functions import draw_function
 from backends.conformance.gradients import draw_early_sums, draw_steps, draw_training, draw_value_and_grad
 from backends.conformance.model import Content, Model, UnsuitableError, Value, tuple_text
+from backends.conformance.overlaps import draw_overlap
 from backends.conformance.programs import Program
 
 __all__ = ["draw_program"]
@@ -41,6 +42,8 @@ LAYOUTS = (
 )
 """Arrays that do not lie in memory one element after the other, or cannot be written to."""
 SMALL = 10_000
+OVERLAPS = 1.5
+"""How often a call that may fail is drawn, beside `KINDS`: it may end the program."""
 UNIT = 0.2
 """The probability that a function is launched as one unit."""
 
@@ -52,11 +55,12 @@ def draw_program(random: Random, devices: int | None = None) -> Program:
     threads = random.choice((1,) * 9 + (2,))
     # What other threads see of a failure, and when, is left open.
     failure_at = random.randrange(length) if threads == 1 and random.random() < 0.2 else None
+    kinds = KINDS if threads > 1 else {**KINDS, draw_overlap: OVERLAPS}
     for _ in range(2 * length):
         if len(model.statements) >= length:
             break
         model.thread = random.randrange(threads)
-        _attempt(random.choices(list(KINDS), list(KINDS.values()))[0], model)
+        _attempt(random.choices(list(kinds), list(kinds.values()))[0], model)
         if failure_at is not None and len(model.statements) > failure_at and _attempt(draw_failure, model):
             failure_at = None
     for model.thread in range(threads):

@@ -15,6 +15,7 @@ ERRORS = (
     "StopIteration()",
     "SystemExit()",
     "GeneratorExit()",
+    "Untold()",
 )
 REQUESTS: Mapping[str, Failure] = {
     "launch(lambda: 0)": "request",
@@ -22,12 +23,17 @@ REQUESTS: Mapping[str, Failure] = {
     "asarray(np.zeros(2, np.int16), devices[0])": "perhaps",
     'asarray(np.array(["text"]), devices[0])': "perhaps",
     "asarray(np.zeros(2, np.float32), Device('cpu', 77))": "device",
+    "asarray(None, devices[0])": "request",
+    "asarray([1.0, 2.0], devices[0])": "request",
+    "allreduce(backend.asarray(np.zeros(1), devices[0]))": "request",
+    "allreduce(iter([backend.asarray(np.zeros(2), devices[0])]))": "request",
+    "allreduce([None])": "request",
 }
 
 
 def draw_failure(model: Model) -> None:
     """Draw a computation that fails."""
-    model.random.choice((_raise, _raise, _multiply, _label, _label, _write, _sum, _sum_what_failed))(model)
+    model.random.choice((_raise, _raise, _multiply, _misfit, _label, _label, _write, _sum, _sum_what_failed))(model)
 
 
 def _raise(model: Model) -> None:
@@ -44,6 +50,18 @@ def _multiply(model: Model) -> None:
     if not rows or rows == columns:
         raise UnsuitableError
     call = f"launch(ops.matmul, {x.text}, {x.text})"
+    model.make(call, x.device, x, fails="computation", stand_in=stand_in)
+
+
+def _misfit(model: Model) -> None:
+    """Draw shapes that frameworks would broadcast."""
+    x = model.pick_floats(lambda value: value.content.ndim == 2 and len(value.content) > 1 and value.content.size)
+    device = f"devices[{x.device}]"
+    label = f"backend.asarray(np.zeros({model.random.choice(('1', f'({len(x.content)}, 1)'))}, np.int64), {device})"
+    vector = f"backend.asarray(data({x.content.shape[1:]}, np.{x.content.dtype}, 3), {device})"
+    calls = f"cross_entropy, {x.text}, {label}", f"count_correct, {x.text}, {label}", f"matmul, {x.text}, {vector}"
+    stand_in = f"launch(ops.total, {x.text})"
+    call = f"launch(ops.{model.random.choice(calls)})"
     model.make(call, x.device, x, fails="computation", stand_in=stand_in)
 
 

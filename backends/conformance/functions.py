@@ -61,7 +61,7 @@ def _applications(
     text, x = source
     yield f"ops.add({text}, {random.choice((1.0, -2.0))})"
     yield f"ops.multiply({text}, {random.choice((2.0, -1.0, 0.5))})"
-    yield f"ops.power({text}, 2)"
+    yield f"ops.power({text}, {random.choice((0, 2, 2))})"
     yield f"ops.relu({text})"
     yield f"ops.total({text})"
     yield f"ops.zeros_like({text})"

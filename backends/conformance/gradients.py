@@ -53,7 +53,7 @@ def _term(random: Random, text: str, named: dict[str, Value]) -> str:
     other = random.choice([name for name, value in named.items() if value.content.shape == shape])
     terms = [text, f"ops.multiply({text}, {other})", f"ops.add({text}, {other})", f"ops.multiply({text}, 2.0)"]
     terms += [f"ops.relu({text})"] if named[text].exact else []
-    terms.append(f"ops.power({text}, 2)")
+    terms.append(f"ops.power({text}, {random.choice((0, 1, 2, 2))})")
     if shape:
         terms += [f"ops.{op}(ops.flatten({text}), ops.flatten({other}))" for op in ("add", "multiply")]
         terms.append(f"ops.flatten({text})")

@@ -89,10 +89,11 @@ class Model:
         """Add a statement that brings a value to NumPy, to be compared."""
         self.read_from(f"backend.to_numpy({value.text})", value)
 
-    def read_from(self, source: str, *uses: Value) -> None:
+    def read_from(self, source: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = "") -> None:
         """Add a statement that computes what is to be compared: NumPy's arrays, or a number of Python's."""
         name = self._new_name("r")
-        self._add(Statement(f"{name} = {source}", (name,), _names(uses), waits=True))
+        names = _names((*uses, *consumes))
+        self._add(Statement(f"{name} = {source}", (name,), names, fails=fails, waits=True), consumes=consumes)
 
     def do(
         self, call: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = "", waits: bool = False

@@ -16,9 +16,10 @@ from backends.devices import Device
 
 __all__ = ["FUNCTIONS", "Failure", "Program", "Statement", "namespace_for"]
 
-Failure = Literal["", "computation", "request", "either", "device", "perhaps"]
+Failure = Literal["", "computation", "request", "either", "device", "perhaps", "may"]
 """How a statement fails: its computation does; the request is refused at the call; either of them; it is refused by a
-backend that knows devices, as each does that has queues; it may be refused. Or not at all."""
+backend that knows devices, as each does that has queues; it may be refused; it may be refused, and its computation may
+fail, for which it waits. Or not at all."""
 
 FUNCTIONS = {
     "data": '''\
@@ -35,8 +36,13 @@ def late(x, m):
 def fail(error):
     raise error
 """,
+    "Untold": """\
+class Untold(Exception):
+    def __str__(self):
+        raise ValueError("no message")
+""",
 }
-"""Functions that programs use, by name."""
+"""Functions and classes that programs use, by name."""
 
 
 def namespace_for(backend: Any) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class _Thread:
                 exec(self._compiled[place], self._namespace)
                 what = self._after(statement)
             except ComputationError as error:
-                if self._failing:
+                if self._failing or statement.fails == "may":
                     if accepting := _accepting(self._backend):
                         self._report(accepting)
                     return

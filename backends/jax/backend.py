@@ -143,7 +143,8 @@ class JAXBackend(BaseBackend):
         return self._issued(copied, device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        devices = [self.device_of(next(tree_leaves(x))) for x in xs]
+        self._check_values(xs, self._array)
+        devices = [self.device_of(next(tree_leaves(x), None)) for x in xs]
         if len(set(devices)) != max(1, len(devices)):
             raise BackendError(f"jax sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
         first, *others = devices
@@ -160,6 +161,7 @@ class JAXBackend(BaseBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         place = self._place(device)
+        self._check_host_arrays(x)
         return tree_map(lambda leaf: self._jax.device_put(_owned(leaf), place), x)
 
     def to_numpy(self, x: Array) -> Any:

@@ -23,6 +23,7 @@ import jax
 import numpy as np
 from jax import monitoring
 
+from backends.arrays import rebuilt
 from backends.devices import Device
 from backends.host import tell_compiling
 from backends.jax.identity import identity
@@ -228,7 +229,7 @@ def _spec(x: Any, inputs: list[Any], is_input: Callable[[Any], bool]) -> Any:
         # NumPy's own numbers have a dtype that may win over the arrays'.
         inputs.append(x if isinstance(x, ARRAYS) else float(x))
         return INPUT
-    if type(x) in (tuple, list):
+    if isinstance(x, tuple | list):
         return (type(x), *(_spec(item, inputs, is_input) for item in x))
     return _Fixed(identity(x), x)
 
@@ -239,4 +240,4 @@ def _filled(spec: Any, given: Iterator[Any]) -> Any:
     if isinstance(spec, _Fixed):
         return spec.value
     kind, *items = spec
-    return kind(_filled(item, given) for item in items)
+    return rebuilt(kind, (_filled(item, given) for item in items))

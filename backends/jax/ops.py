@@ -13,7 +13,7 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
-from backends.arrays import check_equal, tree_leaves, tree_map
+from backends.arrays import check_equal, check_lengths, check_shapes, check_vectors, tree_leaves, tree_map
 from backends.jax.tracing import collecting_checks, fail_if, one_by_one, traced_in_unit
 
 Array: TypeAlias = jax.Array
@@ -31,6 +31,7 @@ def _kept_in_units(op: Callable[..., Array]) -> Callable[..., Array]:
 
 @_kept_in_units
 def matmul(a: Array, b: Array) -> Array:
+    check_shapes("matmul", a, b)
     _check_dtypes(a, b)
     return lax.dot(a, b)
 
@@ -68,13 +69,19 @@ def flatten(x: Array) -> Array:
 
 @_kept_in_units
 def conv2d(x: Array, weight: Array, bias: Array) -> Array:
+    check_shapes("conv2d", x, weight, bias)
     _check_dtypes(x, weight, bias)
+    if weight.shape[2] > x.shape[2] or weight.shape[3] > x.shape[3]:
+        raise ValueError(f"conv2d has no windows of {weight.shape[2:]} in images of {x.shape[2:]}")
     return lax.conv_general_dilated(x, weight, (1, 1), "VALID") + bias[:, None, None]
 
 
 @_kept_in_units
 def avg_pool2d(x: Array, size: int) -> Array:
+    check_shapes("avg_pool2d", x)
     n, c, height, width = x.shape
+    if not 0 < size <= min(height, width):
+        raise ValueError(f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}")
     rows, columns = height // size, width // size
     whole = x[:, :, : rows * size, : columns * size]
     return whole.reshape(n, c, rows, size, columns, size).mean(axis=(3, 5))
@@ -82,9 +89,8 @@ def avg_pool2d(x: Array, size: int) -> Array:
 
 @_kept_in_units
 def cross_entropy(scores: Array, labels: Array) -> Array:
-    rows, classes = scores.shape
-    if labels.shape != (rows,):
-        raise ValueError(f"cross_entropy takes {rows} labels for {rows} rows, and not labels of shape {labels.shape}")
+    check_shapes("cross_entropy", scores, labels)
+    classes = scores.shape[1]
     wide = labels.astype("int64")
     # A compiled program raises nothing: it returns beside its result whether it has failed.
     fail_if(jnp.any((wide < 0) | (wide >= classes)), f"cross_entropy takes labels from 0 to {classes - 1}")
@@ -94,17 +100,17 @@ def cross_entropy(scores: Array, labels: Array) -> Array:
 
 @_kept_in_units
 def count_correct(scores: Array, labels: Array) -> Array:
+    check_shapes("count_correct", scores, labels)
     return jnp.sum(jnp.argmax(scores, axis=1) == labels.astype("int64"), dtype="int64")
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
-    if sum(lengths) != len(x):
-        raise ValueError(f"a vector of {len(x)} is not divided into lengths of {sum(lengths)} together")
+    check_lengths(x, lengths)
     return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:
-    _check_dtypes(*vectors)
+    check_vectors(vectors)
     return jnp.concatenate(tuple(vectors))
 
 

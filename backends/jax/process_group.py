@@ -21,7 +21,7 @@ from typing import Any, final
 import numpy as np
 
 from backends.arrays import check_terms, tree_leaves, tree_map
-from backends.errors import BackendError, ComputationError
+from backends.errors import BackendError, ComputationError, message_of
 from backends.jax.meeting import Meeting, meet
 from backends.process_groups.addresses import interface_towards
 from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
@@ -131,7 +131,7 @@ class JAXGroup:
 
 def by_another_rank(error: BaseException) -> GroupError | None:
     """Return what a failure means if another rank is the cause: whoever waits for a value finds what its sum raised."""
-    failed = BY_ANOTHER_RANK.search(str(error))
+    failed = BY_ANOTHER_RANK.search(message_of(error))
     return failed and GroupError(f"another rank is gone or does not answer (gloo: {failed[1]})")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from backends.arrays import check_terms, tree_leaves, tree_map
 from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
-from backends.errors import BackendError, ComputationError
+from backends.errors import BackendError, ComputationError, message_of
 from backends.host import check_workers, core_numbers, cores_of, limit_openmp_threads, on_cores, threads_for
 from backends.installation.cuda_libraries import load_cuda_libraries
 from backends.installation.gpu_probe import reason_against
@@ -91,10 +91,10 @@ class MXNetBackend(BaseBackend):
             # NumPy has an OpenBLAS of its own, which would read it in processes that this one starts.
             read_once=(CORE_TYPE,),
         )
-        from backends.mxnet import ops, sharded_sum
+        from backends.mxnet import memory, ops, sharded_sum
 
         self._mx, self.ops, self._sharded_sum = mx, ops, sharded_sum
-        self._array = mx.nd.NDArray
+        self._array, self._check_apart = mx.nd.NDArray, memory.check_apart
         self.version: str = mx.__version__
         gpus: int = mx.context.num_gpus()
         self.devices, note = choose_devices(self.name, device_kind, devices, gpus, workers_per_device, reason_against)
@@ -145,6 +145,9 @@ class MXNetBackend(BaseBackend):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
+            if isinstance(error, BackendError) and fn in (self.ops.sgd, self.ops.sgd_while_finite):
+                # It refused its arguments before it enqueued anything.
+                raise
             self._fail(error, f"on {_name(first.ctx)}")
 
     def wait(self, x: Array) -> Array:
@@ -169,27 +172,36 @@ class MXNetBackend(BaseBackend):
             if out is None:
                 return tree_map(lambda leaf: self._copy(leaf, context), x)
             tree_map(lambda target, leaf: _check_out(target, leaf, context), out, x)
+            self._check_apart("copy_to", list(tree_leaves(out)), list(tree_leaves(x)))
             return tree_map(self._overwrite, out, x)
+        except BackendError:
+            raise
         except Exception as error:
             self._fail(error, f"on {device}")
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        self._check_values(xs, self._array)
         contexts = [leaf.ctx for x in xs for leaf in list(tree_leaves(x))[:1]]
         on_cpus = [context for context in contexts if context.device_type == "cpu"]
         if not xs or len(set(on_cpus)) < len(on_cpus):
             raise BackendError(f"{self.name} sums one value per device, not those on {_names(contexts) or 'none'}")
         try:
-            _check_terms(xs)
+            for terms in zip(*map(tree_leaves, xs), strict=True):
+                check_terms(terms)
+            self._check_apart("allreduce", list(tree_leaves(xs)))
             # From the first device's core: the thread would stay on that of the last launch, and take all from it.
             with self._on_core_of(*tree_leaves(xs[0])):
                 if self._on_gpus or _bytes_of(xs[0]) < MXNET_SHARDED_BYTES:
                     return self._gather_and_broadcast(*xs)
                 return self._sum_in_shards(*xs)
+        except BackendError:
+            raise
         except Exception as error:
             self._fail(error, f"on {_names(contexts)}")
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         context = self._context(device)
+        self._check_host_arrays(x)
         return tree_map(lambda leaf: self._load(leaf, context), x)
 
     def to_numpy(self, x: Array) -> Any:
@@ -249,7 +261,7 @@ class MXNetBackend(BaseBackend):
 
     def _reason(self, error: BaseException) -> str:
         # MXNet puts its stack trace before or after the sentence that matters.
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        lines = [line.strip() for line in message_of(error).splitlines() if line.strip()]
         sentences = [line for line in lines if "Error" in line or "Check failed" in line]
         return (sentences or lines or [""])[-1].removeprefix(f"{type(error).__name__}: ")
 
@@ -259,14 +271,6 @@ def _end_all(error: Exception) -> None:
     for backend in list(_loaded):
         with suppress(ComputationError):
             backend._fail(error)
-
-
-def _check_terms(xs: Sequence[Array]) -> None:
-    terms = list(zip(*map(tree_leaves, xs), strict=True))
-    for same in terms:
-        check_terms(same)
-    if len({id(leaf) for same in terms for leaf in same}) < len(terms) * len(xs):
-        raise ValueError("allreduce cannot replace one array by two sums")
 
 
 def _check_out(out: Array, x: Array, context: Any) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from mxnet import autograd, npx
 from mxnet import np as mnp
 
-from backends.arrays import tree_leaves, tree_map
+from backends.arrays import check_equal, check_lengths, check_shapes, tree_leaves, tree_map
+from backends.mxnet.memory import check_apart, dimensions_of
 from backends.mxnet.units import unit_of
 
 Array: TypeAlias = mnp.ndarray
@@ -26,6 +27,8 @@ mx.util.set_np_shape(2)
 
 
 def matmul(a: Array, b: Array) -> Array:
+    if dimensions_of(a) != 2 or dimensions_of(b) != 2:
+        check_shapes("matmul", a, b)
     return mnp.dot(a, b)
 
 
@@ -38,7 +41,8 @@ def multiply(a: Array, b: Array | float) -> Array:
 
 
 def power(x: Array, exponent: float) -> Array:
-    return x ** float(exponent)
+    # MXNet's derivative by the power 0 is zero times infinity at zero; that of `ones_like` is zero.
+    return x ** float(exponent) if exponent else mnp.ones_like(x)
 
 
 def relu(x: Array) -> Array:
@@ -58,7 +62,10 @@ def flatten(x: Array) -> Array:
 
 
 def conv2d(x: Array, weight: Array, bias: Array) -> Array:
-    return npx.convolution(x, weight, bias, kernel=weight.shape[2:], num_filter=weight.shape[0])
+    filters, _, *kernel = weight.shape
+    if len(kernel) != 2:
+        check_shapes("conv2d", x, weight, bias)
+    return npx.convolution(x, weight, bias, kernel=kernel, num_filter=filters)
 
 
 def avg_pool2d(x: Array, size: int) -> Array:
@@ -66,6 +73,7 @@ def avg_pool2d(x: Array, size: int) -> Array:
 
 
 def cross_entropy(scores: Array, labels: Array) -> Array:
+    check_shapes("cross_entropy", scores, labels)
     # `pick` would take the nearest class for a label that is none; `take` fails when it runs, but compares in the
     # labels' dtype, in which the number of classes may not fit.
     wide = labels if labels.dtype in (np.int32, np.int64) else labels.astype("int32")
@@ -74,12 +82,12 @@ def cross_entropy(scores: Array, labels: Array) -> Array:
 
 
 def count_correct(scores: Array, labels: Array) -> Array:
+    check_shapes("count_correct", scores, labels)
     return (scores.argmax(axis=1) == labels.astype("int64")).sum()
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
-    if sum(lengths) != len(x):
-        raise ValueError(f"a vector of {len(x)} is not divided into lengths of {sum(lengths)} together")
+    check_lengths(x, lengths)
     return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
 
 
@@ -115,6 +123,8 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
         autograd.mark_variables(leaves, [leaf.detach() for leaf in leaves])
         with autograd.record():
             value = fn(leaves, *rest)
+        if value.shape != ():
+            raise ValueError(f"value_and_grad differentiates one number, not an array of shape {value.shape}")
         gradients = _gradients(value, leaves)
         own = value.copy() if any(value is leaf for leaf in leaves) else value.detach()
         return own, tuple(gradient.as_np_ndarray() for gradient in gradients)
@@ -128,6 +138,7 @@ def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
     _refuse_recording()
+    check_apart("sgd", parameters, gradients)
     # One operator for all of them: issuing eight would take Python as long as one of them computes.
     for old, new in _groups(parameters, gradients):
         count = len(old)
@@ -140,6 +151,7 @@ def sgd_while_finite(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float, guard: Array
 ) -> tuple[tuple[Array, ...], Array]:
     _refuse_recording()
+    check_apart("sgd_while_finite", (*parameters, *gradients), (guard,))
     for parameter in parameters:
         if parameter.grad is None:
             parameter.attach_grad()
@@ -189,7 +201,7 @@ def _gradients(value: Array, leaves: Sequence[Array]) -> list[Any]:
 
 def _groups(*values: Sequence[Array]) -> Iterator[tuple[list[Any], ...]]:
     """Divide tuples of arrays into groups that one operator takes: of one dtype, and not too many."""
-    dtypes = [x.dtype for x in values[0]]
+    dtypes = [first.dtype for first, *_ in zip(*values, strict=True)]
     for dtype in dict.fromkeys(dtypes):
         places = [place for place, own in enumerate(dtypes) if own == dtype]
         for start in range(0, len(places), UPDATED_TOGETHER):
@@ -200,7 +212,10 @@ def _groups(*values: Sequence[Array]) -> Iterator[tuple[list[Any], ...]]:
 def _with_dimensions(first: Array, *others: Array) -> tuple[Array, ...]:
     # Some operators on several arrays refuse those of no dimensions. These are views.
     arrays = (first, *others)
-    return arrays if first.shape else tuple(x.as_nd_ndarray().reshape((1,)).as_np_ndarray() for x in arrays)
+    if first.shape:
+        return arrays
+    check_equal(arrays, "sgd_while_finite")
+    return tuple(x.as_nd_ndarray().reshape((1,)).as_np_ndarray() for x in arrays)
 
 
 def _sum_of_squares(arrays: Sequence[Any]) -> Array:
@@ -232,6 +247,7 @@ def _update_float32(old: Sequence[Any], new: Sequence[Any], zeros: Sequence[Any]
 def _update_others(old: Sequence[Any], new: Sequence[Any], _: object, rate: float, guard: Array) -> None:
     # That operator changes nothing in another dtype, and `where` ends the process if there are no elements.
     for x, gradient in zip(old, new, strict=True):
+        check_equal((x, gradient), "sgd_while_finite")
         if x.size:
             kept = x.as_np_ndarray()
             mnp.where(mnp.isnan(guard), kept, kept - rate * gradient.as_np_ndarray()).copyto(kept)

@@ -74,6 +74,7 @@ class NumPyBackend(BaseBackend):
         return self._compute(_overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        self._check_values(xs, np.ndarray)
         if not 0 < len(xs) <= len(self.devices):
             raise BackendError(f"numpy's allreduce takes one value per device, of {len(self.devices)}, not {len(xs)}")
         sums: tuple[Array, ...] = self._compute(_sum_in_place, tuple(xs))
@@ -81,10 +82,10 @@ class NumPyBackend(BaseBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         self._check_device(device)
+        self._check_host_arrays(x)
         for leaf in tree_leaves(x):
-            dtype = getattr(leaf, "dtype", None)
-            if dtype is None or dtype.kind not in NUMBERS:
-                raise BackendError(f"numpy's asarray takes arrays of numbers, not {dtype or type(leaf).__name__}")
+            if leaf.dtype.kind not in NUMBERS:
+                raise BackendError(f"numpy's asarray takes arrays of numbers, not of {leaf.dtype}")
         return self._compute(tree_map, _load, x)
 
     def to_numpy(self, x: Array) -> Any:

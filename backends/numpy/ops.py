@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from backends.arrays import check_equal, tree_map
+from backends.arrays import check_equal, check_lengths, check_shapes, check_vectors, tree_map
 from backends.numpy.autograd import Tracked, Vjp, differentiable, gradients_of
 
 Array = np.ndarray
@@ -19,6 +19,7 @@ Array = np.ndarray
 
 @differentiable
 def matmul(a: Array, b: Array) -> tuple[Array, Vjp, Vjp]:
+    check_shapes("matmul", a, b)
     return a @ b, lambda g: g @ b.T, lambda g: a.T @ g
 
 
@@ -45,6 +46,8 @@ def relu(x: Array) -> tuple[Array, Vjp]:
 
 @differentiable
 def total(x: Array, axis: int | None = None) -> tuple[Array, Vjp]:
+    if axis is not None and not x.ndim:
+        raise ValueError("an array of no dimensions has no axis to sum along")
     return np.sum(x, axis), lambda g: np.broadcast_to(g if axis is None else np.expand_dims(g, axis), x.shape)
 
 
@@ -55,6 +58,7 @@ def flatten(x: Array) -> tuple[Array, Vjp]:
 
 @differentiable
 def conv2d(x: Array, weight: Array, bias: Array) -> tuple[Array, Vjp, Vjp, Vjp]:
+    check_shapes("conv2d", x, weight, bias)
     windows = _windows(x, weight.shape[2:])
     result = np.tensordot(windows, weight, axes=([1, 4, 5], [1, 2, 3])).transpose(0, 3, 1, 2) + bias[:, None, None]
 
@@ -73,7 +77,10 @@ def conv2d(x: Array, weight: Array, bias: Array) -> tuple[Array, Vjp, Vjp, Vjp]:
 
 @differentiable
 def avg_pool2d(x: Array, size: int) -> tuple[Array, Vjp]:
+    check_shapes("avg_pool2d", x)
     n, c, height, width = x.shape
+    if not 0 < size <= min(height, width):
+        raise ValueError(f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}")
     rows, columns = height // size, width // size
     blocks = x[:, :, : rows * size, : columns * size].reshape(n, c, rows, size, columns, size)
 
@@ -87,6 +94,7 @@ def avg_pool2d(x: Array, size: int) -> tuple[Array, Vjp]:
 
 @differentiable
 def cross_entropy(scores: Array, labels: Array) -> tuple[Array, Vjp]:
+    check_shapes("cross_entropy", scores, labels)
     classes = scores.shape[1]
     if outside := [label for label in labels.tolist() if not 0 <= label < classes]:
         raise ValueError(f"cross_entropy has labels from 0 to {classes - 1}, and not {outside[0]}")
@@ -103,16 +111,17 @@ def cross_entropy(scores: Array, labels: Array) -> tuple[Array, Vjp]:
 
 
 def count_correct(scores: Array, labels: Array) -> Array:
+    check_shapes("count_correct", scores, labels)
     return np.asarray((scores.argmax(axis=1) == labels).sum())
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
-    if sum(lengths) != len(x):
-        raise ValueError(f"lengths of {sum(lengths)} together do not divide a vector of {len(x)}")
+    check_lengths(x, lengths)
     return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:
+    check_vectors(vectors)
     return np.concatenate(vectors)
 
 

@@ -62,9 +62,10 @@ class GroupedBackend:
         return tuple(self.local.asarray(x[rows], device) for rows, device in zip(own, devices, strict=True))
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        # A single value too: the backend refuses what cannot be summed.
+        first, *others = self.local.allreduce(xs)
         self.exchanges += 1
         self.on_exchange(self.exchanges)
-        first, *others = self.local.allreduce(xs) if len(xs) > 1 else xs
         total = self.group.sum(first)
         rest = zip(self.devices[1:], others, strict=False)
         return (total, *(self.local.copy_to(total, device, out=x) for device, x in rest))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import EntryPoint
 from typing import get_args
 
-from backends.devices import Device, DeviceKind, Wanted, parse_device, parse_devices
+from backends.devices import Device, DeviceKind, Wanted, cpu_devices, parse_device, parse_devices
 from backends.errors import BackendError
 from backends.host import keep_freed_memory
 from backends.protocol import Backend, BaseBackend, Engine
@@ -18,6 +18,8 @@ __all__ = ["class_of", "load", "names", "title"]
 GROUP = "parallel_core.backends"
 CLASSES = "parallel_core.backend_classes"
 """For backends that have several classes: functions of an engine and kinds of devices that return the class."""
+MOST_THREADS = 4096
+"""Of all CPU devices: frameworks abort if the system has no more."""
 TITLES = "parallel_core.titles"
 """For backends that readers call by another name than options do: that name, `PyTorch`."""
 
@@ -65,6 +67,9 @@ def load(
         raise BackendError(f"a device needs at least 1 thread, not {threads_per_device}")
     if workers_per_device < 1:
         raise BackendError(f"a device needs at least 1 worker, not {workers_per_device}")
+    started = cpu_devices(wanted) * workers_per_device * (threads_per_device or 1)
+    if started > MOST_THREADS:
+        raise BackendError(f"devices × workers × threads are {started}, more than {MOST_THREADS}: ask for fewer")
     # For every framework alike, and before it allocates.
     keep_freed_memory()
     make: Callable[..., Backend] = entry.load()

@@ -69,6 +69,7 @@ class EagerTorch(TorchBackend):
             self._fail(error, f"on {device}")
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        self._check_values(xs, self._torch.Tensor)
         if not 0 < len(xs) <= len(self.devices):
             raise BackendError(f"torch sums one value per device, and not {len(xs)} on {len(self.devices)} devices")
         self.launch(self._sum, tuple(xs))
@@ -76,6 +77,7 @@ class EagerTorch(TorchBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         load = self._load[device]
+        self._check_host_arrays(x)
         return tree_map(lambda leaf: load(tensor(self._torch, leaf)), x)
 
     def to_numpy(self, x: Array) -> Any:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backends.arrays import check_equal, tree_leaves, tree_map
+from backends.arrays import check_equal, check_lengths, check_shapes, check_vectors, tree_leaves, tree_map
 from backends.torch.cuda.graphs import is_recorded_here
 from backends.torch.cuda.labels import check_labels, loss_of_labels
 from backends.torch.streams.future import Announcing, ItemPath
@@ -22,7 +22,8 @@ NO_LABEL = torch.iinfo(torch.int64).min
 
 @gives_new_memory
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    return a @ b
+    # It takes matrices alone.
+    return torch.mm(a, b)
 
 
 @gives_new_memory
@@ -51,6 +52,8 @@ def relu(x: Tensor) -> Tensor:
 
 @gives_new_memory
 def total(x: Tensor, axis: int | None = None) -> Tensor:
+    if axis is not None and not x.ndim:
+        raise ValueError("an array of no dimensions has no axis to sum along")
     return x.sum(dim=axis)
 
 
@@ -60,16 +63,19 @@ def flatten(x: Tensor) -> Tensor:
 
 @gives_new_memory
 def conv2d(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    check_shapes("conv2d", x, weight, bias)
     return functional.conv2d(x, weight, bias)
 
 
 @gives_new_memory
 def avg_pool2d(x: Tensor, size: int) -> Tensor:
+    check_shapes("avg_pool2d", x)
     return functional.avg_pool2d(x, size)
 
 
 @gives_new_memory
 def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    check_shapes("cross_entropy", scores, labels)
     if labels.is_cuda and is_recorded_here():
         labels, nothing = loss_of_labels(labels, scores.shape[1], scores.dtype)
         return nothing + _cross_entropy(scores, labels)
@@ -80,15 +86,18 @@ def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
 
 @gives_new_memory
 def count_correct(scores: Tensor, labels: Tensor) -> Tensor:
+    check_shapes("count_correct", scores, labels)
     return (scores.argmax(dim=1) == labels).sum()
 
 
 def split(x: Tensor, lengths: Sequence[int]) -> tuple[Tensor, ...]:
+    check_lengths(x, lengths)
     return torch.split(x, list(lengths))
 
 
 @gives_new_memory
 def concatenate(vectors: Sequence[Tensor]) -> Tensor:
+    check_vectors(vectors)
     return torch.cat(tuple(vectors))
 
 
@@ -117,6 +126,8 @@ def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tup
                 lambda leaf, place=place: announce((1, place), _own_gradient(leaf, shared))
             )
         value = fn(leaves, *rest)
+        if value.shape != ():
+            raise ValueError(f"value_and_grad differentiates one number, not an array of shape {tuple(value.shape)}")
         if value.requires_grad:
             torch.autograd.backward(value)
         # A value that is a parameter, or part of one, gets memory of its own.

@@ -69,6 +69,7 @@ class WorkerThreadsTorch(TorchBackend):
         return self._copies_to[device].submit_consuming(overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        self._check_values(xs, Future)
         devices = [device_of(x) for x in xs]
         if len(set(devices)) != max(1, len(devices)):
             raise BackendError(f"torch sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
@@ -77,6 +78,7 @@ class WorkerThreadsTorch(TorchBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         own = self._compute[device].device
+        self._check_host_arrays(x)
         return tree_map(lambda leaf: completed_future(own, tensor(self._torch, leaf)), x)
 
     def to_numpy(self, x: Array) -> Any:

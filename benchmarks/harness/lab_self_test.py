@@ -1,15 +1,12 @@
-"""How often what a lab says of one run is wrong: the code of `parallel-core run` judges times with synthetic noise.
-
-Everything in an answer that claims a direction goes through it: the verdict, and the sentences after it.
+"""How often the band that a run's figure is placed in is wrong: `Metric.place` judges times with synthetic noise.
 
     python -m benchmarks.harness.lab_self_test --trials 400
 
-The truth is known: equal times, which leave nothing to say, and effects that are there to be found. Every round drifts,
-all of its times alike; single times are off by a share and sometimes disturbed by far more. A verdict is false if it
-says what is not so, and missed if it leaves open what is so. A noise of a tenth may hide a lot: only false ones count.
+Every round drifts, all of its times alike; single times are off by a share and sometimes disturbed by far more. A band
+is false if it is none of the true ones, and missed if it is left open though there is one true band. A noise of a tenth
+may hide a lot: only false ones count.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import click
@@ -21,8 +18,6 @@ from parallel_core.measurement.result import Case
 __all__ = ["MOST_FALSE", "NOISES", "Counted", "count"]
 
 MOST_FALSE = 0.05
-DISPATCHED = 0.01
-"""The share of a synthetic time after which control returns, unless a case's name says `sync`."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ NOISES = {"quiet": Noise(0.01, 0.01, 0.01), "usual": Noise(0.03, 0.02, 0.05), "l
 
 @dataclass(frozen=True)
 class Counted:
-    """How many verdicts were false, and how many left open what was there to be found."""
+    """How many bands were false, and how many left open what was there to be found."""
 
     truth: Truth
     trials: int
@@ -52,41 +47,42 @@ def count(truth: Truth, noise: Noise, rounds: int, trials: int, seed: int = 0) -
     generator = np.random.default_rng((seed, rounds, sum(map(ord, truth.lab + truth.name))))
     false = missed = 0
     for _ in range(trials):
-        told = truth.tell(timed(truth.seconds, noise, rounds, generator))
-        false += any(phrase in told for phrase in truth.false)
-        missed += bool(truth.found) and not any(phrase in told for phrase in truth.found)
+        code = truth.band_of(timed(truth, noise, rounds, generator))
+        false += code is not None and code not in truth.right
+        missed += code is None and len(truth.right) == 1
     return Counted(truth, trials, false, missed)
 
 
-def timed(seconds: Mapping[str, float], noise: Noise, rounds: int, generator: np.random.Generator) -> Timed:
-    """Return cases whose rounds take their usual seconds, but for the noise."""
+def timed(truth: Truth, noise: Noise, rounds: int, generator: np.random.Generator) -> Timed:
+    """Return cases whose rounds take their usual seconds, but for the noise; the last one has the others as parts."""
+    *others, last = truth.seconds
     drift = np.cumsum(generator.normal(0, noise.drift, rounds))
 
     def case(name: str, usual: float) -> Case:
         off = drift + generator.normal(0, noise.single, rounds)
         off += (generator.random(rounds) < noise.disturbed) * generator.uniform(0.05, 0.7, rounds)
         taken = tuple(float(one) for one in usual * np.exp(off))
-        share = 1.0 if "sync" in name else DISPATCHED
-        return Case(name, taken, tuple(share * one for one in taken))
+        parts = tuple(others) if name == last else ()
+        return Case(name, taken, tuple(truth.dispatched * one for one in taken), parts=parts)
 
-    return {name: case(name, usual) for name, usual in seconds.items()}
+    return {name: case(name, usual) for name, usual in truth.seconds.items()}
 
 
 @click.command()
 @click.option("--trials", type=click.IntRange(min=1), default=200, show_default=True, help="For each lab and noise.")
 def main(trials: int) -> None:
-    """Count wrong verdicts of every lab; exit with status 1 if more than one in twenty is false anywhere."""
+    """Count wrong bands of every lab; exit with status 1 if more than one in twenty is false anywhere."""
     worst = 0.0
     click.echo("| lab | truth | noise | rounds | false | missed |\n| --- | --- | --- | --- | --- | --- |")
     for truth in TRUTHS:
         for (name, noise), rounds in ((one, some) for one in NOISES.items() for some in (3, 5, 10)):
             found = count(truth, noise, rounds, trials)
             worst = max(worst, found.false / trials)
-            missed = f"{found.missed / trials:.1%}" if truth.found else "–"
+            missed = f"{found.missed / trials:.1%}" if len(truth.right) == 1 else "–"
             row = (truth.lab, truth.name, name, str(rounds), f"{found.false / trials:.1%}", missed)
             click.echo(f"| {' | '.join(row)} |")
     if worst > MOST_FALSE:
-        raise click.ClickException(f"{worst:.1%} of the verdicts on one truth are false")
+        raise click.ClickException(f"{worst:.1%} of the bands of one truth are false")
 
 
 if __name__ == "__main__":

@@ -1,353 +1,88 @@
-"""What labs must say of times whose truth is known, and what they must not: `lab_self_test` counts how often they err.
+"""Times whose truth is known: which bands a metric of them may lie in. `lab_self_test` counts how often that is missed.
 
-Equal times leave nothing to say, and effects are there to be found. Every sentence that claims a direction stands here.
+Bands that no truth names would be claims that nobody checks: a test finds them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation import eager_cpu
-from parallel_core.experiments.asynchronous_computation.asynchronous import verdicts as asynchronous
-from parallel_core.experiments.asynchronous_computation.barriers import verdicts as barriers
-from parallel_core.experiments.asynchronous_computation.cost_model import verdicts as cost_model
-from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.experiments.automatic_parallelism import dependencies, overlap, parallel, scheduling, three_way
-from parallel_core.experiments.automatic_parallelism.independent_ops import verdicts as independent_ops
-from parallel_core.experiments.automatic_parallelism.small_ops import verdicts as small_ops
-from parallel_core.experiments.training_on_multiple_gpus.batch_scaling import verdicts as batch_scaling
-from parallel_core.experiments.training_on_multiple_gpus.evaluate import verdicts as evaluate
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
-from parallel_core.measurement.checks import why_impossible
-from parallel_core.measurement.confidence_intervals import Interval, exponential
+from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.task_graph import Bounds
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, dispatch_fraction, over_rounds, times_as_long
 
 __all__ = ["TRUTHS", "Timed", "Truth"]
 
 Timed = Mapping[str, Case]
-ANY_RESULT = Result("any", {"engine": "async", "devices": ["cpu:1", "cpu:2"]}, {}, (), {}, {}, "", environment={})
-"""Of an engine that queues, on two devices: what decides what is possible."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Usual seconds of cases, what a lab says of them, and which phrases of it are false or must be said."""
+    """Usual seconds of cases, of which the last contains the others, and the bands that are true of a metric."""
 
     lab: str
-    name: str
+    metric: str
     seconds: Mapping[str, float]
-    tell: Callable[[Timed], str]
-    false: tuple[str, ...]
-    found: tuple[str, ...] = ()
+    right: tuple[str, ...]
+    """Codes: one if the band must be found, several if the truth lies between them, where none is found either."""
+    dispatched: float = 0.01
+    """The share of each time after which control returns."""
+    engine: str = "async"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Other figures of the result, of which `share` depends."""
+
+    @property
+    def name(self) -> str:
+        """The metric and the bands."""
+        return f"{self.metric} {' or '.join(self.right)}"
+
+    @property
+    def declared(self) -> Metric:
+        """The metric as its experiment declares it."""
+        return EXPERIMENTS[self.lab].metric_named(self.metric)
+
+    def band_of(self, cases: Timed) -> str | None:
+        """Return the code of the band that these times are said to lie in; None if it stays open."""
+        interval = self.declared.measured(cases)
+        assert interval is not None
+        band = self.declared.place(interval, self._result(cases, interval))
+        return band and band.code
+
+    def _result(self, cases: Timed, interval: Interval) -> Result:
+        return Result(
+            experiment=self.lab,
+            backend={"name": "any", "engine": self.engine, "devices": ["cpu:1", "cpu:2"]},
+            parameters=self.parameters,
+            cases=tuple(cases.values()),
+            metrics={**self.figures, self.metric: interval.estimate},
+            metric_intervals={name: (value, value) for name, value in self.figures.items()},
+            checks={},
+            explanation="",
+            environment={},
+        )
 
 
-def _code(experiment: str, figure: str, interval: Interval) -> str:
-    """Return the code of the band in which a figure lies; empty if that stays open."""
-    band = EXPERIMENTS[experiment].metric_named(figure).place(interval, ANY_RESULT)
-    return "" if band is None else band.code
+ALONE = ("on cpu:1 alone", "on cpu:2 alone", "on all together")
+OVERLAP = ("run", "copy", "run and copy together")
+BOOK = ("run", "copy the book's way", "together the book's way")
 
 
-def _parallel(cases: Timed) -> str:
-    *parts, together = cases.values()
-    return parallel.verdict(parallel.speedup_of(parts, together), len(parts))
+def _of(names: tuple[str, ...], *seconds: float) -> dict[str, float]:
+    return dict(zip(names, seconds, strict=True))
 
-
-def _overlap(cases: Timed) -> str:
-    return overlap.verdict(overlap.overlap_efficiency(*cases.values()), "async")
-
-
-def _three_way(cases: Timed) -> str:
-    *parts, together = cases.values()
-    # Three parts that keep a core busy each, on two cores.
-    bound = sum(part.median for part in parts) / 2
-    found = three_way.fractions(parts, together, bound)
-    return three_way.verdict(found, three_way.left_over(parts, together, bound))
-
-
-def _limited(cases: Timed) -> str:
-    *parts, together = cases.values()
-    # Parts that keep half a core busy each leave it to the longest one; those that keep two busy each do not.
-    bound = sum(part.median for part in parts) * (0.25 if "long" in cases else 1)
-    found = three_way.fractions(parts, together, bound)
-    return three_way.about_cores(found, three_way.lost_to_cores(parts, bound), 2.0)
-
-
-def _asynchronous(cases: Timed) -> str:
-    each, once, one, everything = cases.values()
-    said = asynchronous.verdict(dispatch_fraction(once), times_as_long(each, once))
-    return f"{said} {asynchronous.about_barriers(times_as_long(one, everything))}"
-
-
-def _eager(cases: Timed) -> str:
-    (case,) = cases.values()
-    return eager_cpu.verdict(dispatch_fraction(case))
-
-
-def _barriers(cases: Timed) -> str:
-    one, everything = cases.values()
-    added = barriers.Added(one.seconds, everything.seconds)
-    return barriers.verdict(added, "here", dispatch_fraction(everything))
-
-
-def _cost_model(cases: Timed) -> str:
-    issued, computed, measured = cases.values()
-    parts = (issued.seconds, computed.seconds)
-    model = CostModel(issued.median, computed.median, 0.0, times_as_long(computed, issued), *parts)
-    point = cost_model.Point(2, 10**6, model, measured)
-    return " ".join((cost_model.verdict([point]), cost_model.about_book(point), asynchronous.about_sides(model)))
-
-
-def _small_ops(cases: Timed) -> str:
-    each = list(cases.values())
-    half = len(each) // 2
-    sizes, alone, spread = [2**power for power in range(3, 3 + half)], each[:half], each[half:]
-    said = small_ops.verdict(sizes, alone, spread, 2), *small_ops.about_losses(sizes, alone, spread)
-    return " ".join((*said, *small_ops.about_launching(sizes, alone, "async")))
-
-
-def _launches(cases: Timed) -> str:
-    each = list(cases.values())
-    half = len(each) // 2
-    return " ".join(small_ops.about_threads([2**power for power in range(3, 3 + half)], each[:half], each[half:]))
-
-
-def _independent_ops(cases: Timed) -> str:
-    few, many, chain = cases.values()
-    by_workers = times_as_long(few, many, BETWEEN_PROCESSES)
-    said = independent_ops.verdict(few, chain, 1), independent_ops.about_workers("async", "cpu", by_workers, (1, 2))
-    return " ".join((*said, independent_ops.about_chain(times_as_long(chain, chain, BETWEEN_PROCESSES))))
-
-
-def _threads(cases: Timed) -> str:
-    return independent_ops.about_threads(times_as_long(*cases.values(), BETWEEN_PROCESSES))
-
-
-def _schedule(cases: Timed) -> str:
-    return scheduling.about_schedule("It", _scheduled(*cases.values()))
-
-
-def _scheduled(alone: Case, free: Case) -> scheduling.Scheduled:
-    bound = alone.median / 2
-    return scheduling.Scheduled(alone, free, (), Bounds(bound, bound, bound))
-
-
-def _random_graphs(cases: Timed) -> str:
-    each = list(cases.values())
-    return dependencies.about_random([_scheduled(*pair) for pair in zip(each[::2], each[1::2], strict=True)])
-
-
-def _batch_scaling(cases: Timed) -> str:
-    one, fixed, scaled = cases.values()
-    by_image = {FIXED: {1: one, 2: fixed}, SCALED: {1: one, 2: scaled}}
-    return f"{batch_scaling.verdict(by_image, 256)} {batch_scaling.about_efficiency(by_image)}"
-
-
-def _allreduce(cases: Timed) -> str:
-    return _code("allreduce", "native_speedup_over_star", times_as_long(cases["star"], cases["native"]))
-
-
-def _batch_norm(cases: Timed) -> str:
-    per_device, synchronised = cases.values()
-    return _code("batch-norm", "synchronising_cost", times_as_long(synchronised, per_device))
-
-
-def _partitioning(cases: Timed) -> str:
-    mine, one, whole, cut = (cases[name] for name in ("data parallelism", "one", "whole", "cut"))
-    figures = {
-        "data_parallel_advantage": times_as_long(min(whole, cut, key=lambda case: case.median), mine),
-        "data_parallel_speedup": times_as_long(one, mine),
-        "micro_batch_speedup": times_as_long(whole, cut),
-    }
-    return " ".join(f"{name} {_code('partitioning', name, interval)}" for name, interval in figures.items())
-
-
-def _evaluate(cases: Timed) -> str:
-    one, two = cases.values()
-    by_count = {1: one, 2: two}
-    speeds = {
-        devices: exponential(over_rounds(lambda seconds: np.log(1 / seconds), case.seconds))
-        for devices, case in by_count.items()
-    }
-    return evaluate.about_speed(speeds, times_as_long(one, two), None)
-
-
-def _roots(cases: Timed) -> str:
-    one, spread = cases.values()
-    return _code("allreduce", "spread_roots_speedup", times_as_long(one, spread))
-
-
-def _predictions(cases: Timed) -> str:
-    issued, computed, measured = cases.values()
-    parts = (issued.seconds, computed.seconds)
-    model = CostModel(issued.median, computed.median, 0.0, times_as_long(computed, issued), *parts)
-    return " ".join(cost_model.about_predictions([cost_model.Point(2, 10**6, model, measured)], ["a core"]))
-
-
-def _possible(cases: Timed) -> str:
-    *parts, together = cases.values()
-    return why_impossible(together, parts) or ""
-
-
-def _of(seconds: Sequence[float], names: str = "abcdefghijklmnop") -> dict[str, float]:
-    return dict(zip(names, seconds, strict=False))
-
-
-DIVIDED = ("one", "whole", "cut", "data parallelism")
-TURNS, AT_ONCE = "took turns", "worked at the same time"
-MORE, LESS = "devices worth more", "devices worth less"
 
 TRUTHS = (
-    Truth("parallel", "turns", _of((1, 1, 2)), _parallel, ("The devices worked", "overlapped", "got in"), (TURNS,)),
-    Truth("parallel", "at once", _of((1, 1, 1)), _parallel, (TURNS, "in part:", "got in"), ("The devices worked",)),
-    Truth("parallel", "in part", _of((1, 1, 1.45)), _parallel, (TURNS, "The devices worked", "got in")),
-    Truth("overlap", "none", _of((1, 1, 2)), _overlap, ("real", "hidden", "took longer")),
-    Truth("overlap", "all", _of((1, 1, 1)), _overlap, ("Nothing", "took longer"), ("hidden",)),
-    Truth("overlap", "disturbing", _of((1, 1, 2.8)), _overlap, ("real", "hidden", "Nothing"), ("took longer",)),
-    Truth("three-way", "none", _of((1, 1, 1, 3)), _three_way, ("went on", "overlapped in part", "got in")),
-    Truth("three-way", "all", _of((1, 1, 1, 1.5)), _three_way, ("overlapped in part", "got in"), ("went on",)),
-    Truth("three-way", "in part", _of((1, 1, 1, 2.2)), _three_way, ("more than", "got in"), ("overlapped",)),
-    Truth("three-way", "few cores", _of((1, 1, 1, 3)), _limited, ("The longest part limits",), ("with the time of",)),
-    Truth(
-        "three-way",
-        "enough cores",
-        {"long": 2, "b": 1, "c": 1, "all": 4},
-        _limited,
-        ("with the time of",),
-        ("The longest part limits",),
-    ),
-    Truth(
-        "async",
-        "queued",
-        {"each": 4.0, "once": 2.0, "one": 0.1, "all": 1.0},
-        _asynchronous,
-        ("Nothing was queued", "in part", "nothing went on"),
-        ("Python ran ahead:",),
-    ),
-    Truth(
-        "async",
-        "not queued",
-        {"each": 2.0, "once sync": 2.0, "one": 1.0, "all": 1.0},
-        _asynchronous,
-        ("Python ran ahead:", "in part", ": the rest went on"),
-        ("Nothing was queued",),
-    ),
-    Truth("eager-cpu", "queued", {"products": 1.0}, _eager, ("No asynchrony", "in part"), ("Asynchrony:",)),
-    Truth("eager-cpu", "not queued", {"sync": 1.0}, _eager, ("Asynchrony",), ("No asynchrony",)),
-    Truth("barriers", "selective", _of((0.05, 1)), _barriers, ("was waiting", "in part"), ("was selective:",)),
-    Truth("barriers", "all", _of((1, 1)), _barriers, ("was selective",), ("was waiting",)),
-    Truth(
-        "cost-model",
-        "equal",
-        _of((1, 1, 1)),
-        _cost_model,
-        ("slower side at the largest", "holds at every size", "it says too", "is the slower side,"),
-    ),
-    Truth(
-        "cost-model",
-        "device",
-        _of((1, 2, 2)),
-        _cost_model,
-        ("Python is the slower side", "it says too"),
-        ("holds at every",),
-    ),
-    Truth(
-        "cost-model",
-        "Python",
-        _of((2, 1, 2)),
-        _cost_model,
-        ("holds at every", "device is the slower side", "it says too much"),
-        ("it says too little, for t1 is",),
-    ),
-    Truth("cost-model", "as predicted", _of((1, 2, 2)), _predictions, ("The model fails",), ("At no size",)),
-    Truth("cost-model", "disturbed", _of((1, 2, 3.5)), _predictions, (), ("The model fails",)),
-    Truth("evaluate", "equal", _of((1, 1)), _evaluate, ("2 devices were",)),
-    Truth("evaluate", "twice", _of((2, 1)), _evaluate, ("were slower",), ("2 devices were",)),
-    Truth("allreduce", "equal roots", _of((1, 1)), _roots, ("faster", "slower")),
-    Truth("allreduce", "spread roots", _of((2, 1)), _roots, ("slower", "equal"), ("faster",)),
-    Truth(
-        "small-ops",
-        "equal",
-        _of([1] * 16),
-        _small_ops,
-        ("were faster than one from", "They were slower", "launching is the limit"),
-        ("Launching alone was nowhere the limit",),
-    ),
-    Truth("small-ops", "slower", _of([1] * 8 + [2] * 8), _small_ops, ("faster than one from",), ("They were slower",)),
-    Truth("small-ops", "launches as operators", _of([1] * 16), _launches, ("beat parallel",), ("At none of 8",)),
-    Truth(
-        "small-ops",
-        "launches beat operators",
-        _of([1] * 8 + [2] * 8),
-        _launches,
-        ("operators beat", "At none"),
-        ("launches beat parallel operators",),
-    ),
-    Truth(
-        "small-ops",
-        "faster",
-        _of([2] * 8 + [1] * 8),
-        _small_ops,
-        ("They were slower",),
-        ("the smallest size",),
-    ),
-    Truth(
-        "independent-ops",
-        "in order",
-        _of((1, 1, 1)),
-        _independent_ops,
-        ("In parallel", "they ran at", "no help", "costs something", "does not allow", "too little"),
-        ("In order",),
-    ),
-    Truth(
-        "independent-ops",
-        "two workers",
-        _of((2, 1, 2)),
-        _independent_ops,
-        ("In parallel", "no help", "too little", "does not allow"),
-        ("they ran at",),
-    ),
-    Truth("independent-ops", "equal threads", _of((1, 1)), _threads, (" × as fast.",), ("no difference is shown",)),
-    Truth("independent-ops", "twice the threads", _of((2, 1)), _threads, (), (" × as fast.",)),
-    Truth(
-        "dependencies",
-        "random graphs in turn",
-        _of([1] * 6),
-        _random_graphs,
-        ("in 1 of", "in 2 of", "in 3 of", "not to pay in"),
-        ("in 0 of",),
-    ),
-    Truth(
-        "dependencies", "random graphs", _of([2, 1] * 3), _random_graphs, ("not to pay in", "in 0 of"), ("in 3 of 3",)
-    ),
-    Truth("dependencies", "in turn", _of((2, 2)), _schedule, ("about as fast", "less than is", "one by one: queueing")),
-    Truth(
-        "dependencies", "at the bound", _of((2, 1)), _schedule, ("less than is", "not pay"), ("about as fast", "paid")
-    ),
-    Truth("batch-scaling", "equal", _of((2, 1, 1)), _batch_scaling, (MORE, LESS, "less than", "not each", "and more")),
-    Truth("batch-scaling", "more", _of((2, 1.6, 1)), _batch_scaling, (LESS, "less than", "and more"), (MORE,)),
-    Truth("allreduce", "equal", {"star": 1, "native": 1}, _allreduce, ("faster", "slower")),
-    Truth("allreduce", "native", {"star": 2, "native": 1}, _allreduce, ("slower", "equal"), ("faster",)),
-    Truth("batch-norm", "equal", _of((1, 1)), _batch_norm, ("faster", "slower")),
-    Truth("batch-norm", "twice", _of((1, 2)), _batch_norm, ("faster", "equal"), ("slower",)),
-    Truth(
-        "partitioning",
-        "equal",
-        dict.fromkeys(DIVIDED, 1.0),
-        _partitioning,
-        ("faster", "slower"),
-    ),
-    Truth(
-        "partitioning",
-        "data parallelism",
-        {**dict.fromkeys(DIVIDED, 2.0), "data parallelism": 1.0},
-        _partitioning,
-        ("slower", "micro_batch_speedup faster"),
-        ("advantage faster data_parallel_speedup faster",),
-    ),
-    Truth("any", "as fast as can be", _of((1, 1, 1)), _possible, ("disturbed",)),
-    Truth("any", "impossible", _of((2, 2, 1)), _possible, (), ("disturbed",)),
+    Truth("parallel", "parallel_speedup", _of(ALONE, 1, 1, 2.8), ("hindered",)),
+    Truth("parallel", "parallel_speedup", _of(ALONE, 1, 1, 2), ("serial",)),
+    Truth("parallel", "parallel_speedup", _of(ALONE, 1, 1, 1.33), ("partly",)),
+    Truth("parallel", "parallel_speedup", _of(ALONE, 1, 1, 1), ("parallel",)),
+    Truth("overlap", "overlap_efficiency", _of(OVERLAP, 1, 1, 2.8), ("hindered",)),
+    Truth("overlap", "overlap_efficiency", _of(OVERLAP, 1, 1, 2), ("serial",)),
+    Truth("overlap", "overlap_efficiency", _of(OVERLAP, 1, 1, 1.5), ("partly",)),
+    Truth("overlap", "overlap_efficiency", _of(OVERLAP, 1, 1, 1), ("hidden",)),
+    Truth("overlap", "overlap_efficiency", _of(OVERLAP, 1, 1, 1), ("without-queue",), engine="sync"),
+    Truth("overlap", "book_overlap_efficiency", _of(BOOK, 1, 1, 2), ("serial",)),
+    Truth("overlap", "book_overlap_efficiency", _of(BOOK, 1, 1, 1), ("hidden",)),
 )

@@ -18,10 +18,13 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.plan import Plan, options_of
 from parallel_core.comparison.runner import run_comparison
 from parallel_core.comparison.storage import (
+    REPORT,
     RESULT,
-    new_folder,
+    make_folder,
+    new_name,
     new_traces,
     read_comparison,
+    result_path,
     saved_timelines,
     write_comparison,
 )
@@ -133,8 +136,10 @@ def compare(
         plan = replace(plan, rounds=rounds or (USUAL_ROUNDS if quick else 5))
     else:
         plan = replace(plan, seconds=60 * minutes)
-    files.check_writable(json_path)
-    folder = new_folder(out)
+    folder = out or new_name()
+    kept = [folder / REPORT, folder / RESULT, *([] if like is None else [result_path(like)])]
+    files.check_outputs(json_path, others=kept)
+    make_folder(folder)
     if with_traces:
         new_traces(folder)
         plan = replace(plan, traces_in=folder)

@@ -30,8 +30,12 @@ __all__ = ["conformance"]
 @options.device_kind
 @options.workers
 @options.variants
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which programs are drawn.")
-@click.option("--first", type=click.IntRange(min=0), default=0, metavar="N", help="Begin with program N of the seed.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Which programs are drawn."
+)
+@click.option(
+    "--first", type=click.IntRange(0, 2**32 - 1), default=0, metavar="N", help="Begin with program N of the seed."
+)
 @click.option("--programs", type=options.POSITIVE, metavar="N", help="Stop after so many programs.")
 @click.option("--minutes", type=options.NUMBER, help="Stop after so long.  [default: 1, or any with --programs]")
 @click.option(

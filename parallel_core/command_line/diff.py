@@ -6,7 +6,7 @@ import click
 
 from parallel_core.command_line import options
 from parallel_core.comparison.difference import compare_with_old
-from parallel_core.comparison.storage import read_comparison
+from parallel_core.comparison.storage import read_comparison, result_path
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.system import files
 from parallel_core.terminal.console import terminal_console
@@ -28,7 +28,7 @@ __all__ = ["diff"]
 @options.json_file
 def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> None:
     """Compare NEW with OLD: two folders (or files) that `parallel-core compare` has written."""
-    files.check_writable(json_path)
+    files.check_outputs(json_path, others=map(result_path, (old, new)))
     difference = compare_with_old(read_comparison(old), read_comparison(new))
     if not difference.changes and not difference.broken:
         raise RequestError(f"{old} and {new} have nothing in common: {difference.left_out[0]}")

@@ -28,7 +28,7 @@ def doctor(ctx: click.Context, deadline: float, json_path: Path | None) -> None:
 
     The exit status is 0 if all that is installed works, and 1 if something does not or no framework can be used.
     """
-    files.check_writable(json_path)
+    files.check_outputs(json_path)
     # If the JSON goes to standard output, nothing else does.
     console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
     sections = []

@@ -26,9 +26,9 @@ LOOPBACK_ADDRESS = "127.0.0.1"
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--processes", type=options.POSITIVE, metavar="N", help="Ranks. Default: one for each slot of --hosts.")
+@click.option("--processes", type=options.PROCESSES, metavar="N", help="Ranks. Default: one for each slot of --hosts.")
 @click.option("--backend", metavar="NAME", help="mxnet or torch; the run command may name it instead.")
-@click.option("--servers", type=options.POSITIVE, metavar="S", help="Number of MXNet's parameter servers. Default: 1.")
+@click.option("--servers", type=options.PROCESSES, metavar="S", help="Number of MXNet's parameter servers. Default: 1.")
 @click.option(
     "--timeout",
     type=options.NUMBER,
@@ -39,7 +39,7 @@ LOOPBACK_ADDRESS = "127.0.0.1"
 )
 @click.option(
     "--restarts",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 1000),
     default=0,
     show_default=True,
     metavar="K",

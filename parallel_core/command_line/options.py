@@ -1,6 +1,7 @@
 """Options that several commands share, and the kinds of values they take."""
 
 import math
+import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -11,33 +12,40 @@ import click
 
 from backends import BackendError, Device
 from backends.devices import parse_devices
+from parallel_core.experiments.runner.declaration import MOST
 
 __all__ = [
     "DEVICES",
-    "INTEGERS",
     "NUMBER",
     "NUMBERS",
     "NUMBER_OR_ZERO",
     "PATH",
     "POSITIVE",
+    "PROCESSES",
     "Command",
     "Parsed",
     "device_kind",
     "devices",
     "devices_of_a_process",
+    "integers",
     "interpreters",
     "json_file",
     "names",
+    "number",
     "plot_file",
     "threads",
     "timeline_file",
     "trace_file",
     "trace_if_possible",
     "variants",
+    "work",
     "workers",
 ]
 
-POSITIVE = click.IntRange(min=1)
+POSITIVE = click.IntRange(1, MOST)
+PROCESSES = click.IntRange(1, 1024)
+"""Processes, and threads of a device."""
+MOST_DEVICES = 256
 PATH = click.Path(path_type=Path)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -61,13 +69,15 @@ class Parsed(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-def _positive(text: str, or_zero: bool = False) -> float:
+def _positive(text: str, or_zero: bool = False, most: float = MOST) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and (number > 0 or (or_zero and number == 0))):
         raise ValueError(f"{text!r} is not {'zero or ' if or_zero else ''}a positive number")
+    if number > most:
+        raise ValueError(f"{text!r} is more than {most:g}")
     return number
 
 
@@ -78,17 +88,18 @@ def _positive_numbers(text: str) -> tuple[float, ...]:
     return numbers
 
 
-def _positive_integers(text: str) -> tuple[int, ...]:
+def _positive_integers(text: str, most: int) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-        raise ValueError(f"{text!r} is not a list of positive whole numbers, such as 1,2")
+    if not all(re.fullmatch("0*[1-9][0-9]{0,17}", part, re.ASCII) and int(part) <= most for part in parts):
+        raise ValueError(f"{text!r} is not a list of whole numbers from 1 to {most}, such as 1,2")
     return tuple(map(int, parts))
 
 
 def _devices(text: str) -> int | tuple[Device, ...]:
     wanted = parse_devices(text)
-    if wanted == 0:
-        raise ValueError("0 is not in the range x>=1.")
+    count = wanted if isinstance(wanted, int) else len(wanted)
+    if not 1 <= count <= MOST_DEVICES:
+        raise ValueError(f"{count} is not in the range 1<=x<={MOST_DEVICES}.")
     return wanted
 
 
@@ -107,10 +118,18 @@ NUMBER = Parsed(_positive, "number")
 NUMBER_OR_ZERO = Parsed(partial(_positive, or_zero=True), "number")
 NUMBERS = Parsed(_positive_numbers, "numbers")
 """Positive numbers with commas between them, none twice."""
-INTEGERS = Parsed(_positive_integers, "numbers")
-"""Positive whole numbers with commas between them."""
 DEVICES = Parsed(_devices, "n|names")
 """A number of devices, or their names with commas between them."""
+
+
+def number(most: float) -> Parsed:
+    """Make the type of a positive number."""
+    return Parsed(partial(_positive, most=most), "number")
+
+
+def integers(most: int) -> Parsed:
+    """Make the type of positive whole numbers with commas between them."""
+    return Parsed(partial(_positive_integers, most=most), f"numbers, 1<=x<={most}")
 
 
 def names(what: str, known: Callable[[], tuple[str, ...]]) -> Parsed:
@@ -130,7 +149,9 @@ def names(what: str, known: Callable[[], tuple[str, ...]]) -> Parsed:
 
 def devices(default: int = 2) -> Callable[[Command], Command]:
     """Make the option for the number of devices."""
-    return click.option("--devices", type=POSITIVE, default=default, show_default=True, help="Logical devices.")
+    return click.option(
+        "--devices", type=click.IntRange(1, MOST_DEVICES), default=default, show_default=True, help="Logical devices."
+    )
 
 
 def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
@@ -139,7 +160,7 @@ def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
         "--devices",
         type=DEVICES,
         help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a GPU)."
-        f"  [default: {alone}; 1 for each of several processes]",
+        f"  [default: {alone}; 1 for each of several processes; at most {MOST_DEVICES}]",
     )
 
 
@@ -152,9 +173,13 @@ interpreters = click.option(
 )
 """Of commands that run several backends."""
 device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="auto", show_default=True)
-threads = click.option("--threads", type=POSITIVE, help="Threads per CPU device. Default: its share of the cores.")
+threads = click.option("--threads", type=PROCESSES, help="Threads per CPU device. Default: its share of the cores.")
 workers = click.option(
-    "--workers", type=POSITIVE, default=1, show_default=True, help="Workers per CPU device, each with these threads."
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Workers per CPU device, each with these threads.",
 )
 variants = click.option(
     "--variant",
@@ -175,6 +200,15 @@ trace_file = click.option(
     help="A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own profiler.",
 )
 # A comparison asks for it: what cannot be profiled must be measured all the same.
+work = click.option(
+    "--work",
+    type=click.Choice(["kept", "new", "own"]),
+    metavar="kept|new",
+    default="kept",
+    show_default=True,
+    help="Sizes that are not given: those kept for this machine, so that all frameworks do the same, or new ones.",
+)
+"""Where sizes come from; `own`, for comparisons, neither takes nor keeps any."""
 trace_if_possible = click.option("--trace-if-possible", type=PATH, hidden=True)
 timeline_file = click.option(
     "--timeline",

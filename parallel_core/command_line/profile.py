@@ -31,6 +31,9 @@ from parallel_core.terminal.layout import show_sentence
 
 __all__ = ["profile"]
 
+ENDING = ".json.gz"
+"""Of traces."""
+
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
@@ -61,7 +64,10 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     """
     if json_path == files.STANDARD_OUTPUT:
         raise RequestError("--json needs a file: standard output is the program's")
-    files.check_writable(json_path)
+    picture = output / "timeline.svg"
+    files.check_outputs(json_path, others=[picture, *map(Path, command)])
+    if json_path and json_path.name.endswith(ENDING) and json_path.resolve().parent == output.resolve():
+        raise RequestError(f"{json_path} may be a trace: give --json another file")
     console = terminal_console(stderr=True)
     with _scratch_folder(output) as scratch:
         status = run_program(interpreted(command), Path(scratch), warm_up, steps)
@@ -74,7 +80,7 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     if traces:
         try:
             found = analyse(traces)
-            _show(found, traces, output, console)
+            _show(found, traces, picture, console)
         except (RequestError, OSError) as error:
             # The program has ended as it has; its status counts.
             console.print(f"parallel-core: {error}", markup=False, soft_wrap=True)
@@ -103,21 +109,20 @@ def _packed(processes: Sequence[Recorded], output: Path) -> dict[Path, Recorded]
     packed = {}
     for one, name in zip(with_trace, names, strict=True):
         assert one.trace is not None
-        path = output / f"{name}.json.gz"
+        path = output / f"{name}{ENDING}"
         with one.trace.open("rb") as plain, gzip.open(path, "wb", compresslevel=5) as stream:
             shutil.copyfileobj(plain, stream)
         packed[path] = one
     return packed
 
 
-def _show(found: Analysis, traces: Iterable[Path], output: Path, console: Console) -> None:
+def _show(found: Analysis, traces: Iterable[Path], picture: Path, console: Console) -> None:
     for sentence in found.sentences:
         show_sentence(sentence, console, bullet="· ")
     for note in found.notes:
         show_sentence(note, console, ASIDE, bullet="· ")
     console.print(escape(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}"), soft_wrap=True)
     if can_draw():
-        picture = output / "timeline.svg"
         write_picture_file(found.timeline, picture)
         console.print(escape(f"Timeline: {picture}"), soft_wrap=True)
     else:

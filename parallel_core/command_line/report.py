@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 
 from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.storage import read_comparison, saved_timelines
+from parallel_core.comparison.storage import REPORT, read_comparison, result_path, saved_timelines
 from parallel_core.report import write_report
+from parallel_core.system import files
 from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.console import terminal_console
 
@@ -21,7 +22,9 @@ def report(saved: Path) -> None:
     Use it to see the results of a comparison that was interrupted.
     """
     folder = saved if saved.is_dir() else saved.parent
-    analysis = analyse(read_comparison(saved), saved_timelines(folder))
+    comparison = read_comparison(saved)
+    files.check_outputs(folder / REPORT, others=[result_path(saved)])
+    analysis = analyse(comparison, saved_timelines(folder))
     page = write_report(analysis, folder)
     console = terminal_console()
     show_comparison(analysis, console)

@@ -56,13 +56,13 @@ def _pattern(text: str) -> re.Pattern[str]:
 )
 @click.option(
     "--step",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 10**9),
     metavar="N",
     help="Only step N, where the program marks its steps: ProfilerStep#N, or annotations of its own with numbers.",
 )
 @click.option(
     "--kernel-delay",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 10**9),
     default=KERNEL_DELAY,
     show_default=True,
     metavar="NANOSECONDS",
@@ -85,10 +85,10 @@ def trace(
     """
     if picture is not None:
         check_drawing(picture)
-    for path in (picture, page, json_path):
-        files.check_writable(path)
+    traces = files_of(paths)
+    files.check_outputs(picture, page, json_path, others=traces)
     keep_spans = picture is not None or page is not None
-    ranks = read_ranks(files_of(paths), kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
+    ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
     # With `--json -`, standard output is for the JSON alone.
     console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
     if len(ranks) == 1:

@@ -3,16 +3,171 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from statistics import median
-from typing import Any, Self
+from typing import Annotated, Any, Literal, NotRequired, Self, TypeAlias, TypedDict
 
-from parallel_core.measurement.result import MACHINE_KEYS, Case, Result
+import msgspec
+
+from backends import Engine
+from backends.devices import DEVICE_NAME
+from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.task_graph import Kind
 
 __all__ = ["OWN_ENGINE", "Cell", "CellResults", "Comparison", "FailedRun", "with_engines_that_ran"]
 
 SCHEMA = 1
 OWN_ENGINE = ""
 """In place of an engine: the one that a backend takes by itself, which its results name."""
+
+Name = Annotated[str, msgspec.Meta(pattern=r"\A\w[\w.+ -]*\Z", max_length=100)]
+"""Files are named by cells: no name that is read is a path."""
+
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Number = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+Times = Annotated[list[Annotated[float, msgspec.Meta(ge=1e-12, le=1e9)]], msgspec.Meta(min_length=1)]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Plain: TypeAlias = str | bool | int | Number | None
+
+
+class _SavedMachine(TypedDict):
+    processor: str
+    cores: Count
+    core_numbers: list[Count]
+    memory_bytes: Count
+    system: str
+    parallel_core: str
+    commit: NotRequired[str]
+    python: str
+    numpy: str
+    utc: str
+
+
+class _SavedKernels(TypedDict):
+    library: str
+    version: str | None
+    instruction_set: str | None
+    threads: Count
+
+
+class _SavedProduct(TypedDict):
+    size: Count
+    gflop_per_s: Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)]
+
+
+class _SavedBackend(TypedDict):
+    name: Name
+    version: Text
+    engine: Engine
+    devices: Annotated[
+        list[Annotated[str, msgspec.Meta(pattern=rf"\A{DEVICE_NAME.pattern}\Z")]], msgspec.Meta(min_length=1)
+    ]
+    threads_per_device: Count
+    workers_per_device: NotRequired[Count]
+    cores: list[list[Count]]
+    scheduler: str
+    settings: dict[str, Plain]
+    variants: NotRequired[list[str]]
+    kernels: NotRequired[list[_SavedKernels]]
+    product: NotRequired[_SavedProduct]
+
+
+class _SavedCase(TypedDict):
+    name: Text
+    seconds: Times
+    dispatch_seconds: Times
+    warmup_seconds: NotRequired[list[Seconds]]
+    parts: NotRequired[list[str]]
+    bare_seconds: NotRequired[list[Annotated[float, msgspec.Meta(ge=1e-12, le=1e9)]]]
+    repeats: NotRequired[Annotated[int, msgspec.Meta(ge=1, le=2**53)]]
+    share: NotRequired[Annotated[float, msgspec.Meta(gt=0, le=1)]]
+
+
+class _SavedAnswer(TypedDict):
+    sentences: list[str]
+    would_change: str
+
+
+class _SavedTask(TypedDict):
+    name: str
+    device: str
+    kind: Kind
+    after: list[Count]
+    seconds: Seconds
+    bytes: Count
+
+
+class _SavedWatch(TypedDict):
+    watched_seconds: Seconds
+    cores: Seconds
+    others_share: Seconds | None
+    stolen_share: Seconds | None
+    waiting_share: Seconds | None
+    slowest_mhz: Seconds | None
+    fastest_mhz: Seconds | None
+    repeated_rounds: NotRequired[Count]
+
+
+class _SavedResult(TypedDict):
+    schema: int
+    experiment: Name
+    backend: _SavedBackend
+    parameters: dict[str, Plain | list[Plain]]
+    cases: list[_SavedCase]
+    metrics: dict[str, Number | None]
+    checks: dict[str, Number | None]
+    explanation: str
+    answer: NotRequired[_SavedAnswer | None]
+    notes: list[str]
+    problems: list[str]
+    disturbances: NotRequired[list[str]]
+    data: str | None
+    series: dict[str, list[Number | None]]
+    tasks: NotRequired[list[_SavedTask]]
+    metric_intervals: NotRequired[dict[str, Annotated[list[Number | None], msgspec.Meta(min_length=2, max_length=2)]]]
+    environment: _SavedMachine
+    machine_watch: NotRequired[_SavedWatch | None]
+
+
+class _SavedFailure(TypedDict):
+    round: Count
+    reason: str
+    refused: bool
+
+
+class _SavedCell(TypedDict):
+    experiment: Name
+    backend: Name
+    engine: Engine | Literal[""]
+    results: list[_SavedResult]
+    failures: list[_SavedFailure]
+
+
+class _SavedOptions(TypedDict, total=False):
+    devices: Count
+    device_kind: str
+    threads: Count | None
+    cores: list[Count]
+    seconds: Seconds | None
+    shared: bool
+    deadline_seconds: Seconds
+    interpreters: dict[str, str]
+
+
+class _Saved(TypedDict):
+    """The whole file: what a reader of it may rely on, so that nothing else looks again."""
+
+    schema: Literal[1]
+    rounds: Count
+    quick: bool
+    command: str
+    utc: str
+    seconds: Seconds
+    options: _SavedOptions
+    machine: _SavedMachine
+    cells: Annotated[list[_SavedCell], msgspec.Meta(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -87,12 +242,16 @@ class CellResults:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Read what `as_json` returned; raises ValueError, KeyError or TypeError for anything else."""
-        return cls(
-            Cell(read["experiment"], read["backend"], read["engine"]),
-            tuple(Result.from_json(result) for result in read["results"]),
-            tuple(FailedRun(**failure) for failure in read["failures"]),
-        )
+        """Read what `as_json` returned, if it has the form of `_SavedCell`; raises ValueError for what cannot be."""
+        cell = Cell(read["experiment"], read["backend"], read["engine"])
+        results = tuple(Result.from_json(result) for result in read["results"])
+        for result in results:
+            engine = OWN_ENGINE if cell.engine == OWN_ENGINE else result.backend["engine"]
+            if Cell(result.experiment, result.backend["name"], engine) != cell:
+                raise ValueError(f"{cell} holds a result of another cell")
+            if any(place >= own for own, task in enumerate(result.tasks) for place in task.after):
+                raise ValueError(f"{cell} holds a task that waits for a later one")
+        return cls(cell, results, tuple(FailedRun(**failure) for failure in read["failures"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,24 +285,21 @@ class Comparison:
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; raises ValueError for anything else."""
-        try:
-            if read["schema"] != SCHEMA:
-                raise ValueError(f"a comparison of schema {read['schema']}; known here: {SCHEMA}")
-            missing = [name for name in MACHINE_KEYS if name not in read["machine"]]
-            if missing:
-                raise ValueError(f"a comparison without {', '.join(missing)}")
-            return cls(
-                rounds=int(read["rounds"]),
-                quick=bool(read["quick"]),
-                command=str(read["command"]),
-                utc=str(read["utc"]),
-                machine=dict(read["machine"]),
-                cells=tuple(CellResults.from_json(cell) for cell in read["cells"]),
-                seconds=float(read["seconds"]),
-                options=dict(read["options"]),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"this is no comparison: {error}") from error
+        saved = msgspec.convert(read, _Saved)
+        datetime.fromisoformat(saved["utc"])
+        cells = tuple(map(CellResults.from_json, saved["cells"]))
+        if len({results.cell for results in cells}) < len(cells):
+            raise ValueError("a cell stands there twice")
+        return cls(
+            rounds=saved["rounds"],
+            quick=saved["quick"],
+            command=saved["command"],
+            utc=saved["utc"],
+            machine=saved["machine"],
+            cells=cells,
+            seconds=saved["seconds"],
+            options=saved["options"],
+        )
 
 
 def with_engines_that_ran(comparison: Comparison) -> Comparison:

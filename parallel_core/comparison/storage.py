@@ -1,10 +1,11 @@
 """The folder that a comparison leaves: all results in one file, a page, suites for pyperf, traces."""
 
 import datetime
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
+
+import msgspec
 
 from backends.profiling import Timeline
 from parallel_core.comparison.cells import Cell, Comparison
@@ -19,10 +20,12 @@ __all__ = [
     "RUNS",
     "SUITES",
     "TimelineOf",
-    "new_folder",
+    "make_folder",
+    "new_name",
     "new_traces",
     "read_comparison",
     "reason_path",
+    "result_path",
     "saved_timelines",
     "trace_path",
     "write_comparison",
@@ -37,9 +40,13 @@ TimelineOf: TypeAlias = Callable[[Cell], Timeline]
 if there is none."""
 
 
-def new_folder(out: Path | None) -> Path:
-    """Make the folder `out`, or one in `runs` named by the time; raises RequestError if it holds a comparison."""
-    folder = out or RUNS / f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+def new_name() -> Path:
+    """Return a folder in `runs` named by the time."""
+    return RUNS / f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a new comparison; raises RequestError if it holds one."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         occupied = (folder / RESULT).exists()
@@ -48,17 +55,20 @@ def new_folder(out: Path | None) -> Path:
     if occupied:
         raise RequestError(f"{folder} holds a comparison already: give another folder to --out, or remove it")
     files.check_writable(folder / RESULT)
-    return folder
+
+
+def result_path(path: Path) -> Path:
+    """Return the file of a comparison that is named by its folder or file; raises OSError."""
+    return path / RESULT if path.is_dir() else path
 
 
 def read_comparison(path: Path) -> Comparison:
     """Read a comparison from its folder or file; raises RequestError, in one line, if it is none."""
     try:
-        file = path / RESULT if path.is_dir() else path
-        comparison = Comparison.from_json(json.loads(file.read_text(encoding="utf-8")))
+        comparison = Comparison.from_json(msgspec.json.decode(result_path(path).read_bytes()))
     except OSError as error:
         raise RequestError(f"cannot read {error.filename or path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"{path} is not a comparison that parallel-core compare wrote") from error
     for name in comparison.experiments:
         if name not in EXPERIMENTS:

@@ -22,7 +22,7 @@ class _Catalogue(Mapping[str, Experiment]):
 
     def __getitem__(self, name: str) -> Experiment:
         # `async` is a word of the language.
-        module = "asynchronous" if name == "async" else name.replace("-", "_")
+        module = "asynchrony" if name == "async" else name.replace("-", "_")
         for chapter in CHAPTERS:
             path = f"{__name__}.{chapter}.{module}"
             if path in sys.modules or (module.isidentifier() and find_spec(path)):

@@ -7,20 +7,26 @@ from statistics import mean, median
 from backends import Array, Device
 from parallel_core.experiments.runner.declaration import Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.timing import measure
 
 __all__ = [
+    "FEWEST_TIMINGS",
     "MULTIPLICATIONS",
+    "chained",
     "chosen_copies",
     "chosen_size",
     "copies_of",
     "copies_to_hide",
     "copy_into",
     "in_units",
+    "incremented",
+    "increments",
     "largest_size",
     "multiplications",
     "multiplied",
+    "seconds_of_one",
     "size_for",
     "size_for_run",
     "size_to_copy",
@@ -31,10 +37,13 @@ RUN_SECONDS = 0.2
 """About how long a chosen size makes a device take for them."""
 MOST_IN_UNIT = 500
 """Operations in one unit at the most: a framework may take milliseconds for each to make a unit of them."""
-PROBED_SIZE, PROBES = 256, 8
+PROBED_SIZE, PROBED, PROBES = 256, 5, 8
+"""The size, the multiplications and the tries from which a size is chosen."""
 LARGEST_SIZE = 8192
 CACHED_BYTES = 2**23
 """Results and buffers of this size stay in a cache while they are copied again."""
+FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
+"""How often everything is timed at the least for a verdict: a warm-up, and the fewest rounds."""
 
 
 def multiplied(trial: Trial, x: Array, count: int = 1) -> list[Array]:
@@ -87,14 +96,14 @@ def copies_of(trial: Trial, results: Sequence[Array], device: Device, buffers: l
     return Work(one_by_one, many_at_once)
 
 
-def _seconds_of_one(trial: Trial, size: int, device: Device, count: int = 5) -> float:
-    """Measure the seconds of one multiplication, the median of a few tries.
+def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:
+    """Measure the seconds of one multiplication on the first device, the median of a few tries of so many.
 
     Not the fastest: what is chosen by it must fit into a budget on a busy machine too.
     """
-    launch = multiplications(trial, trial.normal(size, device), count).launch
-    measure(trial.backend, launch)
-    return median(measure(trial.backend, launch)[1] for _ in range(5)) / count
+    x = trial.normal(size, trial.devices[0])
+    trial.backend.wait(trial.backend.launch(trial.backend.ops.matmul, x, x))
+    return median(measure(trial.backend, partial(multiplied, trial, x, count))[1] for _ in range(PROBES)) / count
 
 
 def size_for(trial: Trial, seconds: float, count: int) -> int:
@@ -103,7 +112,7 @@ def size_for(trial: Trial, seconds: float, count: int) -> int:
     # The time grows with the cube of the size, roughly; the second and third estimates correct the first.
     for estimate in range(3):
         tell("choosing a size", estimate / 3)
-        taken = count * _seconds_of_one(trial, size, trial.devices[0])
+        taken = count * seconds_of_one(trial, size)
         size = max(8, round(size * (seconds / taken) ** (1 / 3) / 8) * 8)
     return size
 
@@ -116,43 +125,45 @@ def size_for_run(trial: Trial, share: float = 1.0) -> int:
 def largest_size(trial: Trial, seconds: float, wanted: int) -> int:
     """Return the size that is wanted, or the largest multiple of 8 below whose multiplication takes no longer."""
     tell("choosing a size", 0.0)
-    launch = multiplications(trial, trial.normal(PROBED_SIZE, trial.devices[0]), 5).launch
+    launch = partial(multiplied, trial, trial.normal(PROBED_SIZE, trial.devices[0]), PROBED)
     # The mean and not the fastest: on a busy machine a budget must last for all. Larger multiplications use a device
     # better than these, so they take rather less than is foreseen.
     _, *timings = (measure(trial.backend, launch) for _ in range(1 + PROBES))
-    foreseen = mean(done for _, done in timings) / 5 / PROBED_SIZE**3
+    foreseen = mean(done for _, done in timings) / PROBED / PROBED_SIZE**3
     largest = int((max(0.0, seconds) / foreseen) ** (1 / 3))
     return wanted if wanted <= largest else max(8, largest // 8 * 8)
 
 
 def chosen_size(destination: Callable[[Trial], Device]) -> Chosen:
     """Declare the size of matrices whose multiplications are copied to another device."""
-    return Chosen("Side of the matrices. Default: chosen.", how=lambda trial: size_to_copy(trial, destination(trial)))
+    return Chosen("Side of the matrices. Default: chosen.", how=partial(size_to_copy, destination))
 
 
 def chosen_copies(destination: Callable[[Trial], Device]) -> Chosen:
     """Declare the copies of each result."""
     return Chosen(
         "Copies of each result. Default: so many that copying takes as long as computing.",
-        how=lambda trial: copies_to_hide(trial, destination(trial), trial.parameters["size"]),
+        maximum=1000,
+        how=partial(copies_to_hide, destination),
     )
 
 
-def size_to_copy(trial: Trial, destination: Device) -> int:
+def size_to_copy(destination: Callable[[Trial], Device], trial: Trial) -> int:
     """Choose the size with which computing takes about 0.2 s, and no less than copying each result once."""
-    size = min(LARGEST_SIZE, size_for_run(trial))
+    there = destination(trial)
+    size = min(LARGEST_SIZE, size_for(trial, RUN_SECONDS, MULTIPLICATIONS))
     # Where even a single copy takes longer (a GPU behind a bus), larger matrices shift the balance to computing.
-    once = _run_over_copies(trial, destination, size, 1)
+    once = _run_over_copies(trial, there, size, 1)
     return size if once >= 1 else min(LARGEST_SIZE, round(size / once / 8) * 8)
 
 
-def copies_to_hide(trial: Trial, destination: Device, size: int) -> int:
+def copies_to_hide(destination: Callable[[Trial], Device], trial: Trial) -> int:
     """Choose so many copies of each result that copying takes about as long as computing."""
-    # Many copies of one result are faster apiece than few, for it stays in the cache: estimate, then correct.
-    copies = 8
+    # Many copies of one result are faster apiece than few, because it stays in the cache: estimate, then correct.
+    there, size, copies = destination(trial), trial.parameters["size"], 8
     for estimate in range(2):
         tell("choosing the copies", estimate / 2)
-        copies = max(1, round(copies * _run_over_copies(trial, destination, size, copies)))
+        copies = max(1, round(copies * _run_over_copies(trial, there, size, copies)))
     return copies
 
 
@@ -167,3 +178,40 @@ def _run_over_copies(trial: Trial, destination: Device, size: int, copies: int) 
     probe.time("copy", copies_of(probe, results, destination, buffers, copies), bare=())
     cases = probe.run(1.0)
     return cases["run"].median / cases["copy"].median
+
+
+def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
+    """Multiply by a matrix so many times, each multiplication after the one before."""
+
+    def chain(multiply: Callable[[Array, Array], Array], x: Array) -> Array:
+        y = x
+        for _ in range(count):
+            y = multiply(y, x)
+        return y
+
+    matmul = trial.backend.ops.matmul
+    unit = trial.backend.ops.as_unit(partial(chain, matmul))
+    return Work(partial(chain, partial(trial.backend.launch, matmul), x), partial(trial.backend.launch, unit, x))
+
+
+def incremented(trial: Trial, x: Array, count: int) -> Array:
+    """Launch so many additions of 1 to an array; each makes a new one, of which the last is returned."""
+    for _ in range(count):
+        y = trial.backend.launch(trial.backend.ops.add, x, 1.0)
+    return y
+
+
+def increments(trial: Trial, x: Array, count: int) -> Work:
+    """Add 1 to an array so many times."""
+    add = trial.backend.ops.add
+
+    def chain(length: int) -> Callable[[Array], Array]:
+        # Each increments the one before, so that none has to be kept and none can be left out.
+        def increment(y: Array) -> Array:
+            for _ in range(length):
+                y = add(y, 1.0)
+            return y
+
+        return increment
+
+    return Work(partial(incremented, trial, x, count), in_units(trial, x, count, chain))

@@ -149,6 +149,8 @@ class Result:
     """By metric, the code of what it means; null if the noise leaves that open."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
     """The machine and the process: processor, cores, memory, system, versions, time."""
+    sizes: str = ""
+    """Where the sizes come from, if they were kept, or those that were kept could not be taken."""
     machine_watch: MachineWatch | None = None
     """What else the machine did while the cases were timed; None if that was not watched."""
 
@@ -157,6 +159,11 @@ class Result:
         if metric not in self.metrics:
             return None
         return Interval(self.metrics[metric], *self.metric_intervals.get(metric, (-math.inf, math.inf)))
+
+    @property
+    def is_undisturbed(self) -> bool:
+        """Whether others left so much of the cores that times say something; true if nobody watched."""
+        return self.machine_watch is None or self.machine_watch.allows_verdict
 
     @property
     def is_merely_disturbed(self) -> bool:
@@ -204,6 +211,7 @@ class Result:
                 metric_intervals=_intervals(read.get("metric_intervals", {})),
                 bands={name: code and str(code) for name, code in read.get("bands", {}).items()},
                 environment=dict(read["environment"]),
+                sizes=str(read.get("sizes", "")),
                 machine_watch=watch,
             )
         except (KeyError, TypeError, AttributeError) as error:

@@ -5,15 +5,27 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
 from parallel_core.errors import RequestError
 
-__all__ = ["STANDARD_OUTPUT", "check_writable", "remove_unfinished", "write_json", "write_whole"]
+__all__ = ["STANDARD_OUTPUT", "check_outputs", "check_writable", "remove_unfinished", "write_json", "write_whole"]
 
 STANDARD_OUTPUT = Path("-")
+
+
+def check_outputs(*outputs: Path | None, others: Iterable[Path] = ()) -> None:
+    """Raise RequestError if an output could not be written, or is one of the other files that are read or written."""
+    taken = {os.path.realpath(path): f"{path} is read or written already: give another output" for path in others}
+    for path in outputs:
+        if path is not None:
+            place = str(path) if path == STANDARD_OUTPUT else os.path.realpath(path)
+            if place in taken:
+                raise RequestError(taken[place])
+            taken[place] = f"two files would be written to {path}: give each its own"
+            check_writable(path)
 
 
 def check_writable(path: Path | None) -> None:

@@ -56,7 +56,7 @@ def kernels_in_words(backend: Mapping[str, Any]) -> str:
 
     `backend` is the object under that key of a result's JSON; for an old one, which does not say, the text is empty.
     """
-    if "product" not in backend:
+    if not {"product", "kernels"} <= {*backend}:
         return ""
     library = library_in_words(backend["kernels"][0]) if backend["kernels"] else "products of matrices"
     on_a_core = any(device.startswith("cpu") for device in backend["devices"])

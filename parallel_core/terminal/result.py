@@ -38,7 +38,8 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
     )
     parameters = ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None)
     data = "" if result.data is None else f"data: {result.data}"
-    for aside in filter(None, (parameters, kernels_in_words(backend), data)):
+    sizes = result.sizes and f"sizes: {result.sizes}"
+    for aside in filter(None, (parameters, sizes, kernels_in_words(backend), data)):
         show_sentence(aside, console, ASIDE)
     for table in _tables(result):
         show_table(table, console)
@@ -87,8 +88,8 @@ def _timings(result: Result) -> Table:
 def _numbers(result: Result) -> Table:
     table = Table("metric", Column("value", justify="right"))
     for name, value in result.metrics.items():
-        bounds = result.metric_intervals.get(name)
-        between = f" ({quantity(name, bounds[0])} … {quantity(name, bounds[1])})" if bounds else ""
+        low, high = result.metric_intervals.get(name, (value, value))
+        between = f" ({quantity(name, low)} … {quantity(name, high)})" if low < high else ""
         table.add_row(name, quantity(name, value) + between)
     table.add_section()
     for name, value in result.checks.items():

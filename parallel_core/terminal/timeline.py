@@ -180,10 +180,14 @@ def _causes(causes: PathCauses, seconds: float) -> str:
 
 def _path(case: CaseFigures) -> str:
     path = case.critical_path
-    parts = [part for part in path.parts if part.share >= MIN_SHARE]
-    named = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts[:MAX_PATH_PARTS]]
-    if rest := parts[MAX_PATH_PARTS:]:
-        named.append(f"{percent(sum(part.share for part in rest))} others")
+    parts = [part for part in path.parts[:MAX_PATH_PARTS] if part.share >= MIN_SHARE]
+    named = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts]
+    # Many that are too short to be named may be all that there is.
+    rest = path.parts[len(parts) :]
+    if (share := sum(part.share for part in rest)) >= MIN_SHARE:
+        named.append(
+            f"{percent(share)} {'others' if named else f'{len(rest):,} names of less than {MIN_SHARE:.1%} each'}"
+        )
     if path.idle_share >= MIN_SHARE:
         named.append(f"{percent(path.idle_share)} idle")
     return listed(named)

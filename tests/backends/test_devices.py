@@ -168,7 +168,7 @@ def test_a_backend_is_loaded_with_names(devices: str | list[str]) -> None:
     ("arguments", "message"),
     [
         ("--devices cpu:1,gpu:x", "'gpu:x' is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream on a GPU"),
-        ("--devices 0", "Invalid value for '--devices': 0 is not in the range x>=1."),
+        ("--devices 0", "Invalid value for '--devices': 0 is not in the range 1<=x<=256."),
         ("--devices gpu:0", "numpy finds no GPUs, and so no gpu:0"),
     ],
 )

@@ -19,7 +19,7 @@ from backends.torch.base import PerDevice, Setup, TorchBackend, clone, detached_
 from backends.torch.cuda.copies import CudaCopies, CudaLoads
 from backends.torch.cuda.graphs import CudaGraphs
 from backends.torch.cuda.streams import CudaStream, MemoryReaders
-from backends.torch.streams.future import Failure, device_of, futures_in, resolve
+from backends.torch.streams.future import Failure, Future, device_of, futures_in, resolve
 from backends.torch.streams.worker import WorkerStream, first_error
 from backends.torch.sums import add_into
 from backends.torch.variants import GRAPH_REPLAY
@@ -100,6 +100,7 @@ class CudaThreadsTorch(TorchBackend):
         return copies.submit_consuming(overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
+        self._check_values(xs, Future)
         devices = [device_of(x) for x in xs]
         self._check_devices(devices)
         if len(set(devices)) != max(1, len(devices)):
@@ -112,6 +113,7 @@ class CudaThreadsTorch(TorchBackend):
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         self._check_devices([device])
+        self._check_host_arrays(x)
         tensors = tree_map(partial(tensor, self._torch), x)
         try:
             return tree_map(lambda leaf: self._loads.load(leaf, device), tensors)

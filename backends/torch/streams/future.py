@@ -7,12 +7,14 @@ the task that computes the tuple announces the item, and a reader of the item wa
 import threading
 from collections.abc import Callable
 from functools import reduce
-from operator import getitem
+from operator import getitem, is_
+from operator import index as as_place
 from threading import Lock, get_ident
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, final
 from weakref import WeakSet
 
+from backends.arrays import rebuilt
 from backends.devices import Device
 from backends.errors import BackendError
 
@@ -203,7 +205,7 @@ class Future:
             lock.release()
 
     def __getitem__(self, index: int) -> "Future":
-        return _Item(self, (index,))
+        return _Item(self, (_place(index),))
 
     def __repr__(self) -> str:
         return f"<future on {self.device}, {'pending' if self._pending.locked() else 'done'}>"
@@ -243,10 +245,20 @@ class _Item(Future):
         return self._parent.item(self.path)
 
     def __getitem__(self, index: int) -> Future:
-        return _Item(self._parent, (*self.path, index))
+        return _Item(self._parent, (*self.path, _place(index)))
 
     def __repr__(self) -> str:
         return f"<item {'.'.join(map(str, self.path))} of {self._parent!r}>"
+
+
+def _place(index: object) -> int:
+    try:
+        return as_place(index)  # type: ignore[arg-type]
+    except TypeError:
+        raise BackendError(
+            f"what may not be computed yet is indexed by one whole number, not by {type(index).__name__}: wait for it, "
+            f"and divide it in a launched function"
+        ) from None
 
 
 def completed_future(device: Device, value: Any) -> Future:
@@ -280,11 +292,17 @@ def device_of(*values: Any) -> Device:
 
 
 def resolve(value: Any) -> Any:
-    """Replace every future in a value, however deep in tuples, by its result; blocks until all are ready."""
+    """Replace every future in a value, however deep in tuples, by its result; blocks until all are ready.
+
+    A list stays a list, and a named tuple one; what holds no future is returned itself.
+    """
     if isinstance(value, Future):
         return value.result()
     if isinstance(value, tuple | list):
-        return tuple([resolve(item) for item in value])
+        items = [resolve(item) for item in value]
+        if value.__class__ is tuple:
+            return tuple(items)
+        return value if all(map(is_, items, value)) else rebuilt(type(value), items)
     return value
 
 

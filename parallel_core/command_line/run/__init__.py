@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,20 @@ from backends.profiling import check_profiler
 from parallel_core.command_line import options
 from parallel_core.command_line.run.chosen import chosen_for
 from parallel_core.command_line.run.experiment_options import parameter_options
-from parallel_core.command_line.run.profiling import check_profiling, profile_and_show, profile_if_possible
-from parallel_core.command_line.run.resources import resource_options, run_with_resources
+from parallel_core.command_line.run.profiling import profile_and_show, profile_if_possible
+from parallel_core.command_line.run.resources import files_of_resources, resource_options, run_with_resources
 from parallel_core.command_line.run.side_by_side import is_several, run_side_by_side
-from parallel_core.command_line.run.sizes import Work, about_kept, run_with_sizes, work_option
 from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.explanation import explanation
-from parallel_core.experiments.runner.declaration import parameters_of
+from parallel_core.experiments.runner.declaration import Work, parameters_of
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
-from parallel_core.terminal.console import ASIDE, terminal_console
+from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.measurement_progress import measurement_progress
@@ -114,11 +112,12 @@ def _command_of(experiment: Experiment) -> click.Command:
         if where is not None and where.rank:
             # The first rank shows and writes the result of all.
             json_path = plot_path = None
-        files.check_writable(json_path)
-        if plot_path is not None:
-            check_drawing(plot_path)
-        files.check_writable(plot_path)
-        check_profiling(trace_path or trace_if_possible, timeline_path, json_path, plot_path)
+        if trace_path == files.STANDARD_OUTPUT:
+            raise RequestError("--trace needs a file: standard output shows what was measured")
+        for picture in filter(None, (plot_path, timeline_path)):
+            check_drawing(picture)
+        traced = trace_path or trace_if_possible
+        files.check_outputs(json_path, plot_path, traced, timeline_path, others=files_of_resources(own))
         # Standard output belongs to the JSON if that goes there.
         console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
         devices = devices or (experiment.devices if where is None else 1)
@@ -141,12 +140,9 @@ def _command_of(experiment: Experiment) -> click.Command:
         # A training shows a bar of its own.
         shown = progress if experiment.extent is None else nullcontext()
         with repeatable() if profiled else nullcontext(), shown:
-            run_once = partial(run_with_resources, experiment, loaded)
-            result, kept = run_with_sizes(ctx, experiment, loaded, own, work, run_once)
+            result = run_with_resources(experiment, loaded, own, work)
         judged = _judged(guess, result)
         _write(result, console, json_path, plot_path, judged)
-        if kept is not None:
-            show_sentence(f"sizes: {about_kept(kept)}", console, ASIDE)
         by_trace = ""
         try:
             if trace_path is not None or timeline_path is not None:
@@ -208,7 +204,7 @@ def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:
             help="Say what is asked, how it is measured and how to read it; run nothing.",
         ),
         *parameter_options([parameter for parameter in parameters if parameter.name != "rounds"]),
-        *([work_option] if experiment.calibrated else []),
+        *([options.work] if experiment.calibrated else []),
         *resource_options(experiment.function),
         *parameter_options([parameter for parameter in parameters if parameter.name == "rounds"]),
     ]
@@ -234,7 +230,7 @@ def _write(
 def _answer(result: Result, console: Console, judged: Guess | None, by_trace: str = "") -> None:
     """Print the answer, the last that is read; nothing of a trace if the result has no verdict."""
     if result.answer is not None:
-        believed = not result.problems and (result.machine_watch is None or result.machine_watch.allows_verdict)
+        believed = not result.problems and (result.is_undisturbed)
         show_answer(result.answer, console, by_trace if believed else "")
     if judged is not None:
         show_sentence(f"\n{judged.sentence}", console, "bold")

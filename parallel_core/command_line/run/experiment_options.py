@@ -47,10 +47,10 @@ def _type_of(parameter: Parameter) -> click.ParamType | type:
     if origin is Literal:
         return click.Choice(of)
     if origin is not None:
-        return options.INTEGERS if of[0] is int else options.NUMBERS
+        return options.integers(int(parameter.maximum)) if of[0] is int else options.NUMBERS
     if parameter.type is int:
-        return click.IntRange(min=parameter.minimum)
-    return options.NUMBER if parameter.type is float else str
+        return click.IntRange(parameter.minimum, int(parameter.maximum))
+    return options.number(parameter.maximum) if parameter.type is float else str
 
 
 def arguments_from(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:

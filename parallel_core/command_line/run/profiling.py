@@ -8,10 +8,9 @@ from rich.console import Console
 from backends import Backend
 from backends.profiling import check_profiler
 from parallel_core.comparison.storage import reason_path
-from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
-from parallel_core.plots import check_drawing, write_picture_file
+from parallel_core.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence
@@ -23,21 +22,7 @@ from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.profiling_run import profile, seconds_unprofiled, shown_case
 from parallel_core.trace_analysis.trace_files import write_trace_file
 
-__all__ = ["check_profiling", "profile_and_show", "profile_if_possible"]
-
-
-def check_profiling(trace_path: Path | None, picture_path: Path | None, *others: Path | None) -> None:
-    """Raise RequestError, before anything is run, if a file could not be written or two are the same."""
-    asked = [path.absolute() for path in (trace_path, picture_path, *others) if path and path != files.STANDARD_OUTPUT]
-    for path in asked:
-        if asked.count(path) > 1:
-            raise RequestError(f"two files would be written to {path}: give each its own")
-    if trace_path == files.STANDARD_OUTPUT:
-        raise RequestError("--trace needs a file: standard output shows what was measured")
-    files.check_writable(trace_path)
-    if picture_path is not None:
-        check_drawing(picture_path)
-    files.check_writable(picture_path)
+__all__ = ["profile_and_show", "profile_if_possible"]
 
 
 def profile_and_show(

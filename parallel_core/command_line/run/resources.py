@@ -20,14 +20,14 @@ from parallel_core.command_line import options
 from parallel_core.command_line.options import Command
 from parallel_core.command_line.run.experiment_options import arguments_from
 from parallel_core.errors import RequestError
-from parallel_core.experiments.runner.declaration import Experiment, annotations_of, parameters_of
+from parallel_core.experiments.runner.declaration import Experiment, Work, annotations_of, parameters_of
 from parallel_core.jobs.rank.shared_inputs import agree_on_data, checkpointing_of
 from parallel_core.jobs.rank.training_progress import progress_of
 from parallel_core.measurement.result import Result
 from parallel_core.training.checkpoints import FILE, Checkpointing, from_bytes, open_directory, write_checkpoint
 from parallel_core.training.dataset import Dataset, load_fashion_mnist
 
-__all__ = ["resource_options", "run_with_resources"]
+__all__ = ["files_of_resources", "resource_options", "run_with_resources"]
 
 PROGRESS = ("on_batch", "on_epoch")
 """The arguments of a run that it calls as its training goes on."""
@@ -111,7 +111,17 @@ def resource_options(run: Callable[..., object]) -> Iterator[Callable[[Command],
         yield from resource.options
 
 
-def run_with_resources(experiment: Experiment, backend: Backend, values: Mapping[str, Any]) -> Result:
+def files_of_resources(values: Mapping[str, Any]) -> Iterator[Path]:
+    """Iterate over the files that a run reads or keeps where its options say."""
+    if directory := values.get("checkpoint"):
+        yield directory / FILE
+    if directory := values.get("data_dir"):
+        yield from directory.glob("*")
+
+
+def run_with_resources(
+    experiment: Experiment, backend: Backend, values: Mapping[str, Any], work: Work = "own"
+) -> Result:
     """Run an experiment with the values of its options, alone or as one of several processes."""
     between = isinstance(backend, GroupedBackend) and backend.group.size > 1
     run = experiment.run_between_processes if between else None
@@ -125,4 +135,6 @@ def run_with_resources(experiment: Experiment, backend: Backend, values: Mapping
             if checkpoints is not None and checkpoints.resumed:
                 progress.go_on_from(checkpoints.resumed.state.progress)
             arguments |= {name: getattr(progress, name) for name in PROGRESS if name in annotations_of(taker)}
+        if run is None and experiment.program is not None:
+            arguments["work"] = work
         return (run or experiment.run)(backend, **arguments)

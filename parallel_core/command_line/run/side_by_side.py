@@ -59,7 +59,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
         seconds=SECONDS * len(names),
         sizes={experiment.name: _given(ctx)},
     )
-    files.check_writable(values["json_path"])
+    files.check_outputs(values["json_path"])
     console = terminal_console(stderr=values["json_path"] == files.STANDARD_OUTPUT)
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
         comparison = run_plan(plan, Path(folder), terminal_console(stderr=True), stays=False)

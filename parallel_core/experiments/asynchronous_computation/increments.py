@@ -1,12 +1,11 @@
-"""Why not to wait: `y = x + 1`, 10 000 times, waiting after each step or once at the end, and a model of both times.
+"""Why not to wait: `y = x + 1`, many times, waiting after each step or once at the end, and a model of both times.
 
-The book splits an increment into t1 (Python issues it), t2 (the backend computes it) and t3 (the result is reported
-back). Waiting each time costs 10 000 · (t1 + t2 + t3); waiting once costs t1 + 10 000 · t2 + t3, provided that the
-backend is the slower side: 10 000 · t2 > 9 999 · t1. For operations as small as this one that often does not hold,
-so the longer of t1 and t2 is repeated in our prediction, and the book's stands beside it.
+The book's cost model splits an operation into t1 (Python issues it), t2 (the backend computes it) and t3 (the result is
+reported back). Waiting after each of n operations takes n · (t1 + t2 + t3). Waiting once takes t1 + n · t2 + t3,
+provided that the backend is the slower side: n · t2 > (n - 1) · t1. For operations as small as an increment that often
+does not hold. So our prediction repeats the longer of t1 and t2, and the book's stands beside it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -15,47 +14,70 @@ from time import perf_counter
 
 import numpy as np
 
-from backends import Array, Backend
-from parallel_core.experiments.measuring import Units, time_in_turn
-from parallel_core.experiments.products import MOST_IN_UNIT, largest_size, normal_matrix
-from parallel_core.measurement.confidence_intervals import Interval, decide
-from parallel_core.measurement.result import Case
+from backends import Array
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.works import FEWEST_TIMINGS, incremented, increments, largest_size, multiplied
+from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.timing import Timing, countdown, measure, without_garbage_collection
 from parallel_core.measurement.verdicts import over_rounds
 
 __all__ = [
+    "EACH",
+    "ONCE",
     "CostModel",
     "fit_cost_model",
-    "increment",
-    "increments_as_unit",
     "matrix_to_wait_behind",
     "row_of_ones",
+    "t2_over_t1",
     "time_increments",
 ]
 
 EACH, ONCE, SINGLE = "increments, waiting each time", "increments, waiting once", "increments in one launch"
+FEWEST_STEPS, STEPS = 100, 10_000
+
 BLOCKER_SECONDS, LARGEST_BLOCKER = 0.01, 1000
-"""About how long a product that keeps the device busy takes at the most, and the most rows that it has."""
+"""About how long a multiplication that keeps the device busy takes at the most, and the most rows that it has."""
+INSIDE = 0.02
+"""A share of t1: if t2 is less, the operation was computed before control returned."""
+
+
+def t2_over_t1(name: str) -> Metric:
+    """Declare the ratio of t2 to t1, which tells whether Python or the device is the slower side."""
+    return Metric(
+        name,
+        means="the time to compute the smallest operation over that to issue it: below 1 Python is slower",
+        about="the ratio of t2 to t1",
+        bands=(
+            Band(LOWEST, "inside", "Nothing was queued, so issuing an increment contains computing it"),
+            Band(INSIDE, "python", "Python is the slower side for an increment, against the book's assumption"),
+            Band(1.0, "device", "The device is the slower side for an increment, as the book assumes"),
+        ),
+    )
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """Seconds per operation: t1 to issue it, t2 to compute it, t3 to hear that it is done."""
+    """Seconds of an operation: t1 to issue it and t2 to compute it, in each round, and t3 to hear that it is done."""
 
-    t1: float
-    t2: float
+    issued: tuple[float, ...]
+    computed: tuple[float, ...]
     t3: float
-    t2_over_t1: Interval | None = None
-    """The ratio with its interval; None if it is exact."""
-    issued: tuple[float, ...] = ()
-    computed: tuple[float, ...] = ()
-    """What t1 and t2 are the medians of; empty if they are exact."""
 
     @property
-    def slower_side(self) -> int | None:
-        """0 if Python is the slower side, 1 if the device is; None if the noise leaves it open."""
-        ratio = self.t2 / self.t1
-        return decide(self.t2_over_t1 or Interval(ratio, ratio, ratio), 1.0)
+    def t1(self) -> float:
+        """The median seconds to issue it."""
+        return median(self.issued)
+
+    @property
+    def t2(self) -> float:
+        """The median seconds to compute it."""
+        return median(self.computed)
+
+    @property
+    def t2_over_t1(self) -> Interval:
+        """How many times longer computing takes than issuing: below 1 Python is the slower side."""
+        return exponential(over_rounds(lambda computed, issued: np.log(computed / issued), self.computed, self.issued))
 
     def waiting_once(self, steps: int) -> float:
         """Predict the seconds of `steps` operations that are waited for at the end."""
@@ -70,105 +92,38 @@ class CostModel:
         return steps * (self.t1 + self.t2 + self.t3)
 
 
-def row_of_ones(backend: Backend, elements: int = 2) -> Array:
+def row_of_ones(trial: Trial, elements: int = 2) -> Array:
     """Load the array that is incremented: 1 × 2, as in the book, to show overheads."""
-    return backend.asarray(np.ones((1, elements), dtype=np.float32), backend.devices[0])
+    return trial.backend.asarray(np.ones((1, elements), dtype=np.float32), trial.devices[0])
 
 
-def increment(backend: Backend, x: Array, steps: int) -> Array:
-    """Launch `steps` increments; each makes a new array, of which the last is returned."""
-    for _ in range(steps):
-        y = backend.launch(backend.ops.add, x, 1.0)
-    return y
-
-
-def _increment_and_wait(backend: Backend, x: Array, steps: int) -> Array:
-    for _ in range(steps):
-        y = backend.wait(backend.launch(backend.ops.add, x, 1.0))
-    return y
-
-
-def _increment_in_one_launch(backend: Backend, x: Array, steps: int) -> Array:
-    """Launch one function that makes all the increments: what remains is the framework's own cost."""
-    add = backend.ops.add
-
-    def increments(start: Array) -> Array:
-        for _ in range(steps):
-            y = add(start, 1.0)
-        return y
-
-    return backend.launch(increments, x)
-
-
-def increments_as_unit(backend: Backend, x: Array, steps: int) -> Callable[[], Array]:
-    """Return what launches as many increments with nothing queued between them, many as several units.
-
-    Each increments the one before, so that none has to be kept and none can be left out.
-    """
-    lengths = [min(MOST_IN_UNIT, steps - first) for first in range(0, steps, MOST_IN_UNIT)]
-    units = {length: backend.ops.as_unit(partial(_increment_often, backend.ops.add, length)) for length in set(lengths)}
-
-    def launch() -> Array:
-        for length in lengths:
-            y = backend.launch(units[length], x)
-        return y
-
-    return launch
-
-
-def _increment_often(add: Callable[..., Array], steps: int, y: Array) -> Array:
-    for _ in range(steps):
-        y = add(y, 1.0)
-    return y
-
-
-def time_increments(backend: Backend, steps: int, rounds: int, budget: float) -> tuple[tuple[Case, Case, Case], float]:
-    """Time the increments waited for each, once, and made in one launch; return the cases and the largest error."""
-    x = row_of_ones(backend)
-    each, once, single = time_in_turn(
-        backend,
-        {
-            EACH: partial(_increment_and_wait, backend, x, steps),
-            ONCE: partial(increment, backend, x, steps),
-            SINGLE: partial(_increment_in_one_launch, backend, x, steps),
-        },
-        rounds,
-        units=Units(
-            {"increments": increments_as_unit(backend, x, steps)},
-            dict.fromkeys((EACH, ONCE, SINGLE), ("increments",)),
-        ),
-        budget=budget,
-    ).values()
-    error = float(np.max(np.abs(backend.to_numpy(increment(backend, x, 1)) - 2)))
-    return (each, once, single), error
-
-
-def matrix_to_wait_behind(backend: Backend) -> Array:
-    """Load a matrix on the first device, large enough for few of its products to take long, and not for too long."""
-    return normal_matrix(backend, largest_size(backend, BLOCKER_SECONDS, LARGEST_BLOCKER), backend.devices[0])
+def matrix_to_wait_behind(trial: Trial) -> Array:
+    """Load a matrix on the first device that is large enough to keep it busy for long by a few multiplications."""
+    return trial.normal(largest_size(trial, BLOCKER_SECONDS, LARGEST_BLOCKER), trial.devices[0])
 
 
 def fit_cost_model(
-    backend: Backend, x: Array, matrix: Array, steps: int = 1000, rounds: int = 5, budget: float = inf
+    trial: Trial, x: Array, matrix: Array, steps: int = 1000, rounds: int = 5, budget: float = inf
 ) -> CostModel:
-    """Measure t1, t2 and t3 of an increment of `x` apart, without timing the totals that they are to predict.
+    """Measure t1, t2 and t3 of an increment of `x` separately, without timing the totals that they are to predict.
 
-    `x` is on the first device. That is kept busy with products of the matrix while `steps` increments are issued:
-    issuing them costs t1 each, and what the device needs for them after its products is t2 each. t3 is what remains of
-    a single increment's round trip. There are fewer rounds if they would take more than the budget of seconds.
+    The device of both arrays is kept busy with multiplications of the matrix while `steps` increments are issued:
+    issuing them costs t1 each, and what the device needs for them after its multiplications is t2 each. t3 is what
+    remains of a single increment's round trip. There are fewer rounds if they would take more than the budget.
     """
     left = countdown(budget)
-    issued = measure(backend, partial(increment, backend, x, steps))[0]
-    # The fastest of three: too few products would end before all increments are issued.
-    product = min(measure(backend, partial(backend.launch, backend.ops.matmul, matrix, matrix))[1] for _ in range(3))
-    blockers = 1 + round(4 * issued / product)
+    backend = trial.backend
+    issued = measure(backend, partial(incremented, trial, x, steps))[0]
+    # The fastest of three: too few multiplications would end before all increments are issued.
+    multiply = partial(multiplied, trial, matrix, 1)
+    blockers = 1 + round(4 * issued / min(measure(backend, multiply)[1] for _ in range(3)))
 
-    def behind_products() -> Timing:
+    def behind_multiplications() -> Timing:
         backend.waitall()
         for _ in range(blockers):
-            last = backend.launch(backend.ops.matmul, matrix, matrix)
+            (last,) = multiply()
         start = perf_counter()
-        increment(backend, x, steps)
+        incremented(trial, x, steps)
         sent = perf_counter() - start
         backend.wait(last)
         start = perf_counter()
@@ -178,17 +133,60 @@ def fit_cost_model(
     def round_trip() -> float:
         backend.waitall()
         start = perf_counter()
-        backend.wait(backend.launch(backend.ops.add, x, 1.0))
+        backend.wait(incremented(trial, x, 1))
         return perf_counter() - start
 
     with without_garbage_collection():
-        taken = [behind_products()]
+        taken = [behind_multiplications()]
         while len(taken) < rounds and left(0.9) > 0:
-            taken.append(behind_products())
+            taken.append(behind_multiplications())
         trips = [round_trip()]
         while len(trips) < 20 * rounds and left(1.0) > 0:
             trips.append(round_trip())
-    t1, t2 = median(sent for sent, _ in taken), median(drained for _, drained in taken)
-    ratio = over_rounds(lambda computed, issued: computed / issued, *zip(*((b, a) for a, b in taken), strict=True))
-    issued_each, computed_each = zip(*taken, strict=True)
-    return CostModel(t1, t2, max(0.0, median(trips) - t1 - t2), ratio, issued_each, computed_each)
+    t1s, t2s = zip(*taken, strict=True)
+    return CostModel(t1s, t2s, max(0.0, median(trips) - median(t1s) - median(t2s)))
+
+
+def time_increments(trial: Trial, steps: int | None) -> None:
+    """Fit the cost model, then time increments waited for each time and once, and made in one launch.
+
+    None are 10 000 steps, or as many as the budget allows.
+    """
+    x, launch, add = row_of_ones(trial), trial.backend.launch, trial.backend.ops.add
+    model = fit_cost_model(trial, x, matrix_to_wait_behind(trial), budget=0.3 * trial.left(0.95))
+    if steps is None:
+        # Once by launches, and twice within some: in one, and in units.
+        of_a_step = model.waiting_each(1) + max(model.t1, model.t2) + 2 * (model.t1 + model.t2)
+        allowed = round(trial.left(0.95) / FEWEST_TIMINGS / of_a_step / 100) * 100
+        steps = trial.parameters["steps"] = max(FEWEST_STEPS, min(STEPS, allowed))
+    once = increments(trial, x, steps)
+
+    def waiting_each_time() -> Array:
+        for _ in range(steps):
+            y = trial.backend.wait(launch(add, x, 1.0))
+        return y
+
+    def in_one_launch(start: Array) -> Array:
+        for _ in range(steps):
+            y = add(start, 1.0)
+        return y
+
+    trial.time(EACH, Work(waiting_each_time), bare=(once,))
+    trial.time(ONCE, once)
+    # What remains is the framework's own cost.
+    trial.time(SINGLE, Work(partial(launch, in_one_launch, x)), bare=(once,))
+    trial.check("increments", [incremented(trial, x, 1)], [np.full((1, 2), 2.0)])
+    cases = trial.run(0.95)
+    trial.found_by("launch_cost_seconds", lambda times: (times[ONCE] - times[SINGLE]) / steps, is_ratio=False)
+    trial.found("t2_over_t1", model.t2_over_t1)
+    for name, found in {
+        "t1": model.t1,
+        "t2": model.t2,
+        "t3": model.t3,
+        "measured_once": cases[ONCE].median,
+        "predicted_once": model.waiting_once(steps),
+        "book_predicted_once": model.waiting_once_by_the_book(steps),
+        "measured_each": cases[EACH].median,
+        "predicted_each": model.waiting_each(steps),
+    }.items():
+        trial.found(f"{name}_seconds", found)

@@ -1,85 +1,81 @@
-"""Barriers and blockers: what each way of waiting really waits for.
+"""What each way of waiting waits for.
 
-`wait` asks for one result, `waitall` for everything on every device. Converting a result to NumPy, to a Python
-number or to text waits for it too, without saying so.
+`wait` asks for one result, `waitall` for everything on every device. Converting a result to NumPy, to a Python number
+or to text waits for it too, without saying so.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 
-from backends import Array, Backend
-from parallel_core.experiments.measuring import Units, take_in_turn
-from parallel_core.experiments.products import normal_matrix, products, products_as_unit
-from parallel_core.measurement.result import Case
+from backends import Array
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.works import multiplications, multiplied
 from parallel_core.measurement.timing import Timing
 
-__all__ = ["compare_barriers", "time_blockers", "time_until"]
+__all__ = ["ALL", "ONE", "WAIT_FRACTION", "time_until", "time_waiting"]
 
 QUEUED = 10
 ONE, ALL = "wait for one result", "waitall"
 
-Launched = tuple[Array, Sequence[Array]]
-"""The value that is to be waited for, and those that are queued beside it."""
+WAIT_FRACTION = Metric(
+    "wait_fraction",
+    lambda times: times[ONE] / times[ALL],
+    ratio=True,
+    in_percent=True,
+    means="the time to wait for one result over that to wait for everything",
+    bands=(
+        Band(LOWEST, "selective", "Waiting for one result took only a part of the time of waiting for everything"),
+        Band(0.8, "not-selective", "Waiting for one result took as long as waiting for everything"),
+    ),
+)
 
 
-def time_until(backend: Backend, wait: Callable[[Array], object], launch: Callable[[], Launched]) -> Timing:
-    """Launch on idle devices and `wait` for the value; return the seconds until control returned, and it was there.
+def time_until(
+    trial: Trial, launch: Callable[[], tuple[Array, object]], wait: Callable[[Array], object]
+) -> Callable[[], Timing]:
+    """Return what launches on idle devices, waits for the first value in some way, and returns when that ended.
 
-    What else was launched is kept, and done, before this returns.
+    What else is launched is kept, and done, before the timing is returned.
     """
-    backend.waitall()
-    start = perf_counter()
-    awaited, others = launch()
-    dispatched = perf_counter()
-    wait(awaited)
-    done = perf_counter()
-    backend.waitall()
-    del others
-    return dispatched - start, done - start
+
+    def take() -> Timing:
+        trial.backend.waitall()
+        start = perf_counter()
+        awaited, others = launch()
+        dispatched = perf_counter()
+        wait(awaited)
+        done = perf_counter()
+        trial.backend.waitall()
+        del others
+        return dispatched - start, done - start
+
+    return take
 
 
-def compare_barriers(backend: Backend, size: int, rounds: int, budget: float) -> tuple[Case, Case]:
-    """Queue ten products on the last device and one on the first; wait for the one, or for all.
+def time_waiting(trial: Trial, size: int) -> None:
+    """Queue ten multiplications on the last device and one on the first; wait for the one, or for all, or convert it.
 
-    The bare time of a wait is that of what it is for: the one product, or all of them.
+    The bare time of a wait is that of what it is for.
     """
-    mine = normal_matrix(backend, size, backend.devices[0])
-    other = normal_matrix(backend, size, backend.devices[-1])
+    backend, devices = trial.backend, trial.devices
+    x, other = trial.normal(size, devices[0]), trial.normal(size, devices[-1])
+    one = multiplications(trial, x, 1)
+    everything = (
+        (one, multiplications(trial, other, QUEUED)) if len(devices) > 1 else (multiplications(trial, x, 1 + QUEUED),)
+    )
 
-    def launch() -> Launched:
-        queued = products(backend, other, QUEUED)
-        return products(backend, mine, 1)[0], queued
+    def launch(beside: int) -> tuple[Array, object]:
+        queued = multiplied(trial, other, beside)
+        return multiplied(trial, x, 1)[0], queued
 
-    one, everything = take_in_turn(
-        backend,
-        {
-            ONE: lambda: time_until(backend, backend.wait, launch),
-            ALL: lambda: time_until(backend, lambda _: backend.waitall(), launch),
-        },
-        rounds,
-        units=Units(
-            {
-                "one": products_as_unit(backend, mine, 1),
-                "queued": products_as_unit(backend, other, QUEUED + (len(backend.devices) == 1)),
-            },
-            {ONE: ("one",), ALL: ("one", "queued")},
-        ),
-        budget=budget,
-    ).values()
-    return one, everything
+    def to_number(y: Array) -> float:
+        return float(backend.to_numpy(backend.launch(backend.ops.total, y)))
 
-
-def time_blockers(backend: Backend, size: int, rounds: int, budget: float) -> tuple[Case, ...]:
-    """Time a product that is converted: to NumPy, to a Python number (its sum), to text."""
-    x = normal_matrix(backend, size, backend.devices[0])
-
-    def until(convert: Callable[[Array], object]) -> Timing:
-        return time_until(backend, convert, lambda: (backend.launch(backend.ops.matmul, x, x), ()))
-
-    takes = {
-        "product, to NumPy": lambda: until(backend.to_numpy),
-        "product, to a number": lambda: until(lambda y: float(backend.to_numpy(backend.launch(backend.ops.total, y)))),
-        "product, to text": lambda: until(lambda y: str(backend.to_numpy(y))),
-    }
-    units = Units({"product": products_as_unit(backend, x, 1)}, dict.fromkeys(takes, ("product",)))
-    return tuple(take_in_turn(backend, takes, rounds, units=units, budget=budget).values())
+    queue, single = partial(launch, QUEUED), partial(launch, 0)
+    trial.time(ONE, take=time_until(trial, queue, backend.wait), bare=(one,))
+    trial.time(ALL, take=time_until(trial, queue, lambda _: backend.waitall()), bare=everything)
+    trial.time("product, to NumPy", take=time_until(trial, single, backend.to_numpy), bare=(one,))
+    trial.time("product, to a number", take=time_until(trial, single, to_number), bare=(one,))
+    trial.time("product, to text", take=time_until(trial, single, lambda y: str(backend.to_numpy(y))), bare=(one,))

@@ -48,7 +48,7 @@ from parallel_core.experiments.works import (
     multiplied,
 )
 
-__all__ = ["EXPERIMENT", "program"]
+__all__ = ["EXPERIMENT", "destination", "efficiency", "program", "run_and_copy", "to_host"]
 
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
@@ -122,6 +122,7 @@ def efficiency(name: str, copy: str, together: str, about: str = "") -> Metric:
         means="the share of the shorter part that is hidden: 0 is none, 1 is all, below 0 is worse than in turn",
         about=about,
         limits=(-1.0, 1.0),
+        in_percent=True,
         # Together takes as long as the longer part, at the least.
         at_most=lambda _: 1.0,
         needs_queue_from=0.2,

@@ -19,6 +19,7 @@ __all__ = [
     "changed_by",
     "equal_parts",
     "larger",
+    "more_cores",
     "with_queue",
     "with_variant",
     "without_queue",
@@ -123,10 +124,17 @@ LESS_NOISE = Change(
     lambda found: found.is_open,
     "More rounds on a quiet machine (--rounds 20 --budget 60): the noise leaves the question open.",
 )
-MORE_CORES = Change(
-    lambda found: _threads(found.backend) > usable_cores(),
-    lambda found: f"More cores than {figure(usable_cores())}: {_threads(found.backend)} threads of devices share them.",
-)
+
+
+def more_cores(threads: Callable[[Found], int]) -> Change:
+    """Say that more cores would change it, if so many threads of devices share fewer."""
+    return Change(
+        lambda found: threads(found) > usable_cores(),
+        lambda found: f"More cores than {figure(usable_cores())}: {threads(found)} threads of devices share them.",
+    )
+
+
+MORE_CORES = more_cores(lambda found: _threads(found.backend))
 MORE_CORES_OR_GPUS = Change(
     lambda _: True,
     lambda _: f"More cores than {figure(usable_cores())}, or GPUs, which copy by themselves (--device-kind gpu).",

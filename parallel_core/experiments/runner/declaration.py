@@ -9,11 +9,13 @@ from functools import partial
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from backends import Backend
+from backends import Backend, ComputationError
 from backends.process_groups import GroupedBackend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
+from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
+from parallel_core.experiments.runner.kept_sizes import SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Result
@@ -23,6 +25,7 @@ from parallel_core.system.formatting import listed
 __all__ = [
     "BUDGET",
     "CHAPTERS",
+    "MOST",
     "OF_COPIES",
     "OF_PRODUCTS",
     "Budget",
@@ -34,8 +37,10 @@ __all__ = [
     "Parameter",
     "Rounds",
     "Seed",
+    "Work",
     "annotations_of",
     "parameters_of",
+    "run_program",
 ]
 
 CHAPTERS: Mapping[str, str] = MappingProxyType(
@@ -53,6 +58,11 @@ OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
 """The same where results are copied too."""
 
 Mode = Literal["full", "quick"]
+MOST = 1_000_000
+"""The largest number that an option takes unless it says otherwise."""
+Work = Literal["kept", "new", "own"]
+"""Where sizes come from that are not given: those kept for this machine, new ones, which are then kept, or, for
+comparisons, new ones of which nothing is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +71,8 @@ class Parameter:
 
     help: str = ""
     minimum: int = 1
+    maximum: float = MOST
+    """Of a number, or of each of several whole ones."""
     option: str = ""
     """The name of its option, if that is not its own."""
     metavar: str | None = None
@@ -92,7 +104,7 @@ Rounds = Annotated[int, ROUNDS]
 Budget = Annotated[float, SECONDS]
 BUDGET = 15.0
 """Seconds that an experiment which trains nothing may take, after the framework's import."""
-Seed = Annotated[int, Parameter(minimum=0)]
+Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]
 ChosenSize = Annotated[int | None, Parameter("Side of the matrices. Default: chosen.")]
 
 
@@ -223,23 +235,38 @@ def run_program(
     *,
     rounds: int | None = None,
     budget: float | None = None,
+    work: Work = "own",
     **options: Any,
 ) -> Result:
-    """Run an experiment's program on a backend: choose sizes that are not given, time, check, and conclude."""
+    """Run an experiment's program on a backend: take or choose sizes that are not given, time, check, and conclude.
+
+    Kept sizes that the run cannot do are not taken; new ones are chosen then, and the result says so. Sizes are kept
+    that a valid run chose on a machine that others left alone.
+    """
     program = experiment.program_on(backend)
     assert program is not None
-    known = {one.name: one for one in parameters_of(experiment)}
-    given = {name: one.default for name, one in known.items() if name not in ("rounds", "budget")} | options
-    rounds = rounds or experiment.rounds
-    budget = experiment.budget if budget is None else budget
-    written = {name: value for name, value in given.items() if name in known}
-    trial = Trial(backend, written, rounds, budget)
-    for name, parameter in known.items():
-        if isinstance(parameter, Chosen) and parameter.how is not None and given[name] is None:
-            given[name] = trial.parameters[name] = parameter.how(trial)
-    program(trial, **given)
-    trial.run()
-    return conclude(
+    known = {one.name: one for one in parameters_of(experiment) if one.name not in ("rounds", "budget")}
+    given = {name: one.default for name, one in known.items()} | options
+    chosen = {name: one for name, one in known.items() if isinstance(one, Chosen)}
+    kept = None
+    is_free = bool(chosen) and work != "own" and all(given[name] is None for name in chosen)
+    try:
+        kept = kept_sizes(experiment.name, place_of(backend), tuple(chosen)) if is_free and work == "kept" else None
+        given |= kept.values if kept else {}
+        written = {name: given[name] for name in known}
+        trial = Trial(backend, written, rounds or experiment.rounds, experiment.budget if budget is None else budget)
+        for name, parameter in chosen.items():
+            if given[name] is None and parameter.how is not None:
+                given[name] = trial.parameters[name] = parameter.how(trial)
+        program(trial, **given)
+        trial.run()
+    except (SpoiltSizesError, RequestError, ComputationError, MemoryError) as error:
+        if not is_free or work == "new" or (kept is None and not isinstance(error, SpoiltSizesError)):
+            raise
+        # If the sizes were not the reason, this fails alike.
+        again = run_program(experiment, backend, rounds=rounds, budget=budget, work="new", **options)
+        return replace(again, sizes=f"new, for those kept for this machine cannot be taken: {error}")
+    result = conclude(
         experiment.name,
         trial,
         experiment.metrics,
@@ -247,6 +274,10 @@ def run_program(
         curves=experiment.curves,
         judges_times=experiment.judges_times,
     )
+    if is_free and kept is None and not result.problems and result.is_undisturbed:
+        values = {name: result.parameters[name] for name in chosen}
+        keep_sizes(experiment.name, place_of(backend), values, f"{backend.name} {backend.engine}")
+    return replace(result, sizes=str(kept) if kept else "")
 
 
 def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:

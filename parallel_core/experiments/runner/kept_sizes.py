@@ -39,6 +39,9 @@ class KeptSizes:
     chosen_on: str
     day: str
 
+    def __str__(self) -> str:
+        return f"kept for this machine, as chosen on {self.chosen_on}, {self.day}; --work new chooses others"
+
 
 def place_of(backend: Backend) -> str:
     """Name the devices that sizes are chosen for, with their threads and workers; frameworks do not matter."""
@@ -59,8 +62,9 @@ def kept_sizes(experiment: str, place: str, names: Sequence[str]) -> KeptSizes |
         return None
     match entry:
         case {"values": dict(kept), "chosen_on": str(chosen_on), "day": str(day)}:
-            values = {name: _tuple_of(kept[name]) for name in names if name in kept}
-            return KeptSizes(values, chosen_on, day) if len(values) == len(names) else None
+            values = {name: _size_of(kept[name]) for name in names if name in kept}
+            if None not in values.values():
+                return KeptSizes(values, chosen_on, day) if len(values) == len(names) else None
     raise SpoiltSizesError(f"an entry reads {_shortened(entry)}")
 
 
@@ -104,8 +108,11 @@ def _machine() -> dict[str, Any]:
     return {name: described[name] for name in SAME_MACHINE}
 
 
-def _tuple_of(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _size_of(value: Any) -> int | tuple[int, ...] | None:
+    """Return a size, or several; None for what is none."""
+    if isinstance(value, list):
+        return tuple(value) if value and all(_size_of(one) == one for one in value) else None
+    return value if type(value) is int and value > 0 else None
 
 
 def _shortened(value: Any) -> str:

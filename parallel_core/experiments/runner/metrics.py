@@ -17,7 +17,7 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_rounds
 from parallel_core.system.formatting import figure, quantity
 
-__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Formula", "Metric", "Times", "bands_of", "interval_of"]
+__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Formula", "Metric", "Times", "bands_of", "interval_of", "ratio"]
 
 LOWEST = -math.inf
 
@@ -62,14 +62,21 @@ class Times:
 
 
 Formula: TypeAlias = Callable[[Times], Values]
+"""What follows from times, element by element."""
+
+
+def ratio(slow: str, fast: str) -> Formula:
+    """Return the formula of how many times as fast one case is as another."""
+    return lambda times: times[slow] / times[fast]
 
 
 def interval_of(
-    formula: Formula, cases: Mapping[str, Case], *, ratio: bool = False, noise: float = MIN_NOISE, among: int = 1
+    formula: Formula, cases: Mapping[str, Case], *, is_ratio: bool = False, noise: float = MIN_NOISE, among: int = 1
 ) -> Interval | None:
     """Return what a formula gives, with its interval from the cases that it touches; None if one of them is missing.
 
-    The interval of a `ratio` is that of its logarithm. With more `noise` than usual the cases are of several processes.
+    The interval of a ratio (`is_ratio`) is that of its logarithm. With more `noise` than usual the cases are of several
+    processes.
     """
     touched: list[tuple[str, str]] = []
 
@@ -87,11 +94,11 @@ def interval_of(
         drawn = dict(zip(touched, medians, strict=True))
         with np.errstate(divide="ignore", invalid="ignore"):
             values = np.asarray(formula(Times(lambda case, which: drawn[case, which], cases)))
-            return np.log(values) if ratio else values
+            return np.log(values) if is_ratio else values
 
     seconds = [getattr(cases[case], which) for case, which in touched]
     found = over_rounds(resampled, *seconds, noise=noise, paired=noise <= MIN_NOISE, among=among)
-    return exponential(found) if ratio else found
+    return exponential(found) if is_ratio else found
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,7 @@ class Metric:
         """Return the metric of a run's cases; None if the program gives it by itself, or lacks a case."""
         if self.formula is None:
             return None
-        return interval_of(self.formula, cases, ratio=self.ratio, noise=self.noise)
+        return interval_of(self.formula, cases, is_ratio=self.ratio, noise=self.noise)
 
     def place(self, interval: Interval, result: Result) -> Band | None:
         """Return the band in which a whole interval lies; None if it touches several, or the metric has none.
@@ -154,6 +161,7 @@ class Metric:
         """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99) of 2`."""
         most = self.at_most(result)
         possible = f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else ""
+        # A count is known exactly.
         if interval.low == interval.high:
             return self.brief(interval.estimate) + possible
         if self.in_percent:

@@ -25,12 +25,17 @@ from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
+from parallel_core.measurement.verdicts import MIN_NOISE
 
 __all__ = ["Trial", "Work"]
 
 TIMED_SHARE = 0.9
 """Of the budget: until when cases are timed, unless the program says otherwise."""
 LARGEST_ERROR = 1e-4
+STARTING = 0.5
+"""The share of a fresh process's time that goes by until it measures, about: starting, and importing."""
+LEAST_BUDGET = 0.01
+"""With which a process still takes one round."""
 
 
 @dataclass(frozen=True)
@@ -164,15 +169,26 @@ class Trial:
         same = {"backend": self.backend.name, "engine": self.backend.engine, "variant": self.backend.variants}
         return measure_elsewhere(experiment, {**same, "devices": 1, "device-kind": "cpu", **options})
 
+    def left_elsewhere(self, share: float, processes: int = 1) -> float:
+        """Return the budget of each of several fresh processes that end when a share of this one's is spent."""
+        return max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
+
     def found(self, name: str, value: float | Interval) -> None:
         """Keep a figure that follows from something else than times; a plain number has no interval."""
         known = value if isinstance(value, Interval) else Interval(value, -math.inf, math.inf)
         self.figures[name] = known
 
-    def found_by(self, name: str, formula: Formula) -> None:
-        """Keep a positive figure over the cases' times, by a formula that needs what only the program knows."""
-        if (interval := interval_of(formula, self.cases, ratio=True)) is not None:
-            self.found(name, interval)
+    def found_by(
+        self, name: str, formula: Formula, *, is_ratio: bool = True, noise: float = MIN_NOISE
+    ) -> Interval | None:
+        """Keep and return a figure over the cases' times, by a formula that needs what only the program knows.
+
+        Nothing is kept if a case of it was not timed. With more noise than usual they are of several processes.
+        """
+        interval = interval_of(formula, self.cases, is_ratio=is_ratio, noise=noise)
+        if interval is not None:
+            self.figures[name] = interval
+        return interval
 
     def _on_host(self, value: Array) -> np.ndarray:
         return np.asarray(value if isinstance(value, np.ndarray) else self.backend.to_numpy(value))

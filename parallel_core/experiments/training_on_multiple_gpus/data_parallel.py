@@ -49,9 +49,9 @@ SETTINGS = Parameter(
     fields={
         "epochs": Parameter(),
         "batch_size": Parameter("Over all devices."),
-        "learning_rate": Parameter("Learning rate.", option="lr"),
+        "learning_rate": Parameter("Learning rate.", option="lr", maximum=1e38),
         "limit": Parameter("Batches an epoch. Default: all."),
-        "seed": Parameter(minimum=0),
+        "seed": Parameter(minimum=0, maximum=2**32 - 1),
         "exchange": Parameter("Sum gradients after the backward pass, or each layer's during it."),
         "width": Parameter("Times the channels and units."),
     }

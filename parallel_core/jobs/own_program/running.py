@@ -110,7 +110,7 @@ def recorded_in(folder: Path) -> tuple[Recorded, ...]:
             marker=report.get("marker", ""),
             steps_seen=report.get("steps_seen", 0),
             steps_recorded=report.get("steps_recorded", 0),
-            trace=folder / report["trace"] if report.get("trace") else None,
+            trace=folder / f"{report['pid']}.json" if report.get("trace") else None,
             hindrance=report.get("hindrance", ""),
             failure=report.get("failure", ""),
         )

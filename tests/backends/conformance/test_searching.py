@@ -32,7 +32,12 @@ def test_numpy_equals_itself() -> None:
 
 @pytest.mark.parametrize(
     "load",
-    [broken_backends.counting_twice, broken_backends.copying_nothing, broken_backends.dividing_from_the_end],
+    [
+        broken_backends.counting_twice,
+        broken_backends.copying_nothing,
+        broken_backends.dividing_from_the_end,
+        broken_backends.writing_over_what_it_reads,
+    ],
 )
 def test_wrong_numbers_are_found_and_printed_as_a_short_program(load: Callable[[int], Backend]) -> None:
     found = next(found for found in search(load, LIMITS) if found.finding.kind == "gives wrong numbers")

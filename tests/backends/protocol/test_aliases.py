@@ -1,11 +1,14 @@
 """What was launched before a value is consumed reads what was there before, by whatever name it reads the memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import combinations, product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from backends import Array, Backend
+from backends import Array, Backend, BackendError, ComputationError
 
 Names = Callable[[Backend, Array], Array]
 NAMES: dict[str, Names] = {
@@ -76,3 +79,84 @@ def test_parts_that_were_not_consumed_stay(backend: Backend) -> None:
     total, _ = backend.allreduce([parts[1], part])
     assert values_of(backend, total) == {6}
     assert values_of(backend, backend.launch(backend.ops.add, parts[0], parts[-1])) == {10}
+
+
+LAST_PLACE = 4
+"""Parts of one array begin at places from 0 to this one, and are up to three places long."""
+Places = Sequence[int]
+
+
+def part(backend: Backend, whole: Array, start: int, length: int) -> Array:
+    lengths = (start, length, whole_length(length) - start - length)
+    return backend.launch(lambda x: backend.ops.split(x, lengths), whole)[1]
+
+
+def whole_length(length: int) -> int:
+    return LAST_PLACE * (length // 3 or 1) + length
+
+
+def copy_over(backend: Backend, targets: tuple[Array, ...], sources: tuple[Array, ...]) -> Array:
+    return backend.copy_to(sources, backend.devices[0], out=targets)
+
+
+def sum_with_ones(backend: Backend, targets: tuple[Array, ...], sources: tuple[Array, ...]) -> Array:
+    terms = tuple(np.ones(len(x), np.float32) for x in backend.to_numpy(sources))
+    return backend.allreduce([backend.asarray(terms, backend.devices[1]), targets])[1]
+
+
+def descend(backend: Backend, targets: tuple[Array, ...], sources: tuple[Array, ...]) -> Array:
+    return backend.launch(backend.ops.sgd, targets, sources, 0.5)
+
+
+def descend_while_finite(backend: Backend, targets: tuple[Array, ...], sources: tuple[Array, ...]) -> Array:
+    guard = backend.asarray(np.ones(1, np.float32), backend.devices[0])
+    return backend.launch(backend.ops.sgd_while_finite, targets, sources, 0.5, guard)[0]
+
+
+CONSUMING: dict[str, tuple[Callable[..., Array], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = {
+    "copy_to": (copy_over, lambda _, source: source),
+    "allreduce": (sum_with_ones, lambda target, _: target + 1),
+    "sgd": (descend, lambda target, source: target - source / 2),
+    "sgd_while_finite": (descend_while_finite, lambda target, source: target - source / 2),
+}
+"""What each does with tuples of targets and sources, and what it gives for one of each."""
+
+
+def overlapping(how: str, targets: Places, sources: Places, length: int) -> bool:
+    """Return whether parts that begin at these places overlap in a way that the protocol forbids."""
+    consumed = [*targets, *(sources if how == "sgd_while_finite" else ())]
+    read = sources if how in ("copy_to", "sgd") else ()
+    pairs = [*combinations(consumed, 2), *product(targets, read)]
+    return any(abs(one - other) < length for one, other in pairs)
+
+
+@given(data=st.data(), count=st.integers(1, 3), length=st.sampled_from([1, 2, 3, 300_000]), apart=st.booleans())
+@pytest.mark.parametrize("how", CONSUMING)
+def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_different(
+    load: Callable[[int], Backend], how: str, data: st.DataObject, count: int, length: int, apart: bool
+) -> None:
+    backend = load(2)
+    step, (call, expected) = length // 3 or 1, CONSUMING[how]
+    places = st.lists(st.integers(0, LAST_PLACE).map(lambda place: place * step), min_size=count, max_size=count)
+    targets, sources = data.draw(places), data.draw(places)
+    contents = np.arange(whole_length(length), dtype=np.float32)
+    whole, other = (backend.asarray(contents, backend.devices[0]) for _ in range(2))
+    consumed, read = (
+        tuple(part(backend, array, start, length) for start in starts)
+        for array, starts in ((whole, targets), (other if apart else whole, sources))
+    )
+    wrong = overlapping(how, targets, () if apart else sources, length)
+    wrong = wrong or (apart and how == "sgd_while_finite" and overlapping(how, sources, (), length))
+    if wrong and backend.name == "mxnet":
+        with pytest.raises(BackendError, match=r"mxnet on cpu:1\b.*" + how) as refused:
+            call(backend, consumed, read)
+        assert not isinstance(refused.value, ComputationError)
+        np.testing.assert_array_equal(backend.to_numpy(whole), contents)
+        return
+    try:
+        found = backend.to_numpy(call(backend, consumed, read))
+    except ComputationError:
+        assert wrong
+        return
+    for one, target, source in zip(found, targets, sources, strict=True):
+        np.testing.assert_array_equal(one, expected(*(contents[i : i + length] for i in (target, source))))

@@ -106,6 +106,59 @@ def test_whatever_a_launched_function_raises_is_its_failure(backend: Backend, ki
         backend.waitall()
 
 
+class UntoldError(Exception):
+    """An exception that cannot say what it is."""
+
+    def __init__(self, tell: Callable[[], object]) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def __str__(self) -> str:
+        return self.tell()  # type: ignore[return-value]
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def tell() -> object:
+        raise error
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        *(raising(error) for error in (RuntimeError("no"), SystemExit(), GeneratorExit(), KeyboardInterrupt())),
+        lambda: None,
+        lambda: "",
+        lambda: str(UntoldError(raising(ValueError()))),
+    ],
+)
+def test_a_failure_without_a_readable_message_is_a_failure(backend: Backend, tell: Callable[[], object]) -> None:
+    def fail(_: Array) -> Array:
+        raise UntoldError(tell)
+
+    with pytest.raises(ComputationError, match=rf"{backend.name}\b.*UntoldError") as failed:
+        backend.wait(backend.launch(fail, array(backend)))
+    assert "\n" not in str(failed.value)
+    with pytest.raises(ComputationError, match="refuses further work"):
+        backend.waitall()
+
+
+ODD: dict[str, Callable[[], object]] = {
+    "None": lambda: None,
+    "a number": lambda: 1.0,
+    "text": lambda: "text",
+    "a list of numbers": lambda: [1.0, 2.0],
+    "nested lists": lambda: [[1.0], [2.0, 3.0]],
+    "a tuple with None": lambda: (None,),
+    "a generator": lambda: (number for number in (1.0, 2.0)),
+    "a set": lambda: {1.0},
+    "a dict": lambda: {"x": 1.0},
+    "an object": object,
+}
+"""What no verb takes for a value or for values."""
+
+
 @pytest.mark.parametrize(
     "request_of",
     [
@@ -122,13 +175,23 @@ def test_whatever_a_launched_function_raises_is_its_failure(backend: Backend, ki
         lambda backend, x: backend.split_and_load(np.ones(2), []),
         lambda backend, x: backend.split_and_load(np.array(1.0), backend.devices),
         lambda backend, x: backend.asarray(np.array([None]), backend.devices[0]),
+        *(lambda backend, x, odd=odd: backend.asarray(odd(), backend.devices[0]) for odd in ODD.values()),
+        *(lambda backend, x, odd=odd: backend.split_and_load(odd(), backend.devices) for odd in ODD.values()),
+        *(lambda backend, x, odd=odd: backend.allreduce(odd()) for odd in ODD.values()),
+        *(lambda backend, x, odd=odd: backend.allreduce([x, odd()]) for odd in ODD.values()),
+        *(lambda backend, x, odd=odd: backend.allreduce([(x, odd())]) for odd in ODD.values()),
+        lambda backend, x: backend.allreduce(x),
+        lambda backend, x: backend.allreduce(iter([x])),
+        lambda backend, x: backend.allreduce({0: x}),
         lambda backend, x: backend.allreduce([]),
     ],
     ids=[
         *("launch of nothing", "launch of a number", "launch without an array"),
         *("copy to a foreign CPU", "copy to a GPU", "copy to the host", "copy to the host's memory"),
         *("load on a foreign CPU", "load on the host", "shard on a foreign CPU", "no shard", "no rows"),
-        *("load of objects", "sum of nothing"),
+        "load of objects",
+        *(f"{verb} {what}" for verb in ("load of", "shards of", "sum of", "sum with", "sum within") for what in ODD),
+        *("sum of an array's rows", "sum of an iterator", "sum of a dict", "sum of nothing"),
     ],
 )
 def test_a_wrong_request_is_refused_in_one_line_and_the_backend_goes_on(
@@ -165,3 +228,17 @@ def test_an_item_that_does_not_exist_is_an_error(backend: Backend) -> None:
     # An engine that computes at once returns a tuple, which says so itself.
     with pytest.raises((ComputationError, IndexError)):
         backend.to_numpy(pair[2])
+
+
+@pytest.mark.parametrize("index", ["a", None, 0.5, slice(0, 1), slice(None), ..., (0, 1), [0]])
+@pytest.mark.parametrize("depth", [0, 1])
+def test_what_is_not_computed_yet_is_indexed_by_one_number(backend: Backend, index: object, depth: int) -> None:
+    made = backend.launch(lambda x: (x, (x, x)), array(backend))
+    value = made[1] if depth else made
+    if isinstance(value, tuple):
+        pytest.skip("this engine's results are tuples themselves")
+    with pytest.raises(BackendError) as refused:
+        value[index]
+    assert not isinstance(refused.value, ComputationError)
+    assert "\n" not in str(refused.value)
+    np.testing.assert_array_equal(backend.to_numpy(value[np.int64(0)]), np.ones((2, 2)))

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import backends
 from backends import Array, Backend
@@ -156,6 +158,22 @@ def test_the_derivative_of_relu_at_zero_is_zero(backend: Backend) -> None:
     differentiate = backend.ops.value_and_grad(lambda p: backend.ops.total(backend.ops.relu(p[0])))
     x = backend.asarray((np.array([-1, 0, 1], dtype=np.float32),), backend.devices[0])
     np.testing.assert_array_equal(backend.to_numpy(backend.launch(differentiate, x))[1][0], [0, 0, 1])
+
+
+@given(
+    elements=st.lists(st.integers(-3, 3), min_size=1, max_size=4),
+    exponent=st.sampled_from([0, 0.0, np.int64(0), 1, 2, 3.0]),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+def test_the_derivative_of_a_whole_power_is_right_at_zero_too(
+    backend: Backend, elements: list[int], exponent: float, dtype: str
+) -> None:
+    ops, x = backend.ops, np.array(elements, dtype)
+    differentiate = ops.value_and_grad(lambda p: ops.total(ops.multiply(ops.power(p[0], exponent), 2.0)))
+    value, (found,) = backend.to_numpy(backend.launch(differentiate, backend.asarray((x,), backend.devices[0])))
+    np.testing.assert_allclose(value, 2 * (x**exponent).sum(), rtol=1e-6)
+    np.testing.assert_allclose(found, 2 * exponent * x ** max(exponent - 1, 0), rtol=1e-6)
+    assert found.dtype == dtype
 
 
 def test_pooling_drops_what_is_left_over(backend: Backend) -> None:

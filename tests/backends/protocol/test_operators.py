@@ -1,10 +1,12 @@
 """Operators at the edges of what they take: labels, no rows, one dimension or none, numbers, shared parameters."""
 
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from backends import Array, Backend, ComputationError, Ops
@@ -108,6 +110,83 @@ def test_a_number_beside_an_array_changes_no_dtype(
     expected = np.asarray(IN_NUMPY[name](x, float(number)))
     assert (found.dtype.name, found.shape) == (dtype, expected.shape)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+def labels(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.int64)
+
+
+MISFITS: dict[str, tuple[Callable[..., Array], list[tuple[np.ndarray, ...]]]] = {
+    "matmul": (
+        lambda ops, *x: ops.matmul(*x),
+        [(ones(*first), ones(*second)) for first, second in product([(), (2,), (2, 2), (1, 2, 2)], repeat=2)],
+    ),
+    "conv2d": (
+        lambda ops, *x: ops.conv2d(*x),
+        [
+            *((ones(1, 1, 4, 4), ones(2, 1, 2, 2), ones(*bias)) for bias in ((), (1,), (3,), (2, 1), (1, 2))),
+            *((ones(*images), ones(2, 2, 2, 2), ones(2)) for images in ((2, 4, 4), (1, 1, 4, 4), (1, 4, 4, 4))),
+            *((ones(1, 1, 2, 4), ones(*filters), ones(2)) for filters in ((2, 1, 3, 3), (2, 1, 2), (2, 2))),
+            (ones(1, 1, 4), ones(2, 1, 2), ones(2)),
+        ],
+    ),
+    "avg_pool2d": (
+        lambda ops, x: ops.avg_pool2d(x, 2),
+        [(ones(*shape),) for shape in ((4, 4), (1, 4, 4), (1, 1, 1, 4))],
+    ),
+    "windows of no size": (lambda ops, x: ops.avg_pool2d(x, 0), [(ones(1, 1, 4, 4),)]),
+    "total": (lambda ops, x: ops.total(x, 1), [(ones(),), (ones(2),)]),
+    "total of one number": (lambda ops, x: ops.total(x, 0), [(ones(),)]),
+    "add": (lambda ops, *x: ops.add(*x), [(ones(2), ones(3)), (ones(2, 3), ones(2))]),
+    "multiply": (lambda ops, *x: ops.multiply(*x), [(ones(2), ones(3)), (ones(2, 3), ones(2))]),
+    "flatten": (lambda ops, x: ops.flatten(x), [(ones(),)]),
+    "split": (lambda ops, x: ops.split(x, (1, 2)), [(ones(*shape),) for shape in ((), (2,), (4,), (3, 1))]),
+    "split backwards": (lambda ops, x: ops.split(x, (3, -1)), [(ones(2),)]),
+    "concatenate": (lambda ops, *x: ops.concatenate(x), [(ones(), ones()), (ones(1, 2),), (ones(2), ones(1, 2))]),
+    "value_and_grad": (lambda ops, x: ops.value_and_grad(lambda p: p[0])((x,)), [(ones(1),), (ones(2, 2),)]),
+    **{
+        name: (
+            lambda ops, *x, name=name: getattr(ops, name)(*x),
+            [
+                *((ones(3, 4), labels(*shape)) for shape in ((), (1,), (2,), (4,), (3, 1), (1, 3))),
+                *((ones(*shape), labels(1)) for shape in ((), (4,), (3, 1), (1, 4, 2))),
+                (ones(3, 4, 2), labels(3, 2)),
+            ],
+        )
+        for name in ("cross_entropy", "count_correct")
+    },
+}
+FITTING = ((2, 2), (2, 2))
+"""The only shapes above that fit."""
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_shapes_that_do_not_fit_are_errors(load: Callable[[int], Backend], name: str) -> None:
+    op, arguments = MISFITS[name]
+    for arrays in arguments:
+        if tuple(x.shape for x in arrays) == FITTING:
+            continue
+        backend = load(1)
+        loaded = [backend.asarray(x, backend.devices[0]) for x in arrays]
+        with pytest.raises(ComputationError, match=backend.name):
+            backend.wait(backend.launch(partial(op, backend.ops), *loaded))
+            pytest.fail(f"{name} takes {[x.shape for x in arrays]}")
+
+
+@given(rows=st.integers(1, 4), count=st.integers(0, 4), classes=st.integers(1, 3))
+@pytest.mark.parametrize("name", ["cross_entropy", "count_correct"])
+def test_there_is_one_label_for_each_row(
+    load: Callable[[int], Backend], name: str, rows: int, count: int, classes: int
+) -> None:
+    assume(rows != count)
+    backend = load(1)
+    loaded = [backend.asarray(x, backend.devices[0]) for x in (ones(rows, classes), labels(count))]
+    with pytest.raises(ComputationError):
+        backend.wait(backend.launch(getattr(backend.ops, name), *loaded))
 
 
 def squared(ops: Ops, x: Array) -> Array:

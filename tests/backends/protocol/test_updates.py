@@ -1,19 +1,21 @@
 """Descent keeps each parameter's shape and dtype, and stops for good at a gradient that is not finite."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from backends import Array, Backend, ComputationError
 
 tensors = st.tuples(st.sampled_from(["float32", "float64"]), st.lists(st.integers(1, 3), max_size=4).map(tuple))
+Tensor: TypeAlias = tuple[str, tuple[int, ...]]
 GUARD = np.ones(1, dtype=np.float32)
 
 
-def uniform(drawn: Sequence[tuple[str, tuple[int, ...]]], seed: int) -> tuple[np.ndarray, ...]:
+def uniform(drawn: Sequence[Tensor], seed: int) -> tuple[np.ndarray, ...]:
     generator = np.random.default_rng(seed)
     return tuple(np.asarray(generator.uniform(-1, 1, shape)).astype(dtype) for dtype, shape in drawn)
 
@@ -27,7 +29,7 @@ def assert_close(found: Array, expected: Sequence[np.ndarray]) -> None:
 @pytest.mark.parametrize("guarded", [False, True])
 @given(drawn=st.lists(tensors, min_size=1, max_size=5), seed=st.integers(0, 99))
 def test_parameters_keep_their_shapes_and_dtypes(
-    backend: Backend, guarded: bool, drawn: list[tuple[str, tuple[int, ...]]], seed: int
+    backend: Backend, guarded: bool, drawn: list[Tensor], seed: int
 ) -> None:
     parameters, gradients = uniform(drawn, seed), uniform(drawn, seed + 1)
     p, g, guard = (backend.asarray(x, backend.devices[1]) for x in (parameters, gradients, GUARD))
@@ -91,15 +93,32 @@ def test_a_rate_is_a_number_of_python_s_or_numpy_s(backend: Backend, rate: float
 
 
 @pytest.mark.parametrize("guarded", [False, True])
-def test_a_gradient_of_another_shape_is_an_error(backend: Backend, guarded: bool) -> None:
-    device = backend.devices[0]
-    parameters, gradients = (backend.asarray((np.ones(shape, "float32"),), device) for shape in ((2, 3), (3,)))
+@given(own=tensors, other=tensors, before=st.lists(tensors, max_size=2), after=st.lists(tensors, max_size=2))
+def test_a_gradient_of_another_shape_or_dtype_is_an_error(
+    load: Callable[[int], Backend], guarded: bool, own: Tensor, other: Tensor, before: list[Tensor], after: list[Tensor]
+) -> None:
+    assume(own != other)
+    refuse(load(1), guarded, uniform([*before, own, *after], 1), uniform([*before, other, *after], 2))
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@given(drawn=st.lists(tensors, min_size=1, max_size=3), given_count=st.integers(0, 4))
+def test_gradients_of_another_number_are_an_error(
+    load: Callable[[int], Backend], guarded: bool, drawn: list[Tensor], given_count: int
+) -> None:
+    assume(given_count != len(drawn))
+    refuse(load(1), guarded, uniform(drawn, 1), uniform([*drawn, *drawn, *drawn, *drawn][:given_count], 2))
+
+
+def refuse(
+    backend: Backend, guarded: bool, parameters: tuple[np.ndarray, ...], gradients: tuple[np.ndarray, ...]
+) -> None:
+    p, g, guard = (backend.asarray(x, backend.devices[0]) for x in (parameters, gradients, GUARD))
     with pytest.raises(ComputationError, match=backend.name):
         if guarded:
-            guard = backend.asarray(GUARD, device)
-            backend.wait(backend.launch(backend.ops.sgd_while_finite, parameters, gradients, 0.5, guard))
+            backend.wait(backend.launch(backend.ops.sgd_while_finite, p, g, 0.5, guard))
         else:
-            backend.wait(backend.launch(backend.ops.sgd, parameters, gradients, 0.5))
+            backend.wait(backend.launch(backend.ops.sgd, p, g, 0.5))
 
 
 @pytest.mark.parametrize("guarded", [False, True])

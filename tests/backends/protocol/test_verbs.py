@@ -1,9 +1,12 @@
 """What each verb promises, on every backend and engine."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
-from backends import Backend
+from backends import Array, Backend
 
 DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint8", "bool")
 
@@ -71,6 +74,49 @@ def test_a_copy_waits_for_the_result_that_it_copies(backend: Backend) -> None:
 def test_wait_returns_its_argument(backend: Backend) -> None:
     x = backend.asarray(np.ones(2, dtype=np.float32), backend.devices[0])
     np.testing.assert_array_equal(backend.to_numpy(backend.wait(backend.launch(increment, x))), [2, 2])
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+PASSED: dict[str, Callable[[Array], object]] = {
+    "an array": lambda x: x,
+    "a list of numbers": lambda _: [1, 2.5],
+    "a list of arrays": lambda x: [x, x],
+    "nested lists": lambda x: [[x], [1], []],
+    "a list in a tuple": lambda x: ([x], [1]),
+    "a tuple in a list": lambda x: [(x, 1), (2, 3)],
+    "a named tuple of numbers": lambda _: Pair(1, "two"),
+    "a named tuple of arrays": lambda x: Pair(x, (x, 1)),
+    "a named tuple in a list": lambda x: [Pair([x], Pair(1, x))],
+    "an item of a tuple": lambda x: Pair(x, [x]),
+    "what is no value": lambda _: ({"x": [1]}, None, "text", len, slice(1, 2), ...),
+}
+
+
+def form(value: object) -> object:
+    """Return a value with the types of its lists and tuples, and its arrays left out."""
+    if isinstance(value, tuple | list):
+        return type(value).__name__, [form(item) for item in value]
+    return "an array" if hasattr(value, "shape") or value.__class__.__name__.endswith(("Future", "Item")) else value
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("what", PASSED)
+def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, late: bool) -> None:
+    x = backend.asarray(np.ones(2, dtype=np.float32), backend.devices[0])
+    if late:
+        x = backend.launch(lambda y: (y, y + 1), x)[1]
+    passed, arrived = PASSED[what](x), []
+
+    def note(y: Array, value: object) -> Array:
+        arrived.append(form(value))
+        return y
+
+    backend.wait(backend.launch(note, x, passed))
+    assert arrived[0] == form(passed)
 
 
 def test_results_of_launches_are_arguments_of_launches(backend: Backend) -> None:

@@ -131,7 +131,7 @@ def test_training_on_synthetic_data_says_so_everywhere(
             [*SMALL[:3], "mxnet", "--engine", "sync", "--variant", "bulk-on"],
             "mxnet's sync engine queues nothing, and so has no variants of queueing: use --engine async",
         ),
-        ([*SMALL, "--devices", "0"], "Invalid value for '--devices': 0 is not in the range x>=1"),
+        ([*SMALL, "--devices", "0"], "Invalid value for '--devices': 0 is not in the range 1<=x<=256"),
         ([*SMALL, "--devices", "1"], "the experiment 'parallel' compares devices: it needs at least 2"),
         ([*SMALL, "--devices", "two"], "Invalid value for '--devices'"),
         ([*SMALL, "--device-kind", "gpu"], "numpy finds 0 GPUs"),

@@ -292,7 +292,7 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
         (["--backends", "nonsense"], "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
         (["--backends", "torch,torch"], "'torch,torch' names one backend twice"),
         (["--engines", "lazy"], "unknown engine 'lazy' (known: async, sync)"),
-        (["--rounds", "0"], "0 is not in the range x>=1"),
+        (["--rounds", "0"], "0 is not in the range 1<=x"),
         (["--deadline", "soon"], "'soon' is not a positive number"),
         (["--minutes", "0"], "'0' is not a positive number"),
         (["--device-kind", "tpu"], "unknown device kind 'tpu' (known: auto, cpu, gpu)"),

@@ -12,10 +12,19 @@ QUICKLY: Mapping[str, Any] = {"rounds": 2, "budget": 600.0}
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "parallel": {"size": 64, **QUICKLY},
     "overlap": {"size": 64, "copies": 2, **QUICKLY},
+    "independent-ops": {"size": 64, "workers_compared": (1,), **QUICKLY},
+    "small-ops": {"sizes": (8, 32), **QUICKLY},
+    "three-way": {"size": 64, "copies": 2, **QUICKLY},
+    "dependencies": {"size": 8, **QUICKLY},
+    "graph": {"batch": 20, **QUICKLY},
     "building-blocks": QUICKLY,
     "batch-norm": {"rows": 16, **QUICKLY},
     "allreduce": {"sizes": (40, 4096), **QUICKLY},
     "partitioning": {"wide": 2, "batch": 7, "micro_batches": 2, **QUICKLY},
+    "async": {"size": 40, "steps": 30, **QUICKLY},
+    "barriers": {"size": 40, "deepest": 3, **QUICKLY},
+    "cost-model": {"largest": 40, **QUICKLY},
+    "eager-cpu": {"size": 40, "against": "none", **QUICKLY},
 }
 
 

@@ -30,7 +30,7 @@ RUNS: dict[str, Callable[[Backend], Result]] = {name: partial(run_small, name) f
 @pytest.fixture(autouse=True)
 def _queues_of_smaller_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fill queues with arrays of 1 MiB: the frameworks keep the memory that they free, and workers would grow."""
-    monkeypatch.setattr("parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth.SIDE", 512)
+    monkeypatch.setattr("parallel_core.experiments.asynchronous_computation.asynchrony.SIDE", 512)
 
 
 # Those of the first two chapters, which train nothing.
@@ -81,7 +81,7 @@ def test_a_single_device_is_measured_or_refused(
     load: Callable[[int], Backend], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How much memory a queue holds is tested with `async`, on larger arrays.
-    monkeypatch.setattr("parallel_core.experiments.asynchronous_computation.asynchronous.queue_depth.SIDE", 64)
+    monkeypatch.setattr("parallel_core.experiments.asynchronous_computation.asynchrony.SIDE", 64)
     if name == "graph":
         with pytest.raises(RequestError, match=r"^the graph of the MLP .* \(--devices 3\)$"):
             RUNS[name](load(1))

@@ -38,9 +38,9 @@ def test_factors_stand_beside_the_ratio_with_what_was_shown(width: int) -> None:
     )
     lines = shown(compared, width)
     assert all(len(line) <= width for line in lines)
-    # The answer comes first: of scheduling, then of each framework against the first.
-    assert lines[0].startswith("- All three async engines")
-    assert len([line for line in lines if line.startswith("- Against mxnet")]) == 2
+    # The answer comes first: what the figures mean, then each framework against the first.
+    assert lines[0].startswith("- ")
+    assert len([line for line in lines if line.startswith("- parallel: ")]) == 2
     row = row_of(lines, "torch async")
     place = row.index("×")
     assert (row[place - 1], row[place + 1]) == ("0.37", "1.36")

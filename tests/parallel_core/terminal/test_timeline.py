@@ -5,9 +5,11 @@ import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from rich.console import Console
 
-from backends.profiling import Timeline, Window
+from backends.profiling import Span, Timeline, Window
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, Agreement, overhead
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
@@ -44,6 +46,23 @@ def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
     text = shown(timeline_figures(Timeline("made up", queue_of([(0, 1), (2, 3)]))))
     assert "critical path: 67% compute on cpu:1 compute and 33% idle" in in_words(text)
     assert not re.search("overlap|launch|control|None|nan", text)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=400))
+@example([(1, 0, number) for number in range(300)])
+@example([(1, 999, number) for number in range(300)])
+def test_the_shares_of_a_critical_path_add_up_however_many_names_share_it(drawn: list[tuple[int, int, int]]) -> None:
+    """Operations follow each other: their lengths, the gaps before them and their names are drawn."""
+    spans, end = [], 0
+    for length, gap, name in drawn:
+        spans.append(Span(f"k{name}", "compute", "cuda:0", "stream 7", end + gap, end + gap + length))
+        end += gap + length
+    text = in_words(shown(timeline_figures(Timeline("made up", tuple(spans), (Window("case", 0, end),))), width=1000))
+    for line in re.findall("critical path: (.*)", text):
+        shares = [int(share) for share in re.findall(r"(\d+)% (?:k\d+ on|others|[\d,]+ names|idle)", line)]
+        # Each of at most five is rounded, and one below 0.5 % is left out.
+        assert shares
+        assert abs(sum(shares) - 100) <= 3
 
 
 def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:

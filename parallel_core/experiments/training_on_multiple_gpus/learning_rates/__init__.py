@@ -76,7 +76,7 @@ SETTINGS = Parameter(
         "batch_size": Parameter("Of one device."),
         "epochs": Parameter("Of each training."),
         "limit": Parameter("One device's batches an epoch. Default: chosen, 200 at most."),
-        "seed": Parameter(minimum=0),
+        "seed": Parameter(minimum=0, maximum=2**32 - 1),
     }
 )
 

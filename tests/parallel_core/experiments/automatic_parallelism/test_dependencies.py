@@ -1,7 +1,6 @@
 """Graphs of dependent tasks: right on every backend, for any graph; recorded as they were drawn; judged by numbers."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 import parallel_core
 from backends import Backend
-from parallel_core.experiments.automatic_parallelism.dependencies import about_random, program, verdict
+from parallel_core.experiments.automatic_parallelism.dependencies import program_of
 from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     Node,
     device_matrices,
@@ -19,19 +18,11 @@ from parallel_core.experiments.automatic_parallelism.layered_graphs import (
     launch_graph,
     random_graph,
 )
-from parallel_core.experiments.automatic_parallelism.scheduling import (
-    Scheduled,
-    about_schedule,
-    record,
-    time_programs,
-    what_would_change,
-)
+from parallel_core.experiments.automatic_parallelism.scheduling import LOWER_BOUND, record, time_programs
+from parallel_core.experiments.runner.metrics import Times
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.checks import relative_error
-from parallel_core.measurement.result import Case
-from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads
-from tests.parallel_core.experiments.bounds import without_bounds
-
-SMALL: dict[str, Any] = {"size": 8, "rounds": 2, "budget": 600.0}
+from parallel_core.measurement.task_graph import Task, bounds_of, without_loads
 
 SIZE = 6
 
@@ -54,7 +45,7 @@ def test_a_recording_has_the_dependencies_of_the_graph_and_a_copy_for_each_cross
     backend: Backend, seed: int
 ) -> None:
     nodes = random_graph(seed, len(backend.devices))
-    tasks = without_loads(record(backend, program(nodes, SIZE)))
+    tasks = without_loads(record(backend, program_of(nodes, SIZE)))
     computed = [place for place, task in enumerate(tasks) if task.kind == "compute"]
     assert [tasks[place].device for place in computed] == [str(backend.devices[node.device]) for node in nodes]
     for node, place in zip(nodes, computed, strict=True):
@@ -92,12 +83,15 @@ def test_diamonds_fork_to_all_devices_and_join() -> None:
 
 
 def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) -> None:
-    nodes = diamond(len(backend.devices))
-    found = time_programs(backend, {"": program(nodes, SIZE)}, rounds=3)[""]
-    assert (found.alone.name, found.free.name) == ("one by one", "freely scheduled")
-    assert len(found.alone.seconds) == len(found.free.seconds) == 3
+    trial = Trial(backend, {}, rounds=3)
+    found = time_programs(trial, {"": program_of(diamond(len(backend.devices)), SIZE)})[""]
+    assert list(trial.cases) == ["one by one", "freely scheduled"]
+    separate, free = trial.cases.values()
+    assert len(separate.seconds) == len(free.seconds) == 3
+    assert sum(task.seconds for task in found.tasks) == pytest.approx(separate.median, rel=0.9)
     assert all(task.seconds > 0 and task.kind != "load" for task in found.tasks)
-    assert found.bound_fraction == pytest.approx(found.bounds.seconds / found.free.median)
+    fraction = found.bound_fraction(Times(lambda case, _: trial.cases[case].median, trial.cases))
+    assert fraction == pytest.approx(found.bounds.seconds / free.median)
 
 
 def test_a_single_device_computes_the_graphs_too(load: Callable[[int], Backend]) -> None:
@@ -118,10 +112,10 @@ def test_wrong_results_make_the_result_invalid(backend: Backend, monkeypatch: py
 
 
 def test_the_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parallel_core.experiments.automatic_parallelism.dependencies.PRODUCT_SECONDS", 1e-5)
+    monkeypatch.setattr("parallel_core.experiments.automatic_parallelism.dependencies.MULTIPLICATION_SECONDS", 1e-5)
     result = parallel_core.run_dependencies(backend, rounds=1, budget=600.0)
     assert result.parameters["size"] % 8 == 0
-    assert {"bound_fraction", "critical_path_seconds", "work_per_device_seconds"} < set(result.metrics)
+    assert {"bound_fraction", *LOWER_BOUND} < set(result.metrics)
 
 
 @pytest.mark.parametrize(
@@ -155,60 +149,3 @@ def test_copies_are_work_where_devices_have_no_engines_for_them() -> None:
     assert bounds_of(on_cpu, 2).work_per_device == 2
     assert bounds_of(on_gpu, 2).work_per_device == 0.5
     assert bounds_of(on_cpu, 2).busiest_device == 1
-
-
-def scheduled(alone: float, free: float, bound: float, spread: float = 0.0) -> Scheduled:
-    def case(seconds: float) -> Case:
-        return Case("any", (seconds * (1 - spread), seconds, seconds * (1 + spread)), (seconds,) * 3)
-
-    return Scheduled(case(alone), case(free), (), Bounds(bound, bound / 2, bound / 2))
-
-
-@pytest.mark.parametrize(
-    ("numbers", "sentence"),
-    [
-        ((10, 5, 5), "about as fast as any schedule can be: it took 1.00 × as long as its longest"),
-        ((10, 5.2, 5), "about as fast as any schedule can be"),
-        ((10, 7, 5), "took 1.40 × as long as its longest chain"),
-        ((10, 7, 5), "and 0.70 × as long as its operations one by one: queueing them paid"),
-        ((10, 10, 5), "as long as its operations one by one: the noise leaves open whether that paid"),
-        ((10, 13, 5), "× as long as its operations one by one: queueing them did not pay"),
-        ((10, 3.5, 5), "× as long as its longest chain of dependent operations (5,000 ms), less than is "),
-        # A chain: one by one is the bound.
-        ((5, 5, 5), "about as fast as any schedule can be"),
-    ],
-)
-def test_verdicts_follow_from_the_numbers(numbers: tuple[float, ...], sentence: str) -> None:
-    found = without_bounds(about_schedule("It", scheduled(*numbers)))
-    assert found.startswith("It ")
-    assert sentence in found
-    assert verdict({"diamonds": scheduled(*numbers)}).startswith("The graph of two diamonds ")
-
-
-@pytest.mark.parametrize(
-    ("numbers", "words"),
-    [
-        ((10, 5, 5), "A shorter chain of dependent operations"),
-        ((10, 7, 5), "(--workers 2)"),
-        ((10, 13, 5), "Longer operations (--size 16)"),
-        ((10, 3.5, 5), "Longer operations (--size 16)"),
-    ],
-)
-def test_what_would_change_it_follows_from_the_bound(queueing: Backend, numbers: tuple[float, ...], words: str) -> None:
-    assert words in what_would_change(queueing, scheduled(*numbers), "--size 16")
-
-
-def test_random_graphs_are_counted_by_what_is_shown_of_them() -> None:
-    drawn = [scheduled(10, 5, 5), scheduled(10, 10, 5), scheduled(10, 13, 5)]
-    assert about_random(drawn) == (
-        "Queueing is shown to pay in 1 of 3 random graphs, and not to pay in 1: they took 0.5 to 1.3 × as long as "
-        "their operations one by one."
-    )
-    assert ", and not to pay" not in about_random(drawn[:2])
-
-
-def test_a_noise_that_leaves_it_open_is_told_as_that() -> None:
-    noisy = Scheduled(
-        Case("any", (14.0, 10.0, 6.0), (1.0,) * 3), Case("any", (4.0, 7.0, 10.0), (1.0,) * 3), (), Bounds(5, 2, 2)
-    )
-    assert about_schedule("It", noisy).endswith("the noise leaves open whether that paid.")

@@ -1,10 +1,9 @@
 """Sizes that a run keeps for its machine, and that later runs take, whatever the framework."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
@@ -14,14 +13,10 @@ import backends
 from backends import Backend
 from parallel_core import run_parallel
 from parallel_core.command_line.run import run
-from parallel_core.command_line.run.sizes import keep_chosen, with_kept, work_wanted
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.kept_sizes import KeptSizes, SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.measurement.result import Result
-
-PARALLEL = EXPERIMENTS["parallel"]
-NONE_GIVEN = {"size": None}
 
 
 @pytest.fixture
@@ -35,34 +30,37 @@ def numpy() -> Backend:
     return backends.load("numpy", 2)
 
 
-@pytest.fixture(scope="module")
-def result(numpy: Backend) -> Result:
-    return replace(run_parallel(numpy, size=24, rounds=2), problems=(), machine_watch=None)
+def run_once(backend: Backend, **options: Any) -> Result:
+    return run_parallel(backend, rounds=2, budget=0.5, **options)
 
 
-def test_what_one_framework_chose_another_takes(file: Path, numpy: Backend, result: Result) -> None:
-    assert work_wanted(PARALLEL, numpy, NONE_GIVEN, "kept") is None
-    keep_chosen(PARALLEL, numpy, NONE_GIVEN, "kept", result)
-    kept = work_wanted(PARALLEL, numpy, NONE_GIVEN, "kept")
-    assert kept is not None
-    assert kept.values == {"size": 24}
-    assert kept.chosen_on == "numpy sync"
-    command = run.get_command(click.Context(run), "parallel")
-    assert command is not None
-    given = with_kept(click.Context(command), PARALLEL, {"size": None, "rounds": 5}, kept)
-    assert given == {"size": 24, "rounds": 5}
-    assert work_wanted(PARALLEL, numpy, NONE_GIVEN, "new") is None
-    assert work_wanted(PARALLEL, numpy, {"size": 8}, "kept") is None
+def test_what_one_framework_chose_another_takes(file: Path, numpy: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parallel_core.experiments.works.RUN_SECONDS", 0.001)
+    first = run_once(numpy, work="kept")
+    assert first.sizes == ""
+    if not first.problems:
+        kept = kept_sizes("parallel", place_of(numpy), ["size"])
+        assert kept is not None
+        assert (kept.values, kept.chosen_on) == ({"size": first.parameters["size"]}, "numpy sync")
+    keep_sizes("parallel", place_of(numpy), {"size": 24}, "torch async")
+    second = run_once(numpy, work="kept")
+    assert second.parameters["size"] == 24
+    assert "torch async" in second.sizes
+    assert Result.from_json(second.as_json()).sizes == second.sizes
+    assert run_once(numpy, work="kept", size=16).parameters["size"] == 16
     # Other devices are other work.
     assert kept_sizes("parallel", "cpu:1; 2 threads, 1 workers", ["size"]) is None
     assert file.exists()
 
 
 @pytest.mark.parametrize("why", ["given", "invalid", "own"])
-def test_what_was_not_chosen_by_a_valid_run_is_not_kept(file: Path, numpy: Backend, result: Result, why: str) -> None:
-    given = {"size": 24 if why == "given" else None}
-    result = replace(result, problems=("wrong",)) if why == "invalid" else result
-    keep_chosen(PARALLEL, numpy, given, "own" if why == "own" else "new", result)
+def test_what_was_not_chosen_by_a_valid_run_is_not_kept(
+    file: Path, numpy: Backend, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr("parallel_core.experiments.works.RUN_SECONDS", 0.001)
+    if why == "invalid":
+        monkeypatch.setattr("parallel_core.experiments.runner.trial.relative_error", lambda *_: 1.0)
+    run_once(numpy, work="own" if why == "own" else "new", size=24 if why == "given" else None)
     assert not file.exists()
 
 
@@ -120,7 +118,9 @@ def test_what_a_run_chose_the_next_one_takes_of_every_experiment(file: Path, nam
 def test_a_run_says_that_its_sizes_were_kept(file: Path, numpy: Backend) -> None:
     keep_sizes("parallel", place_of(numpy), {"size": 16}, "numpy sync")
     done = CliRunner().invoke(run, ["parallel", "--backend", "numpy", "--rounds", "2"])
-    assert "sizes: size 16: kept for this machine, as chosen on numpy sync" in " ".join(done.output.split())
+    printed = " ".join(done.output.split())
+    assert "size = 16" in printed
+    assert "kept for this machine, as chosen on numpy sync" in printed
     assert file.exists()
 
 
@@ -133,12 +133,6 @@ ENTRIES = JSON | st.fixed_dictionaries({"values": JSON, "chosen_on": JSON, "day"
 NEAR = st.fixed_dictionaries(
     {"values": st.fixed_dictionaries({"size": JSON}), "chosen_on": st.just("torch async"), "day": st.just("2026-01-01")}
 )
-
-
-def command_of(name: str) -> click.Command:
-    command = run.get_command(click.Context(run), name)
-    assert command is not None
-    return command
 
 
 @given(document=JSON, places=JSON, entry=ENTRIES | NEAR, level=st.sampled_from(["sizes", "places", "entry"]))
@@ -155,9 +149,8 @@ def test_whatever_stands_in_the_file_a_run_has_right_sizes_or_none(
     try:
         kept = kept_sizes("parallel", place, ["size"])
         if kept is not None:
-            read = with_kept(click.Context(command_of("parallel")), PARALLEL, NONE_GIVEN, kept)
-            assert isinstance(read["size"], int)
-            assert read["size"] > 0
+            assert type(kept.values["size"]) in (int, tuple)
+            assert kept.values["size"] != 0
     except SpoiltSizesError as error:
         said = str(error)
     assert len(said.splitlines()) == 1
@@ -184,7 +177,7 @@ def test_spoilt_sizes_are_not_taken_and_a_line_says_so(file: Path, numpy: Backen
     arguments = ["--rounds", "1", "--budget", "0.5", "--json", str(file.parent / "run.json")]
     done = CliRunner().invoke(run, ["parallel", "--backend", "numpy", *arguments])
     assert done.exception is None or isinstance(done.exception, MeasurementError), done.output
-    (said,) = [line for line in done.stderr.splitlines() if "kept for this machine" in line]
-    assert said.startswith("parallel-core: no sizes that were kept for this machine are taken, but new ones: ")
-    assert json.loads((file.parent / "run.json").read_text())["parameters"]["size"] not in (-3, 10**8)
-    assert "as chosen on" not in done.stdout
+    result = json.loads((file.parent / "run.json").read_text())
+    assert result["parameters"]["size"] not in (-3, 10**8)
+    assert result["sizes"].startswith("new, ")
+    assert "sizes: new, " in done.stdout

@@ -1,0 +1,158 @@
+"""Barriers: does waiting for one intermediate result wait for the work that is queued behind it?
+
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 2 of the MXNet edition: measure the difference
+between waiting for everything and waiting for one result.
+
+Prediction: Waiting for everything takes longer with each matrix multiplication that is queued. Waiting for one result
+takes as long however many are queued behind it, if the engine tells values apart: on the same device, since its queue
+gets to them later, and on another device, which works meanwhile. If a wait is for a device's whole queue, only another
+device's work is not waited for. A synchronous engine has done everything before it can be waited for, so both waits end
+at the same time.
+
+Method: A multiplication is launched and behind it 0, 1, 2, 4, … more of the same size, on the same device or on another
+one. Then the first result is waited for, or everything. The clock runs from before the first launch, so that an engine
+which computes at launch is timed alike. A straight line is fitted by least squares to the seconds over the number of
+multiplications: its slope is what a queued one adds.
+
+Look at: `added_wait_fraction`, what a queued multiplication adds to waiting for one result as a share of what it adds
+to waiting for all, with those behind it on the same device; `other_device_added_wait_fraction`, with those behind it on
+another device; and the curves of both waits.
+
+Read: Near 0 a wait is selective: it does not wait for what is queued behind. Near 1 it is not, or nothing was queued:
+`dispatch_fraction`, the share of the time after which the launches had returned, shows which. Launching takes time in
+either case, so the share does not reach 0. If devices share cores, work on another device slows the awaited one too.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+import numpy as np
+
+from backends import Array
+from parallel_core.experiments.asynchronous_computation.ten_multiplications import DISPATCH_FRACTION, dispatch_fraction
+from parallel_core.experiments.asynchronous_computation.waiting import time_until
+from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
+from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Exercise, Experiment, Parameter
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.works import multiplications, multiplied, size_for
+from parallel_core.measurement.sweep import Curves
+
+__all__ = ["EXPERIMENT", "FRACTIONS", "SAME", "added_by", "added_fraction", "depths", "named", "program"]
+
+SAME, OTHER = "on the same device", "on another device"
+WAIT, WAITALL = "wait", "waitall"
+QUEUED = 0.8
+"""If control returns before this share of the time, something was queued."""
+TARGET_SECONDS, AT_ONCE = 0.04, 20
+"""Seconds, and the number of multiplications that take them: each far longer than launching it, 64 of them not long."""
+
+
+def size_of_two_milliseconds(trial: Trial) -> int:
+    """Choose the size with which a multiplication takes about 2 ms."""
+    return size_for(trial, TARGET_SECONDS, AT_ONCE)
+
+
+Size = Annotated[
+    int, Chosen("Side of the matrices. Default: chosen for about 2 ms each.", how=size_of_two_milliseconds)
+]
+Deepest = Annotated[int, Parameter("Multiplications behind the first, at the most.")]
+
+
+def program(trial: Trial, size: Size, deepest: Deepest = 64) -> None:
+    """Time both waits with up to `deepest` multiplications queued behind the first, in powers of two, in each place."""
+    x, *others = (trial.normal(size, device) for device in trial.devices[:2])
+    one, places = multiplications(trial, x, 1), dict(zip((SAME, OTHER), (x, *others), strict=False))
+    for place, other in places.items():
+        behind = multiplications(trial, other, deepest + (place == SAME))
+        for count in depths(deepest):
+            launch = partial(launched, trial, x, other, count)
+            # The bare time of a wait is that of what it is for, and is measured with the most multiplications behind.
+            bare = {WAIT: (one,), WAITALL: (one, behind)} if count == deepest else {}
+            for wait, until in {WAIT: trial.backend.wait, WAITALL: lambda _: trial.backend.waitall()}.items():
+                take, label = time_until(trial, launch, until), f"{wait}, {place}"
+                trial.time(named(wait, count, place), take=take, bare=bare.get(wait, ()), curve=label, at=count)
+        awaited, queued = launched(trial, x, other, deepest)
+        trial.check("products", [awaited, queued[-1]], [a @ a for a in map(trial.backend.to_numpy, (x, other))])
+    trial.run()
+    for place in places:
+        trial.found_by(FRACTIONS[place].name, added_fraction(place, deepest), is_ratio=False)
+    trial.found_by("added_to_wait_seconds", added_by(WAIT, SAME, deepest), is_ratio=False)
+    trial.found_by("added_to_waitall_seconds", added_by(WAITALL, SAME, deepest), is_ratio=False)
+    first, last = named(WAIT, deepest, SAME), named(WAITALL, deepest, SAME)
+    dispatched = trial.found_by(DISPATCH_FRACTION.name, dispatch_fraction(last), is_ratio=False)
+    # If nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
+    if dispatched is not None and dispatched.high < QUEUED:
+        trial.cases[last] = replace(trial.cases[last], parts=(first,))
+
+
+def launched(trial: Trial, x: Array, other: Array, count: int) -> tuple[Array, list[Array]]:
+    """Launch a multiplication of one matrix with itself and, behind it, some of another matrix."""
+    return multiplied(trial, x, 1)[0], multiplied(trial, other, count)
+
+
+def depths(deepest: int) -> tuple[int, ...]:
+    """List 0, the powers of two below `deepest`, and `deepest`."""
+    return (0, *(2**power for power in range((deepest - 1).bit_length())), deepest)
+
+
+def named(wait: str, count: int, place: str) -> str:
+    """Return the name of a case."""
+    return f"{wait}, {count} behind {place}"
+
+
+def added_by(wait: str, place: str, deepest: int) -> Formula:
+    """Return what a multiplication adds to a wait: the slope of a straight line through its curve, by least squares."""
+    queued = depths(deepest)
+    off = np.subtract(queued, np.mean(queued))
+    return lambda times: off @ np.array([times[named(wait, count, place)] for count in queued]) / (off @ off)
+
+
+def added_fraction(place: str, deepest: int) -> Formula:
+    """Return what a multiplication adds to waiting for one result, as a share of what it adds to waiting for all."""
+    to_one, to_all = (added_by(wait, place, deepest) for wait in (WAIT, WAITALL))
+    return lambda times: to_one(times) / to_all(times)
+
+
+SELECTIVE = Metric(
+    "added_wait_fraction",
+    means="what one more behind adds to a wait for one result, over what it adds to one for all: 0 is nothing",
+    limits=(0.0, 1.0),
+    bands=(
+        Band(LOWEST, "selective", "Waiting for one result did not wait for what was queued behind it"),
+        Band(0.25, "partly", "Waiting for one result waited for a part of what was launched behind it"),
+        Band(
+            0.75, "not-selective", "Waiting for one result took as long as waiting for all that was launched behind it"
+        ),
+    ),
+)
+FRACTIONS = {SAME: SELECTIVE, OTHER: replace(SELECTIVE, name="other_device_added_wait_fraction", about=OTHER)}
+
+EXPERIMENT = Experiment(
+    name="barriers",
+    position=2,
+    exercises=(Exercise(2, "How does waiting for one result differ from waiting for everything?", edition="MXNet"),),
+    program=program,
+    case=named(WAIT, 64, SAME),
+    metrics=(*FRACTIONS.values(), replace(DISPATCH_FRACTION, formula=None)),
+    changes=(
+        with_queue("waiting for one result should not wait for what is launched behind it"),
+        without_queue(
+            SELECTIVE.name, ("selective",), "both waits should end together, when all multiplications are done"
+        ),
+        LESS_NOISE,
+        larger("size", "Larger matrices", "launching them, and the noise, matter less"),
+    ),
+    settings=OF_PRODUCTS,
+    queued_case=named(WAITALL, 64, SAME),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 384}},
+    curves=Curves(
+        over="queued",
+        quantity="seconds",
+        x_title="multiplications behind the awaited one",
+        y_title="seconds until the wait ended",
+        log_x=False,
+        caption="A flat line is a wait that does not wait for what is queued behind.",
+    ),
+)

@@ -1,0 +1,181 @@
+"""Independent operations: does a framework run operations without dependencies in parallel on one device?
+
+Book: Dive into Deep Learning, "Automatic Parallelism", exercise 1 (the operations of the book's `run` do not depend on
+each other).
+
+Prediction: A device's queue is served in order by one worker unless told otherwise, so independent operations run
+one after the other, as a chain does: the framework uses what it knows of dependencies between devices only. Two workers
+start an operation that does not depend on the one that runs: independent matrix multiplications then take half the
+time, and a chain takes as long as before. Two threads within each are another way to use the same two cores.
+
+Method: 50 independent matrix multiplications on one device, and 50 in a chain, by one worker and by two, each with a
+dedicated core and threads; then by one worker with twice the threads. A framework reads the numbers of workers and
+threads when it starts, so those that the loaded backend does not have are measured in fresh processes, on one device;
+what it has is measured before and after them.
+
+Look at: `parallel_speedup`, the independent multiplications' time by the fewest workers over that by the most, and
+`chain_speedup`, the same for the chain; `independence_speedup`, the chain's time over the independent multiplications'
+in the same process, by the fewest workers, and `independence_speedup_most_workers`; `threads_speedup`, the independent
+multiplications' time by the fewest workers over that with twice the threads.
+
+Read: 1 is one after the other, and the number of workers is the most that can be reached. If nothing is queued
+(synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are 1
+because nothing is compared. Chain and independent multiplications are timed alternately, processes are not: if
+`chain_speedup` is not about 1, they ran under different conditions, and the figures that compare them are doubtful.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+
+from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, more_cores, with_queue
+from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Exercise, Experiment, Parameter
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.works import MULTIPLICATIONS, chained, multiplications, size_for_run
+from parallel_core.measurement.progress import tell
+from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+
+__all__ = ["EXPERIMENT", "program"]
+
+SIZE = Chosen("Side of the matrices. Default: chosen for runs of about 0.1 s.", how=lambda one: size_for_run(one, 0.5))
+
+
+def program(
+    trial: Trial,
+    size: Annotated[int, SIZE],
+    workers_compared: Annotated[
+        Sequence[int], Parameter("Beside --workers; others than that are measured in fresh processes.", maximum=256)
+    ] = (1, 2),
+) -> None:
+    """Time independent multiplications and a chain, here and in processes with other workers and threads."""
+    own, threads = trial.backend.workers_per_device, trial.backend.threads_per_device
+    on_cpu = trial.devices[0].kind == "cpu"
+    wanted = sorted({own, *workers_compared})
+    counts = wanted if trial.backend.engine == "async" and on_cpu else [own]
+    others = [(count, threads) for count in counts if count != own]
+    if len(wanted) > 1 and on_cpu:
+        others.append((counts[0], 2 * threads))
+    trial.parameters |= {"products": MULTIPLICATIONS, "workers": ",".join(map(str, counts))}
+    del trial.parameters["workers_compared"]
+    # The powers of an orthogonal matrix neither grow nor shrink.
+    drawn = np.linalg.qr(np.random.default_rng(0).standard_normal((size, size)))[0].astype(np.float32)
+    x = trial.backend.asarray(drawn, trial.devices[0])
+    independent, chain = multiplications(trial, x), chained(trial, x)
+    # One worker's share of them, as one unit.
+    of_one = multiplications(trial, x, -(-MULTIPLICATIONS // own))
+
+    def time_here(share: float) -> None:
+        trial.time(named("independent", own), independent, bare=[of_one])
+        trial.time(named("chain", own), chain)
+        trial.run(share)
+
+    time_here(0.15 if others else 0.9)
+    before = dict(trial.cases)
+    for place, (workers, each) in enumerate(others):
+        tell("other workers and threads, in a separate process", place / len(others))
+        timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.75, len(others) - place)}
+        options = {"workers": workers, "workers-compared": workers, "threads": each, "size": size, **timing}
+        found = trial.elsewhere("independent-ops", options)
+        trial.errors[f"products by {workers} × {each} threads"] = found.checks["max_relative_error"]
+        for case in found.cases:
+            name = case.name if each == threads else f"{case.name}, {each} threads each"
+            trial.cases[name] = replace(case, name=name)
+    if others:
+        time_here(0.95)
+        trial.cases |= {name: joined(case, trial.cases[name]) for name, case in before.items()}
+    few, many, chain_by_few, chain_by_many = (
+        named(what, count) for what in ("independent", "chain") for count in (counts[0], counts[-1])
+    )
+    trial.found_by(SPEEDUP.name, ratio(few, many), noise=BETWEEN_PROCESSES)
+    trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), noise=BETWEEN_PROCESSES)
+    trial.found_by(INDEPENDENCE.name, ratio(chain_by_few, few))
+    trial.found_by("independence_speedup_most_workers", ratio(chain_by_many, many))
+    trial.found_by(THREADS.name, ratio(few, f"{few}, {2 * threads} threads each"), noise=BETWEEN_PROCESSES)
+    trial.check("products", independent.launch(), [drawn @ drawn] * MULTIPLICATIONS)
+    trial.check("products", [chain.launch()], [np.linalg.matrix_power(drawn, MULTIPLICATIONS + 1)])
+
+
+def named(what: str, workers: int) -> str:
+    """Name a case: `chain, 2 workers`."""
+    return f"{what}, {workers} {'worker' if workers == 1 else 'workers'}"
+
+
+def joined(before: Case, after: Case) -> Case:
+    """Put the times of two measurements of one case together."""
+    names = ("seconds", "dispatch_seconds", "warmup_seconds", "bare_seconds")
+    return replace(before, **{name: getattr(before, name) + getattr(after, name) for name in names})
+
+
+def workers_of(result: Result) -> list[int]:
+    """Return the numbers of workers that were compared, ascending."""
+    return [int(count) for count in str(result.parameters["workers"]).split(",")]
+
+
+SPEEDUP = Metric(
+    "parallel_speedup",
+    means="how many times as fast the most workers do independent operations as the fewest: 1 is no gain",
+    share=lambda speedup, result: (speedup - 1) / (workers_of(result)[-1] / workers_of(result)[0] - 1 or 1),
+    at_most=lambda result: workers_of(result)[-1] / workers_of(result)[0],
+    bands=(
+        Band(LOWEST, "hindered", "More workers slowed independent operations down"),
+        Band(-0.2, "serial", "Independent operations ran one after the other"),
+        Band(0.25, "partly", "Independent operations overlapped in part"),
+        Band(0.5, "parallel", "More workers ran independent operations at the same time"),
+    ),
+)
+INDEPENDENCE = Metric(
+    "independence_speedup",
+    means="how many times as fast independent operations are as a chain, by the fewest workers: 1 is in order",
+    bands=(
+        Band(LOWEST, "in-order", "By the fewest workers, independent operations ran in order, as a chain does"),
+        Band(1.25, "parallel", "By the fewest workers, independent operations ran at the same time, unlike a chain"),
+    ),
+)
+THREADS = Metric(
+    "threads_speedup",
+    means="how many times as fast independent operations are with twice the threads within each: 1 is no gain",
+    at_most=lambda _: 2.0,
+    bands=(
+        Band(LOWEST, "slower", "Twice the threads slowed independent operations down"),
+        Band(0.8, "unchanged", "Twice the threads made little difference to independent operations"),
+        Band(1.25, "faster", "Twice the threads made independent operations faster"),
+    ),
+)
+
+EXPERIMENT = Experiment(
+    name="independent-ops",
+    position=3,
+    exercises=(Exercise(1, "Do independent operations on one device run in parallel by themselves?"),),
+    program=program,
+    case="independent, 1 worker",
+    metrics=(
+        SPEEDUP,
+        INDEPENDENCE,
+        THREADS,
+        Metric("independence_speedup_most_workers", at_most=lambda result: float(workers_of(result)[-1])),
+    ),
+    changes=(
+        with_queue("a second worker for it (--workers 2) should run two operations at the same time"),
+        Change(
+            lambda found: found.backend.devices[0].kind == "gpu",
+            "Two streams on one GPU (--devices gpu:0/0,gpu:0/1), each with a queue.",
+        ),
+        Change(
+            lambda found: len(workers_of(found.result)) == 1,
+            lambda found: f"More workers for the queue (--workers-compared 1,{2 * workers_of(found.result)[0]}).",
+        ),
+        Change(
+            lambda found: found.is_in(SPEEDUP.name, "partly", "parallel"),
+            lambda found: f"More workers for the queue by default (--workers {workers_of(found.result)[-1]}).",
+        ),
+        LESS_NOISE,
+        more_cores(lambda found: found.backend.threads_per_device * workers_of(found.result)[-1]),
+        larger("size", "Larger matrices", "handing them to workers matters less"),
+    ),
+    settings=OF_PRODUCTS,
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 250}},
+)

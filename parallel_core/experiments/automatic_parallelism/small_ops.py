@@ -1,0 +1,236 @@
+"""Small operations: when single operations are small, does parallelism help even on one CPU or GPU?
+
+Book: Dive into Deep Learning, "Automatic Parallelism", exercise 2.
+
+Prediction: A small matrix multiplication cannot fill the cores of a CPU, so threads within it gain nothing, but several
+at once can each have a core. The smallest gain nothing in either way: Python launches one at a time, and launching
+takes longer than computing. Large ones fill all cores by themselves; several at once are then as good as threads.
+
+Method: The same number of independent matrix multiplications, of sizes from 8 to 1024 if the budget of seconds goes so
+far, is launched on one device and spread over all: the logical devices of a CPU are parts of it, with a queue and a
+share of the cores each. In a fresh process one device gets the threads of all (on CPUs). Times are of one
+multiplication of the many that are launched together. Small are the sizes up to 128.
+
+Look at: `small_speedup`, the speed-up of all devices over one device with its share of the threads, and
+`small_advantage_over_threads`, the same over one device with the threads of all: both are medians over the small sizes.
+`small_dispatch_fraction` is the share of one device's time after which control returns. Of all sizes:
+`largest_speedup` with its size, and `crossing_size`, from which on all devices are faster than one at every size, and
+at half of the sizes or more beyond the noise (interpolated between logarithms of sizes).
+
+Read: 1 is no gain; the number of devices is the most that cores can give. An advantage over threads of more than 1
+means that parallel launches help more than parallel operators: the exercise's claim. If control returns only shortly
+before all is done, launching is the limit. The largest of several noisy figures is too large by some noise. The threads
+were measured in another process, at another time.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import exp, log
+from typing import Annotated
+
+import numpy as np
+
+from backends import Array
+from parallel_core.errors import RequestError
+from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
+from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Chosen, Exercise, Experiment
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, Times, Values, ratio
+from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.works import multiplications, multiplied, seconds_of_one
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide
+from parallel_core.measurement.progress import tell
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, times_as_long
+
+__all__ = ["EXPERIMENT", "SIZES", "crossing_size", "program"]
+
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+LARGEST_SMALL = 128
+TARGET_SECONDS = 0.01
+LEAST, MOST = 2, 2000
+"""Bounds on the number of multiplications for each device."""
+ONE, ALL, THREADS = "one device", "all devices", "all threads"
+
+
+def program(
+    trial: Trial,
+    sizes: Annotated[
+        Sequence[int] | None, Chosen("Sides of the matrices. Default: 8, 16, … 1024, or what the budget allows.")
+    ] = None,
+) -> None:
+    """Time multiplications of each size on one device, spread over all, and on one with the threads of all."""
+    if sizes is not None and not sizes:
+        raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
+    devices = trial.devices
+    elsewhere = len(devices) > 1 and all(device.kind == "cpu" for device in devices)
+    counts = counts_of(trial, sizes, 0.5 if elsewhere else 0.8)
+    written = trial.parameters["sizes"] = ",".join(map(str, counts))
+    for size, count in counts.items():
+        matrices = [trial.normal(size, device) for device in devices]
+        repeats = count * len(devices)
+        alone = multiplications(trial, matrices[0], repeats)
+        trial.time(f"{ONE}, size {size}", alone, repeats=repeats)
+        if len(devices) > 1:
+            spread = Work(partial(spread_over, trial, matrices, count))
+            shares = [multiplications(trial, x, count) for x in matrices]
+            trial.time(f"{ALL}, size {size}", spread, bare=shares, repeats=repeats)
+        a = trial.backend.to_numpy(matrices[0])
+        trial.check("products", spread_over(trial, matrices, 1), [a @ a] * len(matrices))
+    trial.run(0.5 if elsewhere else 0.9)
+    if elsewhere:
+        tell("one device with the threads of all, in a separate process", 0.0)
+        threads = len(devices) * trial.backend.threads_per_device
+        timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.95)}
+        found = trial.elsewhere("small-ops", {"threads": threads, "sizes": written, **timing})
+        trial.errors["products by the threads of all"] = found.checks["max_relative_error"]
+        for case in found.cases:
+            name = case.name.replace(ONE, THREADS)
+            trial.cases[name] = replace(case, name=name)
+    find_figures(trial, tuple(counts))
+
+
+def counts_of(trial: Trial, wanted: Sequence[int] | None, share: float) -> dict[int, int]:
+    """Return how many multiplications of each size to time on a device; of sizes that the budget allows unless wanted.
+
+    A share of the budget is for the fewest rounds that allow a verdict.
+    """
+    counts: dict[int, int] = {}
+    seconds = taken = 0.0
+    for size in sorted(set(wanted or SIZES)):
+        tell(f"choosing how many products of size {size}", size / max(wanted or SIZES))
+        # Twice the side takes eight times as long: what is expensive is timed less often.
+        seconds = seconds_of_one(trial, size, 1 if seconds > TARGET_SECONDS / 8 else 5)
+        count = min(MOST, max(LEAST, round(TARGET_SECONDS / seconds)))
+        # With a warm-up; on one device and spread over all, queued and as units.
+        taken += (1 + FEWEST_FOR_A_VERDICT) * 4 * len(trial.devices) * count * seconds
+        if wanted is None and counts and taken > trial.left(share):
+            break
+        counts[size] = count
+    return counts
+
+
+def spread_over(trial: Trial, matrices: Sequence[Array], count: int) -> list[Array]:
+    """Launch so many multiplications on each device, alternately."""
+    return [made for _ in range(count) for x in matrices for made in multiplied(trial, x)]
+
+
+def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
+    """Find the figures at small sizes and at all of them, and the curves."""
+    small = [size for size in sizes if size <= LARGEST_SMALL] or sizes[:1]
+    timed = {way: [case for case in trial.cases.values() if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
+    alone, spread = timed[ONE], timed[ALL]
+    speedups = {way: _speedups(alone, timed[way]) for way in (ALL, THREADS) if timed[way]}
+
+    def at_small(of_one: Callable[[Times, str], Values]) -> Formula:
+        return lambda times: np.median([of_one(times, f", size {size}") for size in small], axis=0)
+
+    trial.found_by(SPEEDUP.name, at_small(lambda times, size: times[ONE + size] / times[ALL + size]))
+    over_threads = at_small(lambda times, size: times[THREADS + size] / times[ALL + size])
+    trial.found_by(OVER_THREADS.name, over_threads, noise=BETWEEN_PROCESSES)
+    if trial.backend.engine == "async":
+        launching = at_small(lambda times, size: times.dispatch(ONE + size) / times[ONE + size])
+        trial.found_by(LAUNCHING.name, launching)
+    if spread:
+        _, largest = max(zip(speedups[ALL], sizes, strict=True))
+        trial.found_by(LARGEST.name, ratio(f"{ONE}, size {largest}", f"{ALL}, size {largest}"))
+        trial.found("largest_speedup_size", largest)
+        if (crossing := crossing_size(sizes, alone, spread)) is not None:
+            trial.found("crossing_size", crossing)
+    else:
+        trial.figures |= dict.fromkeys((SPEEDUP.name, LARGEST.name), Interval(1.0, 1.0, 1.0))
+    trial.described["series"] = {
+        "size": tuple(map(float, sizes)),
+        "product_seconds": tuple(case.median for case in alone),
+        **{f"speedup {way}": values for way, values in speedups.items()},
+    }
+
+
+def _speedups(alone: Sequence[Case], others: Sequence[Case]) -> tuple[float, ...]:
+    return tuple(one.median / other.median for one, other in zip(alone, others, strict=True))
+
+
+def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
+    """Return the size from which several devices are faster at every size, at half of them or more beyond the noise.
+
+    It is interpolated linearly between the logarithms of the last size at which they are not and the next one. None if
+    there is none.
+    """
+    speedups = _speedups(alone, spread)
+    place = max((place + 1 for place, speedup in enumerate(speedups) if speedup <= 1), default=0)
+    after = [times_as_long(*pair, among=len(sizes) - place) for pair in zip(spread[place:], alone[place:], strict=True)]
+    faster = sum(decide(ratio, 1.0) == 0 for ratio in after)
+    if not faster or 2 * faster < len(after):
+        return None
+    if place == 0:
+        return float(sizes[0])
+    before, here = speedups[place - 1 : place + 1]
+    share = (1 - before) / (here - before)
+    return exp(log(sizes[place - 1]) + share * log(sizes[place] / sizes[place - 1]))
+
+
+SPEEDUP = Metric(
+    "small_speedup",
+    means="how many times as fast all devices are as one when operations are small: 1 is no gain",
+    share=lambda speedup, result: (speedup - 1) / max(1, len(result.backend["devices"]) - 1),
+    at_most=lambda result: len(result.backend["devices"]),
+    bands=(
+        Band(LOWEST, "hindered", "Several devices slowed small operations down"),
+        Band(-0.2, "no-help", "Several devices were no help for small operations"),
+        Band(0.2, "partly", "Several devices helped small operations in part"),
+        Band(0.8, "parallel", "Several devices ran small operations at the same time"),
+    ),
+)
+OVER_THREADS = Metric(
+    "small_advantage_over_threads",
+    bands=(
+        Band(LOWEST, "operators", "Parallel operators beat parallel launches"),
+        Band(0.8, "neither", "Parallel launches and parallel operators took about as long"),
+        Band(1.25, "launches", "Parallel launches beat parallel operators"),
+    ),
+)
+LAUNCHING = Metric(
+    "small_dispatch_fraction",
+    in_percent=True,
+    bands=(
+        Band(LOWEST, "computing", "Launching was not the limit of one device"),
+        Band(0.8, "launching", "Launching was the limit of one device"),
+    ),
+)
+LARGEST = Metric("largest_speedup", at_most=SPEEDUP.at_most)
+
+EXPERIMENT = Experiment(
+    name="small-ops",
+    position=4,
+    exercises=(Exercise(2, "Does parallelism help on a single device when operations are small?"),),
+    program=program,
+    case="all devices, size 128",
+    metrics=(SPEEDUP, OVER_THREADS, LAUNCHING, LARGEST),
+    changes=(
+        Change(lambda found: len(found.backend.devices) == 1, "A second device (--devices 2)."),
+        with_queue("devices should work at the same time"),
+        Change(
+            lambda found: found.is_in(LAUNCHING.name, "launching"),
+            "Cheaper launches, or several operations in each: one device computes about as fast as Python launches.",
+        ),
+        LESS_NOISE,
+        Change(
+            lambda found: found.is_in(SPEEDUP.name, "parallel"),
+            "Smaller operations (--sizes 2,4,8), for which launching takes the time.",
+        ),
+        MORE_CORES,
+        Change(lambda _: True, "Larger operations (--sizes 128,256,512)."),
+    ),
+    settings=OF_PRODUCTS,
+    queued_case="one device, size 128",
+    curves=Curves(
+        over="size",
+        quantity="speedup",
+        x_title="side of the matrices",
+        y_title="speed-up over one device",
+        caption="How many times faster the same products are when spread over all devices, and on one "
+        "device with the threads of all, than on one device with its own.",
+    ),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "sizes": "8,32,128,256"}},
+)

@@ -1,0 +1,88 @@
+"""No command writes over what it reads, nor two outputs to one file, whatever they are called."""
+
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from parallel_core.comparison.storage import write_comparison
+from parallel_core.trace_analysis.trace_files import write_trace_file
+from tests.conftest import RunProgram
+from tests.parallel_core.command_line.test_trace import OURS
+from tests.parallel_core.comparison.made_up import comparison, measured, parallel
+
+RUN = ("run", "building-blocks", "--backend", "numpy")
+TRAIN = ("run", "data-parallel", "--backend", "numpy")
+COMPARE = ("compare", "building-blocks", "--backends", "numpy", "--engines", "sync")
+INPUTS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
+    (("trace", "trace.json"), ("--html", "--json"), ("trace.json",)),
+    (("trace", "traces"), ("--html", "--json"), ("traces/rank1.json",)),
+    (("diff", "old", "new"), ("--json",), ("old/comparison.json", "new/comparison.json")),
+    (("diff", "old/comparison.json", "new"), ("--json",), ("old/comparison.json", "new/comparison.json")),
+    ((*COMPARE, "--like", "old"), ("--json",), ("old/comparison.json",)),
+    ((*COMPARE, "--out", "new-folder"), ("--json",), ("new-folder/comparison.json", "new-folder/report.html")),
+    (("profile", "--output", "."), ("--json",), ("program.py", "timeline.svg", "rank7.json.gz", "trace.json.gz")),
+    ((*TRAIN, "--data-dir", "data"), ("--json", "--trace"), ("data/labels.gz",)),
+    ((*TRAIN, "--checkpoint", "data"), ("--json", "--trace"), ("data/checkpoint.npz",)),
+    (("report", "old/report.html"), ("",), ("old/report.html",)),
+)
+OUTPUTS = (
+    (("trace", "trace.json"), ("--html", "--json", "--timeline")),
+    (RUN, ("--json", "--plot", "--trace", "--timeline")),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("old", "new", "traces", "data"):
+        (tmp_path / name).mkdir()
+    for path in ("old/comparison.json", "old/report.html", "new/comparison.json"):
+        write_comparison(comparison(measured(parallel("torch"), (1.0, 1.1))), tmp_path / path)
+    for path in ("trace.json", "traces/rank0.json", "traces/rank1.json"):
+        write_trace_file(OURS, tmp_path / path)
+    (tmp_path / "program.py").write_text("print()")
+    (tmp_path / "data/labels.gz").write_text("labels")
+    (tmp_path / "link").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(program: RunProgram, folder: Path, *arguments: str) -> None:
+    before = content(folder)
+    done = program(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize("way", ["{}", "{here}/{}", "./old/../{}", "link/{}"])
+@pytest.mark.parametrize(
+    ("command", "option", "read"),
+    [(command, option, read) for command, options, inputs in INPUTS for option in options for read in inputs],
+)
+def test_what_is_read_is_not_written_over(
+    program: RunProgram, folder: Path, way: str, command: tuple[str, ...], option: str, read: str
+) -> None:
+    given = (option, way.format(read, here=folder)) if option else ()
+    rest = ("--", "python", "program.py") if command[0] == "profile" else ()
+    refused(program, folder, *command, *given, *rest)
+
+
+@pytest.mark.parametrize("path", ["out.svg", "-"])
+@pytest.mark.parametrize(
+    ("command", "first", "second"),
+    [(command, *pair) for command, options in OUTPUTS for pair in permutations(options, 2)],
+)
+def test_two_outputs_are_two_files(
+    program: RunProgram, folder: Path, path: str, command: tuple[str, ...], first: str, second: str
+) -> None:
+    refused(program, folder, *command, first, path, second, path if path == "-" else f"link/{path}")
+
+
+def test_standard_output_and_devices_are_no_files_that_are_lost(program: RunProgram, folder: Path) -> None:
+    before = content(folder)
+    assert program("trace", "trace.json", "--json", "-", "--html", "/dev/null").returncode == 0
+    assert content(folder) == before

@@ -1,0 +1,163 @@
+"""A saved comparison is read whole or refused in one line, and nothing in it says where a file is written."""
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from parallel_core.comparison.analysis import analyse
+from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.difference import compare_with_old
+from parallel_core.comparison.pyperf_export import suites
+from parallel_core.comparison.storage import read_comparison, write_comparison
+from parallel_core.errors import RequestError
+from parallel_core.terminal.comparison import show_comparison
+from parallel_core.terminal.difference import show_difference
+from tests.conftest import RunProgram
+from tests.parallel_core.comparison.made_up import comparison, every_chart, measured, parallel
+
+ELSEWHERE = ("../../elsewhere", "/{}/elsewhere", "x/../../../elsewhere", "..", ".", "x/y", "x\0y", "x\n")
+
+
+def saved(folder: Path, *place: str | int, name: str) -> Path:
+    """Save a comparison in a folder, with another name at a place."""
+    folder.mkdir()
+    write_comparison(comparison(measured(parallel("torch"), (1.0, 1.1))), folder / "comparison.json")
+    read = found = json.loads((folder / "comparison.json").read_text())
+    for key in place[:-1]:
+        found = found[key]
+    found[place[-1]] = name.format(folder.parent)
+    (folder / "comparison.json").write_text(json.dumps(read))
+    return folder
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("key", ["experiment", "backend", "engine"])
+@pytest.mark.parametrize("name", [*ELSEWHERE, "x" * 300, "-"])
+def test_a_cell_of_no_name_that_a_cell_can_have_is_refused(
+    program: RunProgram, tmp_path: Path, key: str, name: str
+) -> None:
+    folder = saved(tmp_path / "saved", "cells", 0, key, name=name)
+    done = program("report", str(folder))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert files_in(tmp_path) == {"saved/comparison.json"}
+
+
+RESULT: tuple[Any, ...] = ("cells", 0, "results", 0)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        (*RESULT, "experiment"),
+        (*RESULT, "backend", "name"),
+        (*RESULT, "backend", "engine"),
+        (*RESULT, "backend", "version"),
+        (*RESULT, "backend", "devices", 0),
+        (*RESULT, "cases", 0, "name"),
+        (*RESULT, "data"),
+        ("command",),
+        ("utc",),
+    ],
+)
+@pytest.mark.parametrize("name", ELSEWHERE[:3])
+def test_no_other_name_in_it_becomes_a_path(
+    program: RunProgram, tmp_path: Path, place: tuple[Any, ...], name: str
+) -> None:
+    folder = saved(tmp_path / "saved", *place, name=name)
+    assert program("report", str(folder)).returncode in (0, 2)
+    written = {"saved/comparison.json", "saved/report.html", "saved/pyperf/torch-async.json"}
+    assert files_in(tmp_path) in (written, {"saved/comparison.json"})
+
+
+KEPT = read_comparison(Path(__file__).parents[3] / "benchmarks/results/epyc-avx512-2-cores")
+WHOLE = comparison(
+    *(replace(one, results=one.results[:2]) for one in KEPT.of("overlap")[:2]),
+    *(replace(one, results=one.results[:1]) for one in KEPT.of("data-parallel")[:1]),
+    *(one for one in every_chart().cells if str(one.cell) in ("allreduce on torch async", "parallel on numpy sync")),
+)
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([10**30, 10**400, 2**63, 1e300, -1e300, 1e-300, 0.0, "", "\0", "[bold]", "2026-13-41T99:99:99"]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=3),
+    st.just({}),
+    st.just([]),
+    st.just([None]),
+    st.just({"a": 1}),
+)
+
+
+def places(value: Any, *above: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Iterate over all places in a document, by their keys."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inside:
+        yield (*above, key)
+        yield from places(one, *above, key)
+
+
+def kinds_of_places() -> dict[tuple[str, ...], list[tuple[str | int, ...]]]:
+    """Group the places by what they are of, so that each kind is drawn as often as one that stands there once."""
+    kinds: dict[tuple[str, ...], list[tuple[str | int, ...]]] = {}
+    for place in places(json.loads(json.dumps(WHOLE.as_json()))):
+        kinds.setdefault(tuple("" if isinstance(key, int) else key for key in place), []).append(place)
+    return kinds
+
+
+PLACES = kinds_of_places()
+
+
+@given(st.sampled_from(sorted(PLACES)).flatmap(lambda kind: st.sampled_from(PLACES[kind])), st.just("remove") | ODD)
+@example(("cells", 0, "results", 0, "backend", "version"), 10**400)
+@example(("utc",), "2026-13-41T99:99:99")
+@example(("cells", 0, "results", 0, "backend", "kernels"), "remove")
+def test_what_was_changed_is_a_comparison_or_refused_in_one_line(
+    tmp_path: Path, place: tuple[str | int, ...], value: Any
+) -> None:
+    """What is read can be analysed, shown, exported and compared: only reading looks at its form."""
+    read = found = json.loads(json.dumps(WHOLE.as_json()))
+    for key in place[:-1]:
+        found = found[key]
+    assume(value != found[place[-1]])
+    if value == "remove":
+        del found[place[-1]]
+    else:
+        found[place[-1]] = value
+    path = tmp_path / "comparison.json"
+    path.write_text(json.dumps(read))
+    try:
+        changed = read_comparison(path)
+    except RequestError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+        return
+    analysis = analyse(changed)
+    for suite in suites(changed).values():
+        suite.dump(io.StringIO())
+    show_comparison(analysis, Console(file=io.StringIO()))
+    show_difference(compare_with_old(WHOLE, changed), Console(file=io.StringIO()))
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, '{"x":' * 10**5, '{"x": NaN}', "\ufeff{}", "null", "", '"\\ud800"'])
+def test_what_is_no_comparison_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "comparison.json"
+    path.write_text(text)
+    with pytest.raises(RequestError):
+        read_comparison(path)
+
+
+def test_kept_comparisons_are_read(root: Path) -> None:
+    kept = list(root.glob("benchmarks/results/*/comparison.json"))
+    assert kept
+    assert all(Comparison.from_json(json.loads(path.read_text())).cells for path in kept)
