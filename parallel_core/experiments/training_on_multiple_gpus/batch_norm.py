@@ -51,7 +51,17 @@ from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import Task
 
-__all__ = ["EXPERIMENT", "change", "difference", "initial_parameters", "loss", "program", "synthetic_batch"]
+__all__ = [
+    "EXPERIMENT",
+    "change",
+    "difference",
+    "initial_parameters",
+    "loss",
+    "per_device",
+    "program",
+    "synchronised",
+    "synthetic_batch",
+]
 
 PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
 MIN_ROWS = 8
@@ -89,8 +99,8 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
     for some in swept(trial, numbers, [ROWS_WORTH_A_CALL + some for some in numbers]):
         for name, way in WAYS.items():
             differences[name].append(difference(backend, way, count * some))
-            bare = works_of_step(backend, partial(take_step, way, count * some), STEPS)
-            trial.time(f"{name}, {some} rows", steps(backend, way, count * some), bare=bare, repeats=STEPS)
+            bare = works_of_step(backend, partial(_take_step, way, count * some), STEPS)
+            trial.time(f"{name}, {some} rows", _steps(backend, way, count * some), bare=bare, repeats=STEPS)
     # Shards of unequal length: every row must weigh alike.
     uneven = difference(backend, WAYS[SYNCHRONISED], count * MIN_ROWS + count - 1)
     by_device = difference(backend, WAYS[PER_DEVICE], count * MIN_ROWS, devices=count)
@@ -100,7 +110,7 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
     for kind, name in (("per_device", PER_DEVICE), ("synchronised", SYNCHRONISED)):
         last = differences[name][-1]
         trial.found(f"{kind}_difference_fraction", Interval(last, last, last))
-    fewer, more = (recorded_step(backend, WAYS[name], count * most) for name in (PER_DEVICE, SYNCHRONISED))
+    fewer, more = (_recorded_step(backend, WAYS[name], count * most) for name in (PER_DEVICE, SYNCHRONISED))
     for kind, counted in (("allreduces", lambda task: task.kind == "allreduce"), ("bytes", lambda task: task.bytes)):
         trial.found(f"synchronising_{kind}", float(sum(map(counted, more)) - sum(map(counted, fewer))))
     medians = {name: tuple(trial.cases[f"{name}, {some} rows"].median for some in numbers) for name in WAYS}
@@ -111,20 +121,20 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
     }
 
 
-def steps(backend: Backend, gradients: Gradients, rows: int) -> Work:
+def _steps(backend: Backend, gradients: Gradients, rows: int) -> Work:
     """Take several steps in a row on a batch of so many rows, in float32, each time from where the last ones led."""
-    replicas, shards = load_in_single_precision(backend, rows)
+    replicas, shards = _load_in_single_precision(backend, rows)
 
     def launch() -> list[Array]:
         nonlocal replicas
         for _ in range(STEPS):
-            replicas = step(backend, gradients, replicas, shards, rows, RATE)
+            replicas = _step(backend, gradients, replicas, shards, rows, RATE)
         return replicas
 
     return Work(launch)
 
 
-def step(
+def _step(
     backend: Backend, gradients: Gradients, replicas: Sequence[Array], shards: Sequence[Array], rows: int, rate: float
 ) -> list[Array]:
     """Launch a step on a batch of so many rows, divided over the devices. The parameters are consumed."""
@@ -147,15 +157,15 @@ def synchronised(backend: Backend, replicas: Sequence[Array], shards: Sequence[A
     device's rows through them. Sums weigh each row alike, however the rows are divided.
     """
     ops, each = backend.ops, list(zip(replicas, shards, strict=True))
-    made = [backend.launch(with_sums(ops), own, x) for own, (x, _) in each]
+    made = [backend.launch(_with_sums(ops), own, x) for own, (x, _) in each]
     sums = backend.allreduce([of_device[1] for of_device in made])
     rest = [
-        backend.launch(by_the_rest(ops, rows), own, of_device[0], total, labels)
+        backend.launch(_by_the_rest(ops, rows), own, of_device[0], total, labels)
         for (own, (_, labels)), of_device, total in zip(each, made, sums, strict=True)
     ]
     by_sums = backend.allreduce([of_device[2] for of_device in rest])
     first = [
-        backend.launch(by_first_weight(ops), own, x, of_device[1], total)
+        backend.launch(_by_first_weight(ops), own, x, of_device[1], total)
         for (own, (x, _)), of_device, total in zip(each, rest, by_sums, strict=True)
     ]
     return [(weight, *(of_device[0][k] for k in range(4))) for weight, of_device in zip(first, rest, strict=True)]
@@ -184,38 +194,38 @@ def change(
     backend: Backend, gradients: Gradients, parameters: Parameters, x: np.ndarray, labels: np.ndarray
 ) -> list[np.ndarray]:
     """Take one step at rate 1 and return by how much each parameter changes, on the last device."""
-    replicas, shards = load(backend, parameters, x, labels)
-    *_, updated = step(backend, gradients, replicas, shards, len(x), 1.0)
+    replicas, shards = _load(backend, parameters, x, labels)
+    *_, updated = _step(backend, gradients, replicas, shards, len(x), 1.0)
     return [new - old for new, old in zip(backend.to_numpy(updated), parameters, strict=True)]
 
 
-def recorded_step(backend: Backend, gradients: Gradients, rows: int) -> tuple[Task, ...]:
+def _recorded_step(backend: Backend, gradients: Gradients, rows: int) -> tuple[Task, ...]:
     """Take a step in float32 and return its tasks."""
     recording = Recording(backend)
-    take_step(gradients, rows, recording)
+    _take_step(gradients, rows, recording)
     return recording.tasks
 
 
-def take_step(gradients: Gradients, rows: int, backend: Backend) -> list[Array]:
+def _take_step(gradients: Gradients, rows: int, backend: Backend) -> list[Array]:
     """Load parameters and a batch of so many rows in float32, and launch a step."""
-    return step(backend, gradients, *load_in_single_precision(backend, rows), rows, RATE)
+    return _step(backend, gradients, *_load_in_single_precision(backend, rows), rows, RATE)
 
 
-def load_in_single_precision(backend: Backend, rows: int) -> tuple[list[Array], Array]:
+def _load_in_single_precision(backend: Backend, rows: int) -> tuple[list[Array], Array]:
     """Load parameters and a batch of so many rows: (replicas, shards)."""
     x, labels = synthetic_batch(rows)
     single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())
-    return load(backend, single, x.astype(np.float32), labels)
+    return _load(backend, single, x.astype(np.float32), labels)
 
 
-def load(backend: Backend, parameters: Parameters, x: np.ndarray, labels: np.ndarray) -> tuple[list[Array], Array]:
+def _load(backend: Backend, parameters: Parameters, x: np.ndarray, labels: np.ndarray) -> tuple[list[Array], Array]:
     """Load the parameters on every device, and divide the rows over the devices: (replicas, shards)."""
     replicas = [backend.asarray(parameters, device) for device in backend.devices]
     shards = (backend.split_and_load(part, backend.devices) for part in (x, labels))
     return replicas, list(zip(*shards, strict=True))
 
 
-def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
+def _with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
     """Make the function (parameters, x) -> (z, (column sums of z, column sums of z²)), with z = x · first weight."""
 
     def apply(parameters: Array, x: Array) -> Array:
@@ -225,7 +235,7 @@ def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
     return apply
 
 
-def loss_of_normalised(ops: Ops, parameters: Array, z: Array, sums: Array, rows: int, labels: Array) -> Array:
+def _loss_of_normalised(ops: Ops, parameters: Array, z: Array, sums: Array, rows: int, labels: Array) -> Array:
     """Normalise z by the sums over so many rows, go on, and sum the losses of z's own rows."""
     _, scale, shift, weight, bias = parameters
     mean, mean_of_squares = (ops.multiply(total, 1 / rows) for total in sums)
@@ -243,19 +253,19 @@ def loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
     """
 
     def apply(parameters: Array, x: Array, labels: Array) -> Array:
-        z, sums = with_sums(ops)(parameters, x)
-        return loss_of_normalised(ops, parameters, z, sums, x.shape[0], labels)
+        z, sums = _with_sums(ops)(parameters, x)
+        return _loss_of_normalised(ops, parameters, z, sums, x.shape[0], labels)
 
     return apply
 
 
-def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
+def _by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
     """Make the function (parameters, z, sums over all devices' rows, labels) -> gradients of these rows' losses.
 
     They are those by all parameters but the first, by z, and by the sums: (tuple, array, tuple).
     """
     differentiate = ops.value_and_grad(
-        lambda leaves, labels: loss_of_normalised(ops, (None, *leaves[:4]), leaves[4], leaves[5:], rows, labels)
+        lambda leaves, labels: _loss_of_normalised(ops, (None, *leaves[:4]), leaves[4], leaves[5:], rows, labels)
     )
 
     def back(parameters: Array, z: Array, sums: Array, labels: Array) -> Array:
@@ -265,14 +275,14 @@ def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
     return back
 
 
-def by_first_weight(ops: Ops) -> Callable[..., Array]:
+def _by_first_weight(ops: Ops) -> Callable[..., Array]:
     """Make the function (parameters, x, gradient by z, gradients by the sums) -> gradient by the first weight.
 
     The gradient flows through z itself and through both sums; z is computed again.
     """
 
     def product(own: Array, x: Array, *upstream: Array) -> Array:
-        z, sums = with_sums(ops)(own, x)
+        z, sums = _with_sums(ops)(own, x)
         through_z, *through_sums = (
             ops.total(ops.multiply(made, gradient)) for made, gradient in zip((z, *sums), upstream, strict=True)
         )

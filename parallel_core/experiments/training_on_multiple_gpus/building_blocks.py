@@ -57,17 +57,17 @@ def program(trial: Trial) -> None:
 
     def load() -> None:
         # A sum consumes them.
-        values[:] = ones_and_twos(backend)
+        values[:] = _ones_and_twos(backend)
 
     # Two numbers a device give their kernels nothing to do, so there are no bare times.
     trial.time("get_params", Work(partial(get_params, backend, first)))
     trial.time("copy_to", Work(lambda: backend.copy_to(params, second)))
-    trial.time("split_and_load", Work(lambda: backend.split_and_load(matrix(), (first, second))))
+    trial.time("split_and_load", Work(lambda: backend.split_and_load(_matrix(), (first, second))))
     trial.time("allreduce", Work(lambda: backend.allreduce(values)), before=load)
 
 
 @dataclass(frozen=True)
-class Example:
+class _Example:
     """What an example says, with places for the arrays that it shows, and its values beside those that must be."""
 
     says: str
@@ -77,22 +77,22 @@ class Example:
     """What is shown, if that is not all that was found."""
 
 
-def pairs(*values: float) -> list[np.ndarray]:
+def _pairs(*values: float) -> list[np.ndarray]:
     """Make a row of two equal numbers for each value."""
     return [np.full((1, 2), value, dtype=np.float32) for value in values]
 
 
-def ones_and_twos(backend: Backend) -> list[Array]:
+def _ones_and_twos(backend: Backend) -> list[Array]:
     """Load 1s on the first device and 2s on the second."""
-    return [backend.asarray(pair, device) for pair, device in zip(pairs(1, 2), backend.devices[:2], strict=True)]
+    return [backend.asarray(pair, device) for pair, device in zip(_pairs(1, 2), backend.devices[:2], strict=True)]
 
 
-def matrix(rows: int = 4) -> np.ndarray:
+def _matrix(rows: int = 4) -> np.ndarray:
     """Make a matrix of five columns that counts from 0."""
     return np.arange(5 * rows, dtype=np.float32).reshape(rows, 5)
 
 
-def parameters_on_a_device(backend: Backend) -> Example:
+def _parameters_on_a_device(backend: Backend) -> _Example:
     """Load the parameters and differentiate on no image at all, then on one that is white."""
     device = backend.devices[0]
     params = get_params(backend, device)
@@ -106,7 +106,7 @@ def parameters_on_a_device(backend: Backend) -> Example:
 
     weights, before, after = backend.to_numpy(params), gradients_of(0), gradients_of(1)
     start = initial_parameters()
-    return Example(
+    return _Example(
         "On its device b1 begins with {}; the largest number in its gradient is {} before any image and {} after one.",
         [*weights, *before, np.asarray(np.any(after[BIAS]))],
         [*start, *map(np.zeros_like, start), np.asarray(True)],
@@ -114,54 +114,54 @@ def parameters_on_a_device(backend: Backend) -> Example:
     )
 
 
-def sum_of_ones_and_twos(backend: Backend) -> Example:
+def _sum_of_ones_and_twos(backend: Backend) -> _Example:
     """Sum the two devices' values."""
-    values = ones_and_twos(backend)
+    values = _ones_and_twos(backend)
     before = [backend.to_numpy(value) for value in values]
     after = [backend.to_numpy(value) for value in backend.allreduce(values)]
     says = "Before allreduce the devices hold {} and {}, after it {} and {}."
-    return Example(says, [*before, *after], pairs(1, 2, 3, 3))
+    return _Example(says, [*before, *after], _pairs(1, 2, 3, 3))
 
 
-def even_split(backend: Backend) -> Example:
+def _even_split(backend: Backend) -> _Example:
     """Divide 4 rows by 2."""
-    shards = [backend.to_numpy(shard) for shard in backend.split_and_load(matrix(), backend.devices[:2])]
+    shards = [backend.to_numpy(shard) for shard in backend.split_and_load(_matrix(), backend.devices[:2])]
     says = "Of a 4 × 5 matrix that counts from 0, the first device gets {} and the second one {}."
-    return Example(says, shards, [matrix()[:2], matrix()[2:]])
+    return _Example(says, shards, [_matrix()[:2], _matrix()[2:]])
 
 
-def uneven_splits(backend: Backend) -> Example:
+def _uneven_splits(backend: Backend) -> _Example:
     """Divide 5 rows by 2 and 1 row by 3; a device may be named twice if there are only two."""
-    five = backend.split_and_load(matrix(5), backend.devices[:2])
-    one = backend.split_and_load(matrix(1), [*backend.devices[:2], backend.devices[-1]])
+    five = backend.split_and_load(_matrix(5), backend.devices[:2])
+    one = backend.split_and_load(_matrix(1), [*backend.devices[:2], backend.devices[-1]])
     shards = [backend.to_numpy(shard) for shard in (*five, *one)]
-    return Example(
+    return _Example(
         "5 rows over 2 devices are {} and {}; 1 row over 3 devices is {}, {} and {}: a shard may be empty.",
         shards,
-        [matrix(5)[:3], matrix(5)[3:], matrix(1), matrix(0), matrix(0)],
+        [_matrix(5)[:3], _matrix(5)[3:], _matrix(1), _matrix(0), _matrix(0)],
         shown=[np.asarray(len(shard)) for shard in shards],
     )
 
 
-def rebinding_list_items(backend: Backend) -> Example:
+def _rebinding_list_items(backend: Backend) -> _Example:
     """Write an allreduce that puts the sum into its list, and not into the arrays; then one that returns it."""
-    gradients = [backend.to_numpy(value) for value in ones_and_twos(backend)]
-    allreduce_that_rebinds(list(gradients))
-    sums = [backend.to_numpy(value) for value in backend.allreduce(ones_and_twos(backend))]
+    gradients = [backend.to_numpy(value) for value in _ones_and_twos(backend)]
+    _allreduce_that_rebinds(list(gradients))
+    sums = [backend.to_numpy(value) for value in backend.allreduce(_ones_and_twos(backend))]
 
     def stepped(each: Sequence[np.ndarray]) -> list[np.ndarray]:
-        loaded = [(backend.asarray(pairs(0)[0], device), device) for device in backend.devices[:2]]
-        return [step(backend, zeros, gradient, device) for (zeros, device), gradient in zip(loaded, each, strict=True)]
+        loaded = [(backend.asarray(_pairs(0)[0], device), device) for device in backend.devices[:2]]
+        return [_step(backend, zeros, gradient, device) for (zeros, device), gradient in zip(loaded, each, strict=True)]
 
-    return Example(
+    return _Example(
         "An allreduce that rebinds list items (`data[i] = …`) leaves gradients {} and {}, and a step from 0 leads to "
         "{} and {}; one that returns its sums gives {} and {}, and a step leads to {} and {}.",
         [*gradients, *stepped(gradients), *sums, *stepped(sums)],
-        pairs(3, 2, -1.5, -1, 3, 3, -1.5, -1.5),
+        _pairs(3, 2, -1.5, -1, 3, 3, -1.5, -1.5),
     )
 
 
-def allreduce_that_rebinds(data: list[np.ndarray]) -> None:
+def _allreduce_that_rebinds(data: list[np.ndarray]) -> None:
     """Sum as a cell of the book once did: the first array is changed, and the others' places get new ones."""
     for other in data[1:]:
         data[0] += other
@@ -169,24 +169,24 @@ def allreduce_that_rebinds(data: list[np.ndarray]) -> None:
         data[index] = data[0].copy()
 
 
-def shared_memory(backend: Backend) -> Example:
+def _shared_memory(backend: Backend) -> _Example:
     """Update replicas that are one array, then replicas that `copy_to` made."""
-    gradient, zeros = pairs(1, 0)
+    gradient, zeros = _pairs(1, 0)
     shared = [zeros.copy()] * 2
     for replica in shared:
         np.subtract(replica, RATE * gradient, out=replica)
     first = backend.asarray(zeros, backend.devices[0])
     second = backend.copy_to(first, backend.devices[1])
-    own = [step(backend, first, gradient, backend.devices[0]), backend.to_numpy(second)]
-    return Example(
+    own = [_step(backend, first, gradient, backend.devices[0]), backend.to_numpy(second)]
+    return _Example(
         "If two devices hold the same array at 0, a step of −0.5 on each leads to {} and {}; after `copy_to`, a step "
         "on the first device only leads to {} and {}.",
         [*shared, *own],
-        pairs(-1, -1, -0.5, 0),
+        _pairs(-1, -1, -0.5, 0),
     )
 
 
-def step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Device) -> np.ndarray:
+def _step(backend: Backend, parameter: Array, gradient: np.ndarray, device: Device) -> np.ndarray:
     """Take a step on a device, which consumes the parameter; return where it leads."""
     updated = backend.launch(backend.ops.sgd, (parameter,), (backend.asarray(gradient, device),), float(RATE))
     led: np.ndarray = backend.to_numpy(updated)[0]
@@ -198,14 +198,14 @@ def _written(array: np.ndarray) -> str:
     return np.array2string(array + 0.0, separator=", ", formatter={"float_kind": "{:g}".format}).replace("\n", "")
 
 
-EXAMPLES: Mapping[str, Callable[[Backend], Example]] = MappingProxyType(
+EXAMPLES: Mapping[str, Callable[[Backend], _Example]] = MappingProxyType(
     {
-        "allreduce of 1s and 2s": sum_of_ones_and_twos,
-        "rebinding list items": rebinding_list_items,
-        "shared memory": shared_memory,
-        "parameters on a device": parameters_on_a_device,
-        "an even split": even_split,
-        "uneven splits": uneven_splits,
+        "allreduce of 1s and 2s": _sum_of_ones_and_twos,
+        "rebinding list items": _rebinding_list_items,
+        "shared memory": _shared_memory,
+        "parameters on a device": _parameters_on_a_device,
+        "an even split": _even_split,
+        "uneven splits": _uneven_splits,
     }
 )
 

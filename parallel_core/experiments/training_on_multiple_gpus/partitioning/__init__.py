@@ -108,8 +108,8 @@ def program(
         for name, tasks in recorded.items():
             moved[f"bytes {name}"].append(float(sum(task.bytes for task in tasks)))
         for name, way in ways.items():
-            bare = works_of_step(backend, partial(take_step, way, initial, rows), STEPS)
-            work = steps(backend, way, initial, rows)
+            bare = works_of_step(backend, partial(_take_step, way, initial, rows), STEPS)
+            work = _steps(backend, way, initial, rows)
             trial.time(f"{name}, width {width}", work, bare=bare, repeats=STEPS, curve=name, at=width)
     trial.errors["changes of the parameters"] = largest_of(errors)
     trial.described["series"] = {name: tuple(values) for name, values in moved.items()}
@@ -141,7 +141,7 @@ def _refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: 
         )
 
 
-def steps(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> Work:
+def _steps(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> Work:
     """Take several steps in a row in float32, each time from where the last ones led."""
     loaded = way.load(backend, *_single_precision(*batch))
     placed = way.place(backend, _single_precision(*parameters))
@@ -155,7 +155,7 @@ def steps(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch)
     return Work(launch)
 
 
-def take_step(way: Strategy, parameters: Parameters, batch: Batch, backend: Backend) -> Array:
+def _take_step(way: Strategy, parameters: Parameters, batch: Batch, backend: Backend) -> Array:
     """Load parameters and a batch in float32, and launch a step."""
     loaded = way.load(backend, *_single_precision(*batch))
     return way.step(backend, way.place(backend, _single_precision(*parameters)), loaded, RATE / len(batch[1]))
@@ -164,7 +164,7 @@ def take_step(way: Strategy, parameters: Parameters, batch: Batch, backend: Back
 def recorded_step(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> tuple[Task, ...]:
     """Take one step in float32 and return its tasks, without the loading of parameters and batch."""
     recording = Recording(backend)
-    take_step(way, parameters, batch, recording)
+    _take_step(way, parameters, batch, recording)
     return without_loads(recording.tasks)
 
 
