@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from statistics import mean, median
+from statistics import median
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.timing import measure
 
 __all__ = [
-    "largest_size",
     "normal_matrix",
     "product_seconds",
     "products",
@@ -26,7 +25,6 @@ RUN_SECONDS = 0.2
 """About how long a chosen size makes a device take for them."""
 MOST_IN_UNIT = 500
 """Operations in one unit at the most: a framework may take milliseconds for each to make a unit of them."""
-PROBED_SIZE, PROBES = 256, 8
 
 
 def products(backend: Backend, x: Array, count: int = PRODUCTS) -> list[Array]:
@@ -75,15 +73,3 @@ def size_for(backend: Backend, seconds: float, count: int, device: Device) -> in
         taken = count * product_seconds(backend, size, device)
         size = max(8, round(size * (seconds / taken) ** (1 / 3) / 8) * 8)
     return size
-
-
-def largest_size(backend: Backend, seconds: float, wanted: int) -> int:
-    """Return the size that is wanted, or the largest multiple of 8 below whose product takes no longer than this."""
-    tell("choosing a size", 0.0)
-    x = normal_matrix(backend, PROBED_SIZE, backend.devices[0])
-    # The mean and not the fastest: on a busy machine a budget must last for all. Larger products use a device better
-    # than these, so they take rather less than is foreseen.
-    _, *timings = (measure(backend, partial(products, backend, x, 5)) for _ in range(1 + PROBES))
-    foreseen = mean(done for _, done in timings) / 5 / PROBED_SIZE**3
-    largest = int((max(0.0, seconds) / foreseen) ** (1 / 3))
-    return wanted if wanted <= largest else max(8, largest // 8 * 8)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import backends
 from backends import Backend
 from parallel_core import RequestError, Result
-from parallel_core.experiments import EXPERIMENTS, products
+from parallel_core.experiments import EXPERIMENTS, works
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.progress import listening
 from tests.docs.metrics import unexplained
 from tests.parallel_core.experiments.answers import check_answer
@@ -124,8 +125,8 @@ def test_the_least_of_budgets_allows_a_round_of_the_size_that_is_given(name: str
 def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(seconds: float, wanted: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         # Five products of the size that is probed take a thousandth of a second each.
-        patched.setattr(products, "measure", lambda *_: (0.005, 0.005))
-        size = products.largest_size(backends.load("numpy", 1), seconds, wanted)
-    of_one = 0.001 / products.PROBED_SIZE**3
+        patched.setattr(works, "measure", lambda *_: (0.005, 0.005))
+        size = works.largest_size(Trial(backends.load("numpy", 1), {}), seconds, wanted)
+    of_one = 0.001 / works.PROBED_SIZE**3
     assert size <= max(wanted, 8)
     assert size == wanted or (size % 8 == 0 and (size == 8 or size**3 * of_one <= seconds < wanted**3 * of_one))
