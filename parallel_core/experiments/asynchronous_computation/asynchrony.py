@@ -55,12 +55,12 @@ SIDE, DEPTH = 1024, 100
 """The matrix whose increments fill a queue, and how many."""
 
 
-def size_within_budget(trial: Trial) -> int:
+def _chosen_size(trial: Trial) -> int:
     """Choose the size 1000, or the largest with which the budget allows enough rounds."""
     return largest_size(trial, trial.left(0.55) / MULTIPLICATIONS_OF_A_ROUND / FEWEST_TIMINGS, SIZE)
 
 
-Size = Annotated[int, Chosen("Side of the matrices. Default: 1000, or what the budget allows.", how=size_within_budget)]
+Size = Annotated[int, Chosen("Side of the matrices. Default: 1000, or what the budget allows.", how=_chosen_size)]
 Steps = Annotated[int | None, Chosen("Number of increments. Default: 10000, or what the budget allows.")]
 
 
@@ -69,7 +69,7 @@ def program(trial: Trial, size: Size, steps: Steps = None) -> None:
     x = trial.backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), trial.devices[0])
     for what in ("kept", "dropped"):
         for every in (1, 10, 100):
-            grown = peak_memory_growth(partial(fill_queue, trial, x, what == "kept", every))
+            grown = peak_memory_growth(partial(_fill_queue, trial, x, what == "kept", every))
             if grown is not None:
                 trial.found(f"peak_bytes_{what}_waiting_every_{every}", grown)
     drawn = drawn_matrices(size)
@@ -81,7 +81,7 @@ def program(trial: Trial, size: Size, steps: Steps = None) -> None:
     time_increments(trial, steps)
 
 
-def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
+def _fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
     """Launch 100 increments, keep the results or drop them, and wait at every `every`-th."""
     kept = []
     for step in range(1, DEPTH + 1):

@@ -50,31 +50,32 @@ TARGET_SECONDS, AT_ONCE = 0.04, 20
 """Seconds, and the number of multiplications that take them: each far longer than launching it, 64 of them not long."""
 
 
-def size_of_two_milliseconds(trial: Trial) -> int:
+def _size_of_two_milliseconds(trial: Trial) -> int:
     """Choose the size with which a multiplication takes about 2 ms."""
     return size_for(trial, TARGET_SECONDS, AT_ONCE)
 
 
-Size = Annotated[
-    int, Chosen("Side of the matrices. Default: chosen for about 2 ms each.", how=size_of_two_milliseconds)
-]
+Size = Annotated[int, Chosen("Side of the matrices. Default: chosen for about 2 ms.", how=_size_of_two_milliseconds)]
 Deepest = Annotated[int, Parameter("Multiplications behind the first, at the most.")]
 
 
 def program(trial: Trial, size: Size, deepest: Deepest = 64) -> None:
     """Time both waits with up to `deepest` multiplications queued behind the first, in powers of two, in each place."""
     x, *others = (trial.normal(size, device) for device in trial.devices[:2])
+
+    def launch(other: Array, count: int) -> tuple[Array, list[Array]]:
+        return multiplied(trial, x, 1)[0], multiplied(trial, other, count)
+
     one, places = multiplications(trial, x, 1), dict(zip((SAME, OTHER), (x, *others), strict=False))
     for place, other in places.items():
         behind = multiplications(trial, other, deepest + (place == SAME))
         for count in depths(deepest):
-            launch = partial(launched, trial, x, other, count)
             # The bare time of a wait is that of what it is for, and is measured with the most multiplications behind.
             bare = {WAIT: (one,), WAITALL: (one, behind)} if count == deepest else {}
             for wait, until in {WAIT: trial.backend.wait, WAITALL: lambda _: trial.backend.waitall()}.items():
-                take, label = time_until(trial, launch, until), f"{wait}, {place}"
+                take, label = time_until(trial, partial(launch, other, count), until), f"{wait}, {place}"
                 trial.time(named(wait, count, place), take=take, bare=bare.get(wait, ()), curve=label, at=count)
-        awaited, queued = launched(trial, x, other, deepest)
+        awaited, queued = launch(other, deepest)
         trial.check("products", [awaited, queued[-1]], [a @ a for a in map(trial.backend.to_numpy, (x, other))])
     trial.run()
     for place in places:
@@ -86,11 +87,6 @@ def program(trial: Trial, size: Size, deepest: Deepest = 64) -> None:
     # If nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
     if dispatched is not None and dispatched.high < QUEUED:
         trial.cases[last] = replace(trial.cases[last], parts=(first,))
-
-
-def launched(trial: Trial, x: Array, other: Array, count: int) -> tuple[Array, list[Array]]:
-    """Launch a multiplication of one matrix with itself and, behind it, some of another matrix."""
-    return multiplied(trial, x, 1)[0], multiplied(trial, other, count)
 
 
 def depths(deepest: int) -> tuple[int, ...]:
@@ -123,9 +119,7 @@ SELECTIVE = Metric(
     bands=(
         Band(LOWEST, "selective", "Waiting for one result did not wait for what was queued behind it"),
         Band(0.25, "partly", "Waiting for one result waited for a part of what was launched behind it"),
-        Band(
-            0.75, "not-selective", "Waiting for one result took as long as waiting for all that was launched behind it"
-        ),
+        Band(0.75, "not-selective", "Waiting for one result took as long as waiting for all of them"),
     ),
 )
 FRACTIONS = {SAME: SELECTIVE, OTHER: replace(SELECTIVE, name="other_device_added_wait_fraction", about=OTHER)}
@@ -139,9 +133,7 @@ EXPERIMENT = Experiment(
     metrics=(*FRACTIONS.values(), replace(DISPATCH_FRACTION, formula=None)),
     changes=(
         with_queue("waiting for one result should not wait for what is launched behind it"),
-        without_queue(
-            SELECTIVE.name, ("selective",), "both waits should end together, when all multiplications are done"
-        ),
+        without_queue(SELECTIVE.name, ("selective",), "both waits should end together"),
         LESS_NOISE,
         larger("size", "Larger matrices", "launching them, and the noise, matter less"),
     ),

@@ -22,9 +22,8 @@ Read: If `smallest_t2_over_t1` is below 1, Python is the slower side and the ass
 1 it holds at every size, because accepting a tiny operation already costs the device more than issuing it costs Python.
 The longer of t1 and t2 takes the two sides for independent. It predicts too little if they share an interpreter lock or
 a core, and too much if issuing costs more while the device is busy with multiplications than in the run.
-`sizes_missed` counts the sizes at which it is off by more than the noise, and `sizes_missed_with_disturbance` those
-that are left if both sides disturb each other by as much as at the other sizes at which the same side is slower: the
-median of how far it is off there.
+`sizes_missed` counts the sizes at which it is off by more than the noise, and `sizes_missed_with_disturbance` those at
+which it is even if both sides disturb each other by as much as at the other sizes with the same slower side.
 """
 
 from collections.abc import Sequence
@@ -84,28 +83,25 @@ def program(
     """Fit the cost model for vectors of up to `largest` elements, then time increments of them, waited for once."""
     vectors = {size: row_of_ones(trial, size) for size in sizes_up_to(largest)}
     matrix = matrix_to_wait_behind(trial)
-    steps: dict[int, int] = {}
-    models: dict[int, CostModel] = {}
+    fitted: dict[int, tuple[int, CostModel]] = {}
     for place, (size, x) in enumerate(vectors.items()):
         tell(f"the cost model of {size:,} elements", place / len(vectors))
-        steps[size] = enough_steps(trial, x)
-        seconds = trial.left(0.6) / (len(vectors) - place)
-        models[size] = fit_cost_model(trial, x, matrix, steps[size], trial.rounds, seconds)
-        trial.time(named(size), increments(trial, x, steps[size]), repeats=steps[size], curve="measured", at=size)
+        steps = _enough_steps(trial, x)
+        of_this = trial.left(0.6) / (len(vectors) - place)
+        fitted[size] = steps, fit_cost_model(trial, x, matrix, steps, trial.rounds, of_this)
+        trial.time(_named(size), increments(trial, x, steps), repeats=steps, curve="measured", at=size)
     once = [incremented(trial, x, 1) for x in vectors.values()]
     trial.check("increments", once, [np.full((1, size), 2.0) for size in vectors])
     cases = trial.run(0.95)
-    points = [Point(size, steps[size], models[size], cases[named(size)]) for size in vectors]
-    trial.points |= {
-        "longer of t1 and t2": {point.elements: point.predicted for point in points},
-        "book's formula": {
-            point.elements: point.model.waiting_once_by_the_book(point.steps) / point.steps for point in points
-        },
-        "longer of both and disturbance": {
-            point.elements: point.predicted + disturbance(points, point) for point in points
-        },
-        "t1": {point.elements: point.model.t1 for point in points},
-    }
+    points = [Point(size, *fitted[size], cases[_named(size)]) for size in vectors]
+    for point in points:
+        for label, seconds in {
+            "longer of t1 and t2": point.predicted,
+            "book's formula": point.model.waiting_once_by_the_book(point.steps) / point.steps,
+            "longer of both and disturbance": point.predicted + disturbance(points, point),
+            "t1": point.model.t1,
+        }.items():
+            trial.points.setdefault(label, {})[point.elements] = seconds
     trial.found(T2_OVER_T1.name, points[0].model.t2_over_t1)
     count = len(missed(points))
     trial.found(MISSED.name, Interval(count, count, count))
@@ -123,12 +119,12 @@ def sizes_up_to(largest: int) -> tuple[int, ...]:
     return tuple(2 * 4**power for power in range(32) if power == 0 or 2 * 4**power <= largest)
 
 
-def named(size: int) -> str:
+def _named(size: int) -> str:
     """Return the name of a case."""
     return f"increment of {size} elements"
 
 
-def enough_steps(trial: Trial, x: Array) -> int:
+def _enough_steps(trial: Trial, x: Array) -> int:
     """Return how many increments of a vector take about a hundredth of a second."""
     steps = FEWEST
     # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a second and a third.
@@ -232,7 +228,7 @@ EXPERIMENT = Experiment(
     position=3,
     exercises=(Exercise(1, "Why must 10,000 t2 > 9,999 t1 be assumed?", edition="MXNet"),),
     program=program,
-    case=named(2),
+    case=_named(2),
     metrics=(T2_OVER_T1, MISSED),
     changes=(
         with_queue("t1 and t2 should be separate, and the longer one should set the pace"),

@@ -69,20 +69,20 @@ def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str],
     return tuple(dict.fromkeys(known[name] for name in asked))
 
 
-def share_of_this(others: Sequence[tuple[str, str]]) -> float:
+def _share_of_this(others: Sequence[tuple[str, str]]) -> float:
     """Return which share of the budget is for the timing in this process."""
     return (1 - STARTING if others else 0.9) / (1 + len(others))
 
 
-def size_within_budget(trial: Trial) -> int:
+def _chosen_size(trial: Trial) -> int:
     """Choose the size 1000, or the largest with which the budget allows enough rounds, here and elsewhere."""
     others = contrasts(trial.parameters["against"], (trial.backend.name, trial.backend.engine))
     # In each process the multiplications are timed twice: queued, and as one unit.
     timings = FEWEST_TIMINGS * 2 * COUNT * (SLOWER if others else 1)
-    return largest_size(trial, share_of_this(others) * trial.budget / timings, SIZE)
+    return largest_size(trial, _share_of_this(others) * trial.budget / timings, SIZE)
 
 
-Size = Annotated[int, Chosen("Side of the matrices. Default: 1000, or what the budget allows.", how=size_within_budget)]
+Size = Annotated[int, Chosen("Side of the matrices. Default: 1000, or what the budget allows.", how=_chosen_size)]
 AGAINST = "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none."
 
 
@@ -93,7 +93,7 @@ def program(trial: Trial, size: Size, against: Annotated[str, Parameter(AGAINST,
     """
     others = contrasts(against, (trial.backend.name, trial.backend.engine))
     time_ten(trial, drawn_matrices(size))
-    trial.run(share_of_this(others))
+    trial.run(_share_of_this(others))
     shared: dict[str, str | float | Sequence[str]] = {
         "variant": (),
         "devices": len(trial.devices),

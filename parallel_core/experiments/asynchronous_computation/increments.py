@@ -19,7 +19,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import FEWEST_TIMINGS, incremented, increments, largest_size, multiplied
 from parallel_core.measurement.confidence_intervals import Interval, exponential
-from parallel_core.measurement.timing import Timing, countdown, measure, without_garbage_collection
+from parallel_core.measurement.timing import Timing, measure
 from parallel_core.measurement.verdicts import over_rounds
 
 __all__ = [
@@ -38,6 +38,8 @@ FEWEST_STEPS, STEPS = 100, 10_000
 
 BLOCKER_SECONDS, LARGEST_BLOCKER = 0.01, 1000
 """About how long a multiplication that keeps the device busy takes at the most, and the most rows that it has."""
+TRIPS = 20
+"""How often an increment is launched and waited for in a round."""
 INSIDE = 0.02
 """A share of t1: if t2 is less, the operation was computed before control returned."""
 
@@ -109,11 +111,10 @@ def fit_cost_model(
 
     The device of both arrays is kept busy with multiplications of the matrix while `steps` increments are issued:
     issuing them costs t1 each, and what the device needs for them after its multiplications is t2 each. t3 is what
-    remains of a single increment's round trip. There are fewer rounds if they would take more than the budget.
+    remains of a single increment's round trip.
     """
-    left = countdown(budget)
-    backend = trial.backend
-    issued = measure(backend, partial(incremented, trial, x, steps))[0]
+    backend, increment = trial.backend, partial(incremented, trial, x)
+    issued = measure(backend, partial(increment, steps))[0]
     # The fastest of three: too few multiplications would end before all increments are issued.
     multiply = partial(multiplied, trial, matrix, 1)
     blockers = 1 + round(4 * issued / min(measure(backend, multiply)[1] for _ in range(3)))
@@ -123,28 +124,19 @@ def fit_cost_model(
         for _ in range(blockers):
             (last,) = multiply()
         start = perf_counter()
-        incremented(trial, x, steps)
+        increment(steps)
         sent = perf_counter() - start
         backend.wait(last)
         start = perf_counter()
         backend.waitall()
         return sent / steps, (perf_counter() - start) / steps
 
-    def round_trip() -> float:
-        backend.waitall()
-        start = perf_counter()
-        backend.wait(incremented(trial, x, 1))
-        return perf_counter() - start
-
-    with without_garbage_collection():
-        taken = [behind_multiplications()]
-        while len(taken) < rounds and left(0.9) > 0:
-            taken.append(behind_multiplications())
-        trips = [round_trip()]
-        while len(trips) < 20 * rounds and left(1.0) > 0:
-            trips.append(round_trip())
-    t1s, t2s = zip(*taken, strict=True)
-    return CostModel(t1s, t2s, max(0.0, median(trips) - median(t1s) - median(t2s)))
+    probe = Trial(backend, {}, rounds, budget)
+    probe.time("t1 and t2", take=behind_multiplications)
+    probe.time("round trip", Work(lambda: [backend.wait(increment(1)) for _ in range(TRIPS)]), repeats=TRIPS)
+    parts, trip = probe.run(1.0).values()
+    t1s, t2s = parts.dispatch_seconds, parts.seconds
+    return CostModel(t1s, t2s, max(0.0, trip.median - median(t1s) - median(t2s)))
 
 
 def time_increments(trial: Trial, steps: int | None) -> None:
