@@ -126,8 +126,6 @@ class Metric:
     ratio: bool = False
     """Whether it is a ratio of times, so that its interval is that of its logarithm."""
     noise: float = MIN_NOISE
-    exact: bool = False
-    """Whether it is counted, so that no noise leaves open what it means."""
 
     def measured(self, cases: Mapping[str, Case]) -> Interval | None:
         """Return the metric of a run's cases; None if the program gives it by itself, or lacks a case."""
@@ -142,8 +140,6 @@ class Metric:
         """
         if not self.bands:
             return None
-        if self.exact:
-            interval = Interval(interval.estimate, interval.estimate, interval.estimate)
         low, high = sorted(self.share(bound, result) for bound in (interval.low, interval.high))
         shares = Interval(self.share(interval.estimate, result), low, high)
         place = decide(shares, *(band.start for band in self.bands[1:]))
@@ -170,9 +166,10 @@ class Metric:
             return self.brief(interval.estimate) + possible
         if self.in_percent:
             return in_percent(interval)
-        if quantity(self.name, interval.estimate) != figure(interval.estimate):
-            return self.brief(interval.estimate)
-        return with_bounds(interval) + possible
+        if quantity(self.name, interval.estimate) == figure(interval.estimate):
+            return with_bounds(interval) + possible
+        bounds = f" ({self.brief(interval.low)} … {self.brief(interval.high)})" if math.isfinite(interval.high) else ""
+        return self.brief(interval.estimate) + bounds
 
     def brief(self, value: float) -> str:
         """Write a value in the metric's unit."""

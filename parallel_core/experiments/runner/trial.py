@@ -174,9 +174,10 @@ class Trial:
         return max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
 
     def found(self, name: str, value: float | Interval) -> None:
-        """Keep a figure that follows from something else than times; a plain number has no interval."""
-        known = value if isinstance(value, Interval) else Interval(value, -math.inf, math.inf)
-        self.figures[name] = known
+        """Keep a figure that follows from something else than times; a count is exact, another number has no bounds."""
+        if not isinstance(value, Interval):
+            value = Interval(value, value, value) if isinstance(value, int) else Interval(value, -math.inf, math.inf)
+        self.figures[name] = value
 
     def found_by(
         self, name: str, formula: Formula, *, is_ratio: bool = True, noise: float = MIN_NOISE

@@ -83,16 +83,7 @@ def test_the_mirrored_guess_is_judged_the_other_way(one: float, other: float, gu
     assert back.judgement == mirrored.get(there.judgement, there.judgement)
 
 
-@given(st.floats(0.02, 100), st.floats(1.01, 1.9))
-def test_a_guess_that_is_written_like_a_bound_is_not_said_to_be_outside(low: float, factor: float) -> None:
-    shown = judged(low, low, low * factor).measured_in_words
-    written = float(shown.partition("(")[2].partition("–")[0].replace(",", ""))
-    assert judged(written, low, low * factor).judgement == "within"
-
-
 def test_a_guess_within_a_wide_interval_stays_open() -> None:
-    assert judged(0.7, 0.2, 0.9, SHARE).judgement == "open"
-    assert judged(0.7, 0.5, 0.9, SHARE).judgement == "within"
     assert judged(2.0, 1.0, 3.0).judgement == "open"
     assert judged(2.0, 1.6, 3.0).judgement == "within"
     assert judged(0.5, -0.1, 3.0).judgement == "open"
@@ -112,7 +103,7 @@ def test_nothing_is_said_without_an_interval_or_of_an_invalid_or_disturbed_resul
 
 
 def test_what_is_counted_is_known_exactly_on_a_busy_machine_too() -> None:
-    counted = measured(6.0, 6.0, "layer_waits", metric_intervals={}, machine_watch=BUSY)
+    counted = measured(6.0, 6.0, "layer_waits", machine_watch=BUSY)
     assert judge(6, metric("layer_waits"), counted).sentence == "You guessed 6; measured 6: your guess is right."
     rated = measured(1.0, 1.5, "best_rate_ratio", machine_watch=BUSY)
     assert judge(4, metric("best_rate_ratio"), rated).judgement == "too high"
