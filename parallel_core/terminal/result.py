@@ -88,7 +88,8 @@ def _numbers(result: Result) -> Table:
     table = Table("metric", Column("value", justify="right"))
     for name, value in result.metrics.items():
         bounds = result.metric_intervals.get(name)
-        between = f" ({quantity(name, bounds[0])} … {quantity(name, bounds[1])})" if bounds else ""
+        low, high = bounds or (value, value)
+        between = f" ({quantity(name, low)} … {quantity(name, high)})" if low < high else ""
         table.add_row(name, quantity(name, value) + between)
     table.add_section()
     for name, value in result.checks.items():
