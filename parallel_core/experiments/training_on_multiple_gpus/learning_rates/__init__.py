@@ -256,6 +256,8 @@ def find_figures(trial: Trial, accuracies: Mapping[Plan, Mapping[float, Sequence
     if gains:
         gain = fmean(gains)
         trial.found(GAIN.name, Interval(gain, gain - noise, gain + noise))
+        trial.found(f"lowest_{GAIN.name}", min(gains))
+        trial.found(f"highest_{GAIN.name}", max(gains))
     difference = max(
         abs(curve[rate] - one[rate]) / seeds.between_devices(rate)
         for (kind, _), curve in curves.items()
