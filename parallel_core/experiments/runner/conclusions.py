@@ -80,6 +80,8 @@ def conclude(
     if answer is None:
         # A main figure without bands is said, too.
         told = [one for one in metrics if one.name in bands or (one is metrics[0] and not one.bands)]
+        if watch is not None and not watch.allows_verdict:
+            told = [one for one in told if not one.timed]
         sentences = [one.sentence(intervals[one.name], found) for one in told if one.name in intervals]
         answer = Answer(tuple(sentences), changed_by(changes, Found(trial.backend, found, bands)))
     return replace(

@@ -146,6 +146,7 @@ def test_best_rates_are_sets_and_the_rule_is_compared_with_keeping_the_rate(
 def test_a_gain_is_the_mean_over_the_rates_that_were_tried() -> None:
     result = found(LEARNT, {0.1: 0.3, 0.2: 0.5, 0.4: 0.69, 0.8: 0.7})
     assert result.metrics["scaled_rate_gain"] == pytest.approx((0.2 + 0.19 + 0.01) / 3)
+    assert result.metrics["lowest_scaled_rate_gain"] == pytest.approx(0.01)
     assert "scaled_rate_gain" not in found(LEARNT, {0.1: 0.3, 0.11: 0.5}).metrics
 
 
