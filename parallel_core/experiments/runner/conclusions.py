@@ -23,6 +23,7 @@ DISTURBED = Answer(
     ("No verdict: times were measured that cannot be true, so no time and no metric here is to be believed.",),
     "Other work disturbed the machine: measure again when it has ended, or with more --rounds and --budget.",
 )
+BUSY = "No verdict: other work took {} of the cores' time, so these times say little."
 QUIET = "A quiet machine: measure again when the other work has ended."
 A_BUG = "A fix in the backend or in the program: no other machine and no option gives an answer."
 
@@ -32,15 +33,13 @@ def conclude(
     trial: Trial,
     metrics: Sequence[Metric],
     changes: Sequence[Change],
-    *,
     curves: Curves | None = None,
-    judges_times: bool = True,
 ) -> Result:
     """Return the result of a trial.
 
     Values that are not NumPy's invalidate it. So do a case that is faster than its parts and a metric beyond what is
-    possible, but these are disturbances, not errors of the program. If it judges times, its verdict is withheld if
-    others took too much of the cores.
+    possible, but these are disturbances, not errors of the program. If others took too much of the cores, only figures
+    are said that no time is in; if there are none, the verdict is withheld.
     """
     intervals = _intervals(metrics, trial)
     cases = tuple(trial.cases.values())
@@ -74,22 +73,22 @@ def conclude(
     disturbances = (*filter(None, impossible), *beyond)
     problems = (*unlike, *trial.problems, *disturbances)
     bands = bands_of(metrics, found)
-    missing = _rounds_missing(trial)
-    answer = _withheld(problems, disturbances, watch if judges_times else None)
+    answer = _withheld(problems, disturbances)
     said = () if answer else (*trial.notes, *excesses)
     if answer is None:
-        # A main figure without bands is said, too.
+        # A main figure without bands is said, too; of a disturbed machine only what no time is in.
         told = [one for one in metrics if one.name in bands or (one is metrics[0] and not one.bands)]
-        if watch is not None and not watch.allows_verdict:
-            told = [one for one in told if not one.timed]
-        sentences = [one.sentence(intervals[one.name], found) for one in told if one.name in intervals]
-        answer = Answer(tuple(sentences), changed_by(changes, Found(trial.backend, found, bands)))
+        told = [one for one in told if one.name in intervals and (found.is_undisturbed or not one.timed)]
+        sentences = tuple(one.sentence(intervals[one.name], found) for one in told)
+        answer = Answer(sentences, changed_by(changes, Found(trial.backend, found, bands)))
+        if watch is not None and not told and not watch.allows_verdict:
+            answer, said = Answer((BUSY.format(percent(watch.taken_share)),), QUIET), ()
     return replace(
         found,
         bands={name: None if band is None else band.code for name, band in bands.items()},
         explanation=" ".join(answer.sentences[:1]),
         answer=answer,
-        notes=(*said, *missing),
+        notes=(*said, *_rounds_missing(trial)),
         problems=problems,
         disturbances=disturbances,
     )
@@ -133,17 +132,12 @@ def _watch_over(cases: Sequence[Case]) -> MachineWatch | None:
     return joined_watches(tuple(watches.values()))
 
 
-def _withheld(problems: Sequence[str], disturbances: Sequence[str], watch: MachineWatch | None) -> Answer | None:
-    """Return what is said in place of an answer, of an invalid or disturbed result; None if it has one."""
+def _withheld(problems: Sequence[str], disturbances: Sequence[str]) -> Answer | None:
+    """Return what is said in place of an answer, of an invalid or impossible result; None if it has one."""
     errors = [problem for problem in problems if problem not in disturbances]
     if errors:
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
-    if disturbances:
-        return DISTURBED
-    if watch is None or watch.allows_verdict:
-        return None
-    taken = percent(watch.taken_share)
-    return Answer((f"No verdict: other work took {taken} of the cores' time, so these times say little.",), QUIET)
+    return DISTURBED if disturbances else None
 
 
 def _rounds_missing(trial: Trial) -> tuple[str, ...]:

@@ -82,8 +82,6 @@ class Experiment:
     """How often everything is timed unless it is given; None: it has no such option."""
     budget: float | None = 15.0
     """Seconds that it may take after the framework's import; None: it has no such option."""
-    judges_times: bool = True
-    """Whether its answer is about times, which other work on the machine changes."""
     queued_case: str = ""
     """The case that shows best how long before the end of the work control returns; `case` unless it is given."""
     options: Mapping[Mode, Mapping[str, int | str]] = field(default_factory=dict)
@@ -179,9 +177,7 @@ class Experiment:
             # If the sizes were not the reason, this fails alike.
             again = self.run(backend, work="new", **options)
             return replace(again, sizes=f"new, for those kept for this machine cannot be taken: {error}")
-        result = conclude(
-            self.name, trial, self.metrics, self.changes, curves=self.curves, judges_times=self.judges_times
-        )
+        result = conclude(self.name, trial, self.metrics, self.changes, self.curves)
         if is_free and kept is None and not result.problems and result.is_undisturbed:
             values = {name: result.parameters[name] for name in self.calibrated}
             keep_sizes(self.name, place_of(backend), values, f"{backend.name} {backend.engine}")

@@ -22,8 +22,6 @@ Judgement: TypeAlias = Literal["within", "too low", "too high", "open"]
 
 WIDEST_FACTOR = 2.0
 """Of a figure without bands, an interval whose bounds are farther apart holds guesses that mean different things."""
-UNTIMED = ("accuracy", "best_rate_ratio")
-"""How the names of metrics end that no time is in: what else the machine did changes none of them."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def _why_open(metric: Metric, interval: Interval, result: Result) -> str:
     if math.isnan(interval.estimate):
         return "the run did not find this figure, so whether your guess is right stays open"
     is_counted = interval.low == interval.high
-    if not (is_counted or metric.name.endswith(UNTIMED) or result.is_undisturbed):
+    if metric.timed and not is_counted and not result.is_undisturbed:
         return "other work took so much of the cores' time that nothing is said of your guess"
     if not math.isfinite(interval.low + interval.high):
         return "one run does not say how well this is known, so whether your guess is right stays open"

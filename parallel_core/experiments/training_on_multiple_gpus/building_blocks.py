@@ -241,7 +241,6 @@ EXPERIMENT = Experiment(
         ),
     ),
     # Its answer is of values.
-    judges_times=False,
     queued_case="get_params",
     options={"full": {"rounds": 50}, "quick": {"rounds": 20}},
 )

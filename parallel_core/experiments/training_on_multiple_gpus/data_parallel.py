@@ -146,6 +146,5 @@ EXPERIMENT = Experiment(
     ),
     rounds=None,
     budget=None,
-    judges_times=False,
     options={"full": {"epochs": 3}, "quick": {"epochs": 1, "limit": 60}},
 )

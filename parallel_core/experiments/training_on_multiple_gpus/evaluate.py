@@ -273,7 +273,6 @@ EXPERIMENT = Experiment(
         larger("batch_size", "Larger shards", "they take fewer launches, and change the speed only"),
     ),
     # That the counts are equal stays true on a machine that was disturbed.
-    judges_times=False,
     curves=Curves(
         over="devices",
         quantity="images_per_second",

@@ -347,7 +347,6 @@ EXPERIMENT = Experiment(
     ),
     rounds=None,
     budget=None,
-    judges_times=False,
     queued_case="all devices, scaled batch",
     devices=4,
     curves=Curves(

@@ -104,7 +104,7 @@ def test_the_verdict_is_withheld_if_others_took_the_cores(share: float, judged: 
     assert (found.problems, found.machine_watch) == ((), watch)
     # What is not about times is said on a busy machine, too.
     counted = replace(HALF, name="counted", timed=False)
-    both = pretended(trial(*timed), HALF, counted, judges_times=False).answer
+    both = pretended(trial(*timed), HALF, counted).answer
     assert both is not None
     assert len(both.sentences) == (2 if judged else 1)
     read = read_again(found)
