@@ -5,9 +5,10 @@ writes which array, and each device's worker runs what is ready. So `launch` is 
 own array. The synchronous engine is MXNet's NaiveEngine, which runs every operator where it is called.
 """
 
+import atexit
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any, NoReturn, final
 from weakref import WeakSet
@@ -91,6 +92,7 @@ class MXNetBackend(BaseBackend):
             # NumPy has an OpenBLAS of its own, which would read it in processes that this one starts.
             read_once=(CORE_TYPE,),
         )
+        _end_quietly(mx)
         from backends.mxnet import memory, ops, sharded_sum
 
         self._mx, self.ops, self._sharded_sum = mx, ops, sharded_sum
@@ -316,6 +318,19 @@ def _overwrite_anywhere(nd: Any, out: Array, x: Array) -> Array:
 
 def _both_on_cpus(first: Array, second: Array) -> bool:
     return first.ctx.device_type == second.ctx.device_type == "cpu"
+
+
+@cache
+def _end_quietly(mx: Any) -> None:
+    """Raise no failure at exit that nobody waited for: the program has ended, and its status is its own."""
+    at_exit = mx.base._notify_shutdown
+
+    def notify() -> None:
+        with suppress(mx.base.MXNetError):
+            at_exit()
+
+    atexit.unregister(at_exit)
+    atexit.register(notify)
 
 
 def _streams_on_one_gpu(devices: Wanted) -> int:

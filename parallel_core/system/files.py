@@ -71,9 +71,12 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.umask(mask)
         Path(name).chmod(0o666 & ~mask)
         Path(name).replace(target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             Path(name).unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            # A full disk names no file.
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 

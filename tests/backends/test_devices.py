@@ -50,6 +50,8 @@ def test_what_is_read_as_a_device_is_its_name(text: str) -> None:
 @given(st.integers(1, 10**6))
 def test_a_number_is_a_number(number: int) -> None:
     assert parse_devices(str(number)) == number
+    with pytest.raises(BackendError, match=f"^-{number} devices: at least one"):
+        parse_devices(f"-{number}")
 
 
 @pytest.mark.parametrize(

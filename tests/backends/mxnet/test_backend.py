@@ -187,3 +187,19 @@ def test_a_model_is_issued_from_its_devices_cores_if_workers_have_all(
     run_python: RunPython, devices: int, cores: str
 ) -> None:
     run_python(ISSUE_FOR_EACH_DEVICE.format(devices=devices, cores=cores.format(devices=devices)))
+
+
+FAILING = """
+import numpy as np, backends
+backend = backends.load("mxnet", 1, "cpu", "async", 1)
+x = backend.asarray(np.ones((4, 4), np.float32), backend.devices[0])
+def invert(matrix):
+    import mxnet
+    return mxnet.np.linalg.inv(matrix)
+backend.launch(invert, x)
+"""
+
+
+def test_a_failure_that_nobody_waited_for_is_not_raised_at_exit(run_python: RunPython) -> None:
+    done = run_python(FAILING)
+    assert done.stderr == ""

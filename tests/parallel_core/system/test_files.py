@@ -1,5 +1,7 @@
 """Result files are whole or not there, and a path that cannot be written is found before the run."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,16 @@ def test_a_failure_leaves_the_older_file_and_nothing_else(tmp_path: Path) -> Non
         write_whole(path, fail)
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_full_disk_names_the_file_that_it_has_no_room_for(tmp_path: Path) -> None:
+    def fill(_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space left on device") as full:
+        write_whole(tmp_path / "result.json", fill)
+    assert full.value.filename == str(tmp_path / "result.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:
