@@ -70,9 +70,7 @@ def parse_device(name: str) -> Device:
 
 def parse_devices(text: str) -> Wanted:
     """Read a number of devices, or names with commas between them; raises BackendError for anything else."""
-    if re.fullmatch(r"[+-]?[0-9]{1,9}", text, re.ASCII):
-        if int(text) < 1:
-            raise BackendError(f"{text} devices: at least one is needed")
+    if re.fullmatch(r"-?[0-9]{1,9}", text, re.ASCII):
         return int(text)
     return tuple(parse_device(name.strip()) for name in text.split(","))
 

@@ -28,14 +28,6 @@ JUDGED_ELSEWHERE = {
     "building-blocks",
     "learning-rates",
 }
-    "eager-cpu",
-    "graph",
-    "barriers",
-    "cost-model",
-    "data-parallel",
-    "building-blocks",
-    "learning-rates",
-}
 
 
 def test_every_lab_whose_figure_is_of_times_is_counted() -> None:
