@@ -15,7 +15,7 @@ import backends
 from parallel_core.command_line import options
 from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.plan import Plan, options_of
+from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.runner import run_comparison
 from parallel_core.comparison.storage import (
     RESULT,
@@ -28,6 +28,7 @@ from parallel_core.comparison.storage import (
 from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
 from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments.runner.declaration import options_of
 from parallel_core.report import write_report
 from parallel_core.system import files
 from parallel_core.system.signals import until_stopped
@@ -192,7 +193,7 @@ def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ..
 
 def _why_it_cannot_run(interpreter: str) -> str:
     """Say why a Python cannot run parallel-core; empty if it can."""
-    asked = [interpreter, "-P", "-c", "import parallel_core.command_line.run"]
+    asked = [interpreter, "-P", "-c", "import parallel_core.command_line.measure"]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -7,7 +7,8 @@ from humanize import naturaldelta
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from parallel_core.comparison.schedule import CALIBRATION, NextRun
+from parallel_core.comparison.plan import SOUNDING
+from parallel_core.comparison.schedule import NextRun
 
 __all__ = ["comparison_progress"]
 
@@ -42,6 +43,6 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
 
 
 def _stage(run: NextRun) -> str:
-    if run.round == CALIBRATION:
+    if run.round == SOUNDING:
         return "choosing sizes"
     return f"round {run.round} of {run.rounds}" if run.round <= run.rounds else "making up for failed runs"

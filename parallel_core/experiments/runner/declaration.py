@@ -35,6 +35,7 @@ __all__ = [
     "Rounds",
     "Seed",
     "annotations_of",
+    "options_of",
     "parameters_of",
     "run_program",
 ]
@@ -262,6 +263,12 @@ def parameters_of(experiment: Experiment) -> tuple[Parameter, ...]:
         return own
     timing = (ROUNDS, "rounds", int, experiment.rounds), (SECONDS, "budget", float, experiment.budget)
     return (*own, *(_with_type(*one) for one in timing))
+
+
+def options_of(experiment: Experiment) -> Mapping[str, Parameter]:
+    """Return the parameters of an experiment by the names of their options."""
+    parameters = (one for own in parameters_of(experiment) for one in (own.fields.values() if own.fields else (own,)))
+    return {parameter.option: parameter for parameter in parameters}
 
 
 def _default_of(declared: inspect.Parameter) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults, FailedRun
-from parallel_core.comparison.schedule import CALIBRATION
+from parallel_core.comparison.plan import SOUNDING
 from parallel_core.measurement.task_graph import Task
 from parallel_core.plots.style import COLOURS
 from tests.parallel_core.comparison.made_up import NASTY, comparison, every_chart, failed, measured, parallel
@@ -198,8 +198,8 @@ def with_nasty_names(cell: CellResults) -> CellResults:
 
 def test_rounds_are_those_that_were_run() -> None:
     cell = Cell("parallel", "torch", "async")
-    # The first process, which chose the size for all, is no round.
-    calibrated = replace(measured(cell, (1.0, 1.2)), failures=(FailedRun(CALIBRATION, "crash", refused=False),))
+    # A process before the first round, which older comparisons tell of, is no round.
+    calibrated = replace(measured(cell, (1.0, 1.2)), failures=(FailedRun(SOUNDING, "crash", refused=False),))
     assert "2 of 5 rounds, each cell" in page_of(comparison(calibrated))
     crashed = replace(measured(cell, (1.0, 1.2)), failures=(FailedRun(2, "crash", refused=False),))
     assert "3 of 5 rounds, each cell" in page_of(comparison(crashed))
