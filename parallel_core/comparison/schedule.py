@@ -46,11 +46,6 @@ class NextRun:
     seconds_left: float | None
     """About how long they will take, and what follows; None before the first one has ended, unless time is limited."""
 
-    @property
-    def what(self) -> str:
-        """What is run: `overlap on torch async`, or `torch async` if several cells share the process."""
-        return str(self.cells[0]) if len(self.cells) == 1 else self.cells[0].side
-
 
 @dataclass(frozen=True)
 class Ran:

@@ -31,8 +31,9 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
             nonlocal done, announced
             left = "" if run.seconds_left is None else f"about {naturaldelta(run.seconds_left)} left"
             stage, total = _stage(run), done + run.left
+            what = str(run.cells[0]) if len(run.cells) == 1 else run.cells[0].side
             if console.is_terminal:
-                progress.update(task, description=f"{stage}: {run.what}", completed=done, total=total, left=left)
+                progress.update(task, description=f"{stage}: {what}", completed=done, total=total, left=left)
                 progress.refresh()
             elif run.round != announced:
                 console.print(", ".join(filter(None, (f"{stage}: {done} of {total} runs done", left))))

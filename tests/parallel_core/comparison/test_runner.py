@@ -97,6 +97,11 @@ class Machine:
         return found, seen
 
 
+def test_on_a_machine_that_is_far_too_slow_every_cell_is_run_once() -> None:
+    found, _ = Machine(slowness=6.0).compare()
+    assert [len(cell.results) for cell in found.cells] == [1] * len(PLAN.cells)
+
+
 @given(st.floats(0.1, 1.8), st.floats(1.0, 10.0))
 def test_it_keeps_to_its_minutes_on_quick_and_slow_machines(slowness: float, slow_kernels: float) -> None:
     machine = Machine(slowness, slow_kernels)
@@ -124,17 +129,13 @@ def test_on_a_machine_that_becomes_slow_there_are_fewer_rounds(later: float) -> 
     assert found.rounds >= 1
 
 
-def test_on_a_machine_that_is_far_too_slow_every_cell_is_run_once() -> None:
-    found, _ = Machine(slowness=6.0).compare()
-    assert [len(cell.results) for cell in found.cells] == [1] * len(PLAN.cells)
-
-
-@pytest.mark.parametrize("changes", [{}, {"seconds": math.inf, "rounds": 2, "shared": False}])
-def test_all_cells_of_an_experiment_do_the_same_work(changes: dict[str, Any]) -> None:
-    found, _ = Machine(slow_kernels=7.0).compare(**changes)
+@pytest.mark.parametrize("seconds", [SECONDS, math.inf])
+def test_all_cells_of_an_experiment_do_the_same_work_and_that_which_is_given(seconds: float) -> None:
+    found, _ = Machine(slow_kernels=7.0).compare(seconds=seconds, rounds=3, sizes={"parallel": {"size": 200}})
     for experiment in found.experiments:
         parameters = [one.parameters for cell in found.of(experiment) for one in cell.results]
         assert all(one == parameters[0] for one in parameters)
+        assert experiment != "parallel" or parameters[0]["size"] == 200
 
 
 def test_a_cell_that_hangs_is_killed_and_costs_the_others_no_round() -> None:
@@ -178,9 +179,8 @@ def test_a_comparison_in_full_keeps_to_its_minutes_too() -> None:
 def test_without_a_time_there_is_no_sounding_and_processes_have_the_whole_deadline() -> None:
     machine = Machine()
     found, seen = machine.compare(rounds=3, seconds=math.inf)
-    assert [len(cell.results) for cell in found.cells] == [3] * len(PLAN.cells)
-    assert (found.rounds, found.options["seconds"], seen[0][1].round) == (3, None, 1)
-    assert set(machine.deadlines) == {PLAN.deadline}
+    assert all(len(cell.results) == found.rounds == 3 for cell in found.cells)
+    assert (found.options["seconds"], seen[0][1].round, {*machine.deadlines}) == (None, 1, {PLAN.deadline})
 
 
 NUMPY = Plan(
