@@ -66,14 +66,10 @@ class Plan:
         sides = dict.fromkeys(cell.side for cell in self.cells)
         return tuple(tuple(cell for cell in self.cells if cell.side == side) for side in sides)
 
-    def devices_of(self, experiment: Experiment) -> int:
-        """Return the number of devices that an experiment gets."""
-        return max(self.devices, experiment.devices)
-
     @property
     def cores(self) -> set[int]:
         """The cores that every process is kept to; empty if none can be chosen."""
-        counts = map(self.devices_of, self.experiments)
+        counts = [max(self.devices, experiment.devices) for experiment in self.experiments]
         wanted = max(devices * (self.threads or max(1, available_cores() // devices)) for devices in counts)
         return set(core_numbers()[:wanted])
 
@@ -95,15 +91,16 @@ class Plan:
         return measuring_command(self.interpreters[cells[0].backend], runs)
 
     def _options(self, cell: Cell, chosen: Mapping[str, Any], turn: int) -> dict[str, Any]:
+        experiment = EXPERIMENTS[cell.experiment]
         return {
             "backend": cell.backend,
             "engine": None if cell.engine == OWN_ENGINE else cell.engine,
-            "devices": self.devices_of(EXPERIMENTS[cell.experiment]),
+            "devices": max(self.devices, experiment.devices),
             "device-kind": self.device_kind,
             "threads": self.threads,
-            **EXPERIMENTS[cell.experiment].options.get(self.mode, {}),
+            **experiment.options.get(self.mode, {}),
             **chosen,
             "trace-if-possible": trace_path(self.traces_in, cell) if self.traces_in and self.is_traced(turn) else None,
             # What is kept for single runs does not fit a comparison's time, and the other way round.
-            "work": "own" if EXPERIMENTS[cell.experiment].calibrated else None,
+            "work": "own" if experiment.calibrated else None,
         }
