@@ -1,10 +1,13 @@
 """Errors that the user reads in one line, each with the exit status it ends the program with.
 
-A request that cannot be met ends it with 2, a run that failed with 1, one that a busy machine disturbed with DISTURBED.
+A request that cannot be met ends it with REFUSED, a run that failed with 1, one that a busy machine disturbed with
+DISTURBED.
 """
 
-__all__ = ["DISTURBED", "DisturbedError", "MeasurementError", "RequestError"]
+__all__ = ["DISTURBED", "REFUSED", "DisturbedError", "MeasurementError", "RequestError"]
 
+REFUSED = 2
+"""The exit status of a request that cannot be met, for example because a framework is missing."""
 DISTURBED = 3
 """The exit status of a run whose numbers are right and whose times cannot be true: measured again, they may be."""
 

@@ -9,7 +9,7 @@ from parallel_core.experiments import EXPERIMENTS
 
 __all__ = ["cli"]
 
-COMMANDS = ("run", "several", "trace", "profile", "compare", "report", "diff", "launch", "doctor", "conformance")
+COMMANDS = ("run", "measure", "trace", "profile", "compare", "report", "diff", "launch", "doctor", "conformance")
 """Each is in the module of its name."""
 
 

@@ -15,7 +15,7 @@ import backends
 from parallel_core.command_line import options
 from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.plan import Plan, options_of
+from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.runner import run_comparison
 from parallel_core.comparison.storage import (
     REPORT,
@@ -197,7 +197,7 @@ def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ..
 
 def _why_it_cannot_run(interpreter: str) -> str:
     """Say why a Python cannot run parallel-core; empty if it can."""
-    asked = [interpreter, "-P", "-c", "import parallel_core.command_line.run"]
+    asked = [interpreter, "-P", "-c", "import parallel_core.command_line.measure"]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -227,7 +227,9 @@ def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
 
 def _sizes_of(experiment: Experiment) -> tuple[str, ...]:
     """Name the parameters that a comparison chooses to suit the machine and the time."""
-    return tuple(dict.fromkeys((*experiment.calibrated, *(name for name in GROWTH if name in options_of(experiment)))))
+    return tuple(
+        dict.fromkeys((*experiment.calibrated, *(name for name in GROWTH if name in experiment.parameters_by_option)))
+    )
 
 
 def run_plan(plan: Plan, folder: Path, console: Console, stays: bool = True) -> Comparison:

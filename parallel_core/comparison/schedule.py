@@ -1,35 +1,36 @@
-"""Which process is next, and how long the rest will take: the schedule of a comparison, without running anything."""
+"""Which process is next, and how long the rest will take: the schedule of a comparison, without running anything.
 
+Every cell is run once in each round. Where time is limited, every cell is timed once before, at the smallest sizes, and
+there are as many rounds as fit.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import mean
-from typing import Any, TypeAlias
+from typing import Any
 
 from parallel_core.comparison.cells import Cell, CellResults, FailedRun
-from parallel_core.comparison.plan import TRACED, Plan
-from parallel_core.comparison.processes import Ran
-from parallel_core.comparison.time_budget import Fit, rounds_that_fit
+from parallel_core.comparison.plan import SOUNDING, Plan
+from parallel_core.comparison.time_budget import MOST_ROUNDS, USUAL_ROUNDS, Fit, fit, smallest, sounding_of
+from parallel_core.measurement.fresh_process import Measured
 
-__all__ = ["CALIBRATION", "NextRun", "Schedule"]
+__all__ = ["NextRun", "Ran", "Schedule"]
 
-CALIBRATION = 0
-"""The number of the uncounted round in which first processes choose the sizes for all."""
 MAX_FAILURES = 2
 """A cell is given up after so many failed processes."""
 MAKE_UP_ROUNDS = 2
 """How many rounds follow for the cells whose processes failed or gave invalid results."""
-LATE = 0.1
-"""The share of the time by which the last round may end late."""
-TOO_LATE = 0.15
-"""The share from which on no process is started, unless it belongs to the first round."""
-LONGER_THAN_EXPECTED = 3
-"""Where time is short, a process is killed when it has taken so many times as long as expected, …"""
-PATIENCE, SHORTEST_DEADLINE = 0.2, 30.0
-"""… but not before this share of the time, nor before so many seconds."""
-
-
-Process: TypeAlias = tuple[tuple[Cell, ...], bool]
-"""The cells that share a process, and whether they are profiled."""
+LATE, TOO_LATE = 0.1, 0.15
+"""By which shares of the time the last round may end late, and a process of it that takes longer than expected."""
+CLOSING_STARTS = 2.0
+"""How many times as long as a process takes to start, analysis and report take."""
+SOUNDING_SHARE, SHORTEST_SOUNDING = 0.25, 5.0
+"""The share of the time in which every cell is timed once, and the fewest seconds of a process that does it."""
+LONGER_THAN_EXPECTED, PATIENCE, SHORTEST_DEADLINE = 3, 0.2, 30.0
+"""Where time is limited, a process is killed when it has taken so many times as long as expected, but not before this
+share of the time, nor before so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -43,196 +44,158 @@ class NextRun:
     left: int
     """How many processes remain, this one included."""
     seconds_left: float | None
-    """About how long they will take, and what follows; None before the first one has ended, unless time is set."""
-
-    @property
-    def what(self) -> str:
-        """What is run: `overlap on torch async`, or `torch async` if several cells share the process."""
-        return str(self.cells[0]) if len(self.cells) == 1 else self.cells[0].side
+    """About how long they will take, and what follows; None before the first one has ended, unless time is limited."""
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """How long a cell took."""
+class Ran:
+    """What a process gave for its cells: what was measured, and which one failed. What it did not reach is missing."""
 
-    cell: Cell
-    traced: bool
-    seconds: float
+    measured: Mapping[Cell, Measured]
+    failures: Mapping[Cell, FailedRun] = field(default_factory=dict)
+    start: float = 0.0
+    """The seconds that belong to no cell: to start, to import the framework and to end."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What has been done and measured so far. The next process follows from it and from the time."""
+    """What was run so far. What was measured, what was chosen and what comes next follow from it and from the time."""
 
     plan: Plan
-    cells: Mapping[Cell, CellResults]
-    chosen: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Values of parameters, by experiment."""
-    fit: Fit | None = None
-    """What is expected, if time is set."""
-    closing: float = 0.0
-    """The seconds that follow the last process."""
-    taken: tuple[_Taken, ...] = ()
-    starts: tuple[tuple[str, float], ...] = ()
-    """By backend and engine, the seconds of each process that belong to no cell."""
-    tried: frozenset[tuple[int, Cell]] = frozenset()
-    """What has been run, by round."""
-    last: NextRun | None = None
+    done: tuple[tuple[NextRun, Ran], ...] = ()
+    sounded: float = 0.0
+    """The seconds of the comparison after which every cell had been timed once."""
 
-    @property
-    def rounds(self) -> int:
-        """How many rounds were begun."""
-        return 0 if self.last is None else min(self.last.round, self.last.rounds)
+    @cached_property
+    def _counted(self) -> list[tuple[int, Ran]]:
+        """The processes that count, with their rounds: all but the soundings."""
+        return [(run.round, ran) for run, ran in self.done if run.round != SOUNDING]
+
+    @cached_property
+    def cells(self) -> dict[Cell, CellResults]:
+        """The results and failures of all cells."""
+        return {
+            cell: CellResults(
+                cell,
+                tuple(ran.measured[cell].result for _, ran in self._counted if cell in ran.measured),
+                tuple(ran.failures[cell] for _, ran in self._counted if cell in ran.failures),
+            )
+            for cell in self.plan.cells
+        }
+
+    @cached_property
+    def fit(self) -> Fit | None:
+        """The sizes that fit into the time, and what is expected; None before the soundings, and without a limit."""
+        soundings = [ran for run, ran in self.done if run.round == SOUNDING]
+        if len(soundings) < len(self.plan.sides):
+            return None
+        known = {cell: sounding_of(one, ran.start) for ran in soundings for cell, one in ran.measured.items()}
+        return fit(self.plan, known, self._time_left(self.sounded))
+
+    def chosen(self, turn: int) -> dict[str, dict[str, Any]]:
+        """Return the parameters of a round's processes by experiment: those given, else fitted, else chosen first."""
+        if turn == SOUNDING:
+            return {experiment.name: smallest(experiment, self.plan.mode) for experiment in self.plan.experiments}
+        first = {
+            cell.experiment: {name: results.results[0].parameters[name] for name in self.plan.to_calibrate(cell)}
+            for cell, results in self.cells.items()
+            if results.results
+        }
+        fitted = self.fit.options if self.fit else {}
+        names = [experiment.name for experiment in self.plan.experiments]
+        return {one: {**first.get(one, {}), **fitted.get(one, {}), **self.plan.sizes.get(one, {})} for one in names}
 
     def next_run(self, elapsed: float) -> NextRun | None:
         """Return the next process, after so many seconds of the comparison; None if there is none."""
-        if self.last is not None:
-            turn, rounds = self.last.round, self.last.rounds
-        else:
-            turn, rounds = (CALIBRATION, self.plan.rounds or 1) if self.fit is None else (1, self.fit.rounds)
-        while True:
+        turn, rounds = SOUNDING, self.plan.rounds or USUAL_ROUNDS
+        if self.done:
+            turn, rounds = self.done[-1][0].round, self.done[-1][0].rounds
+        while turn <= rounds + MAKE_UP_ROUNDS:
             due = self._processes(turn, rounds)
-            if due:
-                if not self._in_time(due[0], turn, elapsed):
-                    return None
-                if turn == CALIBRATION:
-                    # One process calibrates for all cells of its experiment.
-                    due = list({cells[0].experiment: (cells, traced) for cells, traced in reversed(due)}.values())[::-1]
-                if self.fit is not None and turn <= rounds:
-                    rounds = self._rounds(turn, due, elapsed)
-                later = [process for one in range(turn + 1, rounds + 1) for process in self._processes(one, rounds)]
-                left = [*due, *later]
-                return NextRun(due[0][0], turn, rounds, len(left), self._seconds_left(left))
-            if self.fit is not None and turn <= rounds:
-                rounds = self._rounds(turn, (), elapsed)
-            turn += 1
-            if turn > rounds + MAKE_UP_ROUNDS:
+            # The first round is run in any case.
+            if due and turn > 1 and self._expected(due[0], turn) > self._time_left(elapsed, TOO_LATE):
                 return None
-
-    def after(self, run: NextRun, ran: Ran) -> "Schedule":
-        """Return the schedule when a process has ended."""
-        cells, chosen = dict(self.cells), dict(self.chosen)
-        for cell, outcome in ran.outcomes.items():
-            if isinstance(outcome, FailedRun):
-                cells[cell] = replace(cells[cell], failures=(*cells[cell].failures, outcome))
-                continue
-            own = {name: outcome.parameters[name] for name in self.plan.to_calibrate(cell)}
-            chosen[cell.experiment] = {**own, **chosen.get(cell.experiment, {})}
-            if run.round != CALIBRATION:
-                cells[cell] = replace(cells[cell], results=(*cells[cell].results, outcome))
-        traced = self._is_traced(run.round)
-        # How long a failure took says nothing about the next run.
-        succeeded = [cell for cell, outcome in ran.outcomes.items() if not isinstance(outcome, FailedRun)]
-        return replace(
-            self,
-            cells=cells,
-            chosen=chosen,
-            taken=(*self.taken, *(_Taken(cell, traced, ran.seconds[cell]) for cell in succeeded)),
-            starts=(*self.starts, *((cell.side, ran.start) for cell in succeeded[:1])),
-            tried=self.tried | {(run.round, cell) for cell in ran.outcomes},
-            last=run,
-        )
+            if SOUNDING < turn <= rounds:
+                rounds = self._rounds_in_time(turn, due, elapsed)
+            if due:
+                later = [(one, cells) for one in range(turn + 1, rounds + 1) for cells in self._processes(one, rounds)]
+                left = [*((turn, cells) for cells in due), *later]
+                seconds = sum(self._expected(cells, one) for one, cells in left) + self._closing
+                if not self.fit and not self._taken:
+                    seconds = self.plan.seconds - elapsed
+                return NextRun(due[0], turn, rounds, len(left), seconds if math.isfinite(seconds) else None)
+            turn += 1
+        return None
 
     def deadline(self, run: NextRun, elapsed: float) -> float:
         """Return the seconds after which a process is killed, if it starts after so many of the comparison."""
-        if self.plan.seconds is None:
-            return self.plan.deadline
-        expected = LONGER_THAN_EXPECTED * (self._expected((run.cells, self._is_traced(run.round))) or 0)
-        deadline = min(self.plan.deadline, max(PATIENCE * self.plan.seconds, SHORTEST_DEADLINE, expected))
-        return deadline if run.round == 1 else min(deadline, self._latest_end(elapsed))
+        seconds, most = self.plan.seconds, self.plan.deadline
+        if run.round == SOUNDING:
+            # One that hangs leaves time for the others, of which each may take twice its share.
+            share = min(1.0, 2 / len(self._processes(SOUNDING, run.rounds)))
+            return min(most, max(SHORTEST_SOUNDING, share * (SOUNDING_SHARE * seconds - elapsed)))
+        expected = LONGER_THAN_EXPECTED * self._expected(run.cells, run.round)
+        deadline = min(most, max(PATIENCE * seconds, SHORTEST_DEADLINE, expected))
+        return deadline if run.round == 1 else min(deadline, self._time_left(elapsed, TOO_LATE))
 
-    def _processes(self, turn: int, rounds: int) -> list[Process]:
-        """List the processes of a round that remain, if none of them fails."""
-        due = (
-            tuple(cell for cell in group if (turn, cell) not in self.tried and self._is_due(cell, turn, rounds))
-            for group in self.plan.groups
-        )
-        return [(cells, self._is_traced(turn)) for cells in due if cells]
+    def _processes(self, turn: int, rounds: int) -> list[tuple[Cell, ...]]:
+        """List the cells of each process of a round that remains, if none of them fails.
 
-    def _is_due(self, cell: Cell, turn: int, rounds: int) -> bool:
-        """Tell whether a cell is run in a round: in every regular one, and later to replace invalid and failed runs."""
-        results = self.cells[cell]
-        if _given_up(results):
-            return False
-        if turn == CALIBRATION:
-            known = self.chosen.get(cell.experiment, {})
-            return not all(name in known for name in self.plan.to_calibrate(cell))
-        return turn <= rounds or len(results.valid) < rounds
+        In a regular round these are all, and later those whose failed and invalid runs are to be made up for.
+        """
+        if turn == SOUNDING:
+            return list(self.plan.sides[len(self.done) :]) if math.isfinite(self.plan.seconds) else []
+        tried = {cell for one, ran in self._counted if one == turn for cell in (*ran.measured, *ran.failures)}
 
-    def _seconds_left(self, left: Sequence[Process]) -> float | None:
-        """Estimate how long the remaining processes take, and what follows; None if there is nothing to go by."""
-        seconds = self._expected_sum(left)
-        return None if seconds is None else seconds + self.closing
+        def is_due(cell: Cell) -> bool:
+            valid, failures = self.cells[cell].valid, self.cells[cell].failures
+            given_up = len(failures) >= MAX_FAILURES or any(failure.refused for failure in failures)
+            return cell not in tried and not given_up and (turn <= rounds or len(valid) < rounds)
 
-    def _expected_sum(self, some: Sequence[Process]) -> float | None:
-        expected = [self._expected(one) for one in some]
-        known = [seconds for seconds in expected if seconds is not None]
-        return sum(known) if len(known) == len(some) else None
+        return list(filter(None, (tuple(filter(is_due, group)) for group in self.plan.groups)))
 
-    def _expected(self, process: Process) -> float | None:
-        """Estimate how long a process takes; None if there is nothing to go by."""
-        cells, traced = process
-        start = [seconds for side, seconds in self.starts if side == cells[0].side]
-        if start:
-            in_all = mean(start)
-        else:
-            in_all = self._slowness() * self.fit.starts[cells[0].side] if self.fit is not None else 0.0
+    def _expected(self, cells: Sequence[Cell], turn: int) -> float:
+        """Estimate how long a process takes: as long as before, else as foreseen, and as the others went so far."""
+        starts = [(run.cells[0].side, ran.start) for run, ran in self.done if ran.measured]
+        own = [start for side, start in starts if side == cells[0].side]
+        in_all, traced = mean(own or [start for _, start in starts] or [0.0]), self.plan.is_traced(turn)
         for cell in cells:
-            seconds = self._expected_of_cell(cell, traced)
-            if seconds is None:
-                return None
-            in_all += seconds
+            # Without a limit tracing, of which nothing is foreseen, may be neglected.
+            taken = [seconds for one, was, seconds in self._taken if one == cell and (was == traced or not self.fit)]
+            in_all += mean(taken) if taken else self._slowness * self._foreseen(cell, traced)
         return in_all
 
-    def _expected_of_cell(self, cell: Cell, traced: bool) -> float | None:
-        """Estimate how long a cell takes from how long it took, else from what is expected and how it went so far.
+    @cached_property
+    def _taken(self) -> list[tuple[Cell, bool, float]]:
+        """The cells that were measured, whether they were traced, and the seconds that they took."""
+        counted = [(self.plan.is_traced(turn), ran) for turn, ran in self._counted]
+        return [(cell, traced, one.seconds) for traced, ran in counted for cell, one in ran.measured.items()]
 
-        Without a fit, from other cells of its experiment, else from all.
-        """
-        own = [one.seconds for one in self.taken if one.cell == cell and one.traced == traced]
-        if own:
-            return mean(own)
-        if self.fit is not None:
-            return self._slowness() * self.fit.cell_seconds(cell, traced)
-        alike = [
-            [one.seconds for one in self.taken if one.cell == cell],
-            [one.seconds for one in self.taken if one.cell.experiment == cell.experiment],
-            [one.seconds for one in self.taken],
-        ]
-        return next((mean(some) for some in alike if some), None)
-
+    @cached_property
     def _slowness(self) -> float:
-        """How many times as long as expected things take: at first as long, then more and more as they took so far."""
-        assert self.fit is not None
-        doubt = self.fit.round_seconds(traced=False) / 4
-        expected = sum(self.fit.cell_seconds(one.cell, one.traced) for one in self.taken)
-        return (sum(one.seconds for one in self.taken) + doubt) / (expected + doubt)
+        """How many times as long as foreseen things take: at first as long, then more and more as they took so far."""
+        doubt = self.fit.round_seconds() / 4 if self.fit else 0.0
+        foreseen = sum(self._foreseen(cell, traced) for cell, traced, _ in self._taken)
+        return (sum(seconds for _, _, seconds in self._taken) + doubt) / (foreseen + doubt) if self._taken else 1.0
 
-    def _is_traced(self, turn: int) -> bool:
-        return self.plan.traces_in is not None and turn == TRACED
+    def _foreseen(self, cell: Cell, traced: bool) -> float:
+        """Return how long a cell should take; without soundings all are taken to be alike."""
+        return self.fit.cell_seconds(cell, traced) if self.fit else 1.0
 
-    def _time_left(self, elapsed: float) -> float:
-        assert self.plan.seconds is not None
-        return self.plan.seconds - elapsed - self.closing
+    def _time_left(self, elapsed: float, late: float = 0.0) -> float:
+        """Return in how many seconds the last process has to end, if it may end late by a share of the time."""
+        return (1 + late) * self.plan.seconds - elapsed - self._closing
 
-    def _in_time(self, process: Process, turn: int, elapsed: float) -> bool:
-        """Tell whether a process may still be started; those of the first round may."""
-        if self.plan.seconds is None or turn <= 1:
-            return True
-        return (self._expected(process) or 0) <= self._latest_end(elapsed)
+    @property
+    def _closing(self) -> float:
+        """The seconds that follow the last process."""
+        # Only the first ones count, so that what was fitted into the time does not change.
+        first = self.done[: len(self.plan.sides)]
+        return CLOSING_STARTS * mean([ran.start for _, ran in first if ran.measured] or [1.0])
 
-    def _latest_end(self, elapsed: float) -> float:
-        """Return in how many seconds the last process has to end."""
-        assert self.plan.seconds is not None
-        return self._time_left(elapsed) + TOO_LATE * self.plan.seconds
-
-    def _rounds(self, turn: int, due: Sequence[Process], elapsed: float) -> int:
+    def _rounds_in_time(self, turn: int, due: Sequence[tuple[Cell, ...]], elapsed: float) -> int:
         """Return how many rounds there will be, if these processes of this one remain, as far as can be foreseen."""
-        assert self.plan.seconds is not None
-        left = self._time_left(elapsed) + LATE * self.plan.seconds - (self._expected_sum(due) or 0.0)
-        a_round = self._expected_sum(self._processes(turn + 1, turn + 1))
-        return rounds_that_fit(turn, left, a_round, self.plan.rounds) if a_round else turn
-
-
-def _given_up(results: CellResults) -> bool:
-    return len(results.failures) >= MAX_FAILURES or any(failure.refused for failure in results.failures)
+        left = self._time_left(elapsed, LATE) - sum(self._expected(cells, turn) for cells in due)
+        a_round = sum(self._expected(cells, turn + 1) for cells in self._processes(turn + 1, turn + 1))
+        further = max(0.0, left) / a_round if a_round else 0.0
+        return max(turn, int(min(turn + further, self.plan.rounds or MOST_ROUNDS)))

@@ -1,51 +1,84 @@
-"""Run an experiment in a process of its own: a framework reads its threads, workers and engine once, at import."""
+"""Measure in a process of its own: a framework reads its threads, workers and engine once, at import.
+
+All such processes run `parallel-core measure`, which does one run or several, and prints a line of JSON for each.
+"""
 
 import json
+import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from parallel_core.errors import DISTURBED, MeasurementError, RequestError
+from parallel_core.errors import REFUSED, MeasurementError, RequestError
 from parallel_core.measurement.result import Result
 from parallel_core.system.subprocesses import Outcome
 
-__all__ = ["measure_elsewhere"]
+__all__ = ["Measured", "measure_elsewhere", "measured_in", "measuring_command"]
 
 MAX_RUN_SECONDS = 300.0
-"""Seconds that the process may take."""
-REFUSED = 2
-"""The exit status of a request that cannot be met."""
+"""Seconds that the process may take, unless others are given."""
 
 
-def measure_elsewhere(
-    experiment: str, options: Mapping[str, str | float | Sequence[str]], seconds: float | None = None
-) -> Result:
-    """Run `parallel-core run EXPERIMENT --OPTION VALUE …` in a fresh process and return its result.
+class Measured(NamedTuple):
+    """What a run gave, and the seconds at which it began and ended, by the clock that all processes share."""
 
-    An option with a sequence of values is given once for each of them. Raises RequestError if the process refuses the
-    request (a framework that is not installed, say) and MeasurementError if it fails, both with the process's reason.
-    It fails if the process takes longer than so many seconds, MAX_RUN_SECONDS unless they are given. An invalid result
-    is returned with its problems.
+    result: Result
+    began: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, after the framework was loaded."""
+        return self.ended - self.began
+
+    def as_line(self) -> str:
+        """Return the line of JSON that `measured_in` reads."""
+        return json.dumps({**self._asdict(), "result": self.result.as_json()})
+
+
+def measuring_command(python: str, runs: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """Return the command of a process that does runs, each an experiment with the values of its options.
+
+    An option without a value (None) is left out; one with a tuple of values is given once for each of them.
     """
-    deadline = MAX_RUN_SECONDS if seconds is None else seconds
-    words: list[str] = []
-    for name, values in options.items():
-        for value in [values] if isinstance(values, str | int | float) else values:
-            words += [f"--{name}", str(value)]
-    # -P: the current folder may hold another checkout than the one that is installed.
-    command = [sys.executable, "-P", "-m", "parallel_core", "run", experiment, *words, "--json", "-"]
+    # -P: the current folder may hold another checkout than the installed one.
+    words = [shlex.join([experiment, *_words(options)]) for experiment, options in runs]
+    return [python, "-P", "-m", "parallel_core", "measure", *words]
+
+
+def measured_in(output: str) -> Iterator[Measured]:
+    """Read the lines of a measuring process, up to one that it left unfinished when it was killed."""
+    with suppress(ValueError, TypeError, KeyError):
+        for line in output.splitlines():
+            read = json.loads(line)
+            yield Measured(Result.from_json(read["result"]), float(read["began"]), float(read["ended"]))
+
+
+def measure_elsewhere(experiment: str, options: Mapping[str, Any], seconds: float = MAX_RUN_SECONDS) -> Result:
+    """Run an experiment in a fresh process (see `measuring_command`) and return its result, with its problems if any.
+
+    Raises RequestError if the process refuses the request (a framework that is not installed, say) and MeasurementError
+    if it fails or takes longer than so many seconds, both with the process's reason.
+    """
+    command = measuring_command(sys.executable, [(experiment, options)])
     try:
         # In this process's group, so that a signal to the group ends both.
-        done = subprocess.run(command, capture_output=True, text=True, timeout=deadline, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
         outcome = Outcome(done.returncode, done.stdout, done.stderr, timed_out=False)
     except subprocess.TimeoutExpired:
         outcome = Outcome(-9, "", "", timed_out=True)
-    if outcome.status in (0, 1, DISTURBED) and not outcome.timed_out:
-        try:
-            return Result.from_json(json.loads(outcome.output))
-        except ValueError:
-            pass
-    reason = outcome.reason(deadline)
+    for measured in measured_in(outcome.output):
+        return measured.result
+    reason = outcome.reason(seconds)
     if outcome.status == REFUSED:
         raise RequestError(reason)
     raise MeasurementError(f"{experiment} in a process of its own: {reason}")
+
+
+def _words(options: Mapping[str, Any]) -> Iterator[str]:
+    for name, values in options.items():
+        for value in values if isinstance(values, tuple) else (values,):
+            if value is not None:
+                yield from (f"--{name}", str(value))

@@ -15,7 +15,7 @@ from pygments.formatters import HtmlFormatter
 
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.schedule import CALIBRATION
+from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, with_bounds
@@ -83,7 +83,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
 def _rounds(comparison: Comparison) -> str:
     """Say how many rounds there were: fewer than were asked for if time was up, or if it was interrupted."""
     done = max(
-        len(one.results) + sum(failure.round != CALIBRATION for failure in one.failures) for one in comparison.cells
+        len(one.results) + sum(failure.round != SOUNDING for failure in one.failures) for one in comparison.cells
     )
     asked = f"{comparison.rounds} round{'s' if comparison.rounds > 1 else ''}"
     return asked if done >= comparison.rounds else f"{done} of {asked}"

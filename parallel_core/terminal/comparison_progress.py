@@ -7,7 +7,8 @@ from humanize import naturaldelta
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from parallel_core.comparison.schedule import CALIBRATION, NextRun
+from parallel_core.comparison.plan import SOUNDING
+from parallel_core.comparison.schedule import NextRun
 
 __all__ = ["comparison_progress"]
 
@@ -30,8 +31,9 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
             nonlocal done, announced
             left = "" if run.seconds_left is None else f"about {naturaldelta(run.seconds_left)} left"
             stage, total = _stage(run), done + run.left
+            what = str(run.cells[0]) if len(run.cells) == 1 else run.cells[0].side
             if console.is_terminal:
-                progress.update(task, description=f"{stage}: {run.what}", completed=done, total=total, left=left)
+                progress.update(task, description=f"{stage}: {what}", completed=done, total=total, left=left)
                 progress.refresh()
             elif run.round != announced:
                 console.print(", ".join(filter(None, (f"{stage}: {done} of {total} runs done", left))))
@@ -42,6 +44,6 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
 
 
 def _stage(run: NextRun) -> str:
-    if run.round == CALIBRATION:
+    if run.round == SOUNDING:
         return "choosing sizes"
     return f"round {run.round} of {run.rounds}" if run.round <= run.rounds else "making up for failed runs"

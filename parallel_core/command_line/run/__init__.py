@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from parallel_core.experiments.explanation import explanation
 from parallel_core.experiments.runner.declaration import Work
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
+from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
@@ -124,6 +126,7 @@ def _command_of(experiment: Experiment) -> click.Command:
         if where is not None and isinstance(devices, int):
             share_gpus(where, devices)
         loaded = backends.load(backend, devices, device_kind, engine, threads, workers, variants)
+        began = monotonic()
         if where is not None:
             with joined(loaded, where, experiment.name, own) as together:
                 result = run_with_resources(experiment, together, own)
@@ -151,6 +154,9 @@ def _command_of(experiment: Experiment) -> click.Command:
                 profile_if_possible(loaded, result, console, trace_if_possible)
         finally:
             _answer(result, console, judged, by_trace)
+        if ctx.obj is not None:
+            # `measure` collects what was measured.
+            ctx.obj.append(Measured(result, began, monotonic()))
         _refuse_invalid(result)
 
     decorated: Any = command

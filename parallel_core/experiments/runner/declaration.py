@@ -109,6 +109,12 @@ class Experiment:
         return (*parameters_of(self.program), *own)
 
     @cached_property
+    def parameters_by_option(self) -> Mapping[str, Parameter]:
+        """The parameters by the names of their options; a dataclass stands for its fields."""
+        each = (one for own in self.parameters for one in (own.fields.values() if own.fields else (own,)))
+        return {parameter.option: parameter for parameter in each}
+
+    @cached_property
     def calibrated(self) -> tuple[str, ...]:
         """The parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
         return tuple(one.name for one in self.parameters if isinstance(one, Chosen))

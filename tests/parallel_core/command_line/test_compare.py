@@ -83,7 +83,7 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # The last of two sizes counts: smaller matrices than would be chosen.
     (folder / "credulous.py").write_text(CREDULOUS)
     log = f'echo "$*" >> {folder / "log"}'
-    smaller = f'{log}\nshift 3\nexec {sys.executable} -P {folder / "credulous.py"} "$@" --size 100'
+    smaller = f'{log}\nexec {sys.executable} -P {folder / "credulous.py"} measure "$5 --size 100"'
     python = interpreter(folder / "python", smaller, f'exec {sys.executable} "$@"')
     arguments = ["overlap", "parallel", *ON_NUMPY, "--rounds", "2", "--python", f"numpy={python}"]
     done = compare(*arguments, "--out", str(folder / "out"))
@@ -113,10 +113,8 @@ def like_it(interleaved: Path) -> "tuple[subprocess.CompletedProcess[str], Path]
 
 def test_rounds_are_interleaved_and_sizes_chosen_once(interleaved: Path) -> None:
     commands = (interleaved / "log").read_text().splitlines()
-    assert [command.split()[4] for command in commands] == ["overlap", "parallel"] * 3
-    calibrating, *counted = (command for command in commands if "run overlap" in command)
-    assert "--copies" not in calibrating
-    assert all("--copies" in command for command in counted)
+    assert [command.split()[4] for command in commands] == ["overlap", "parallel"] * 2
+    assert ["--copies" in command for command in commands if "measure overlap" in command] == [False, True]
     results = cells(interleaved / "out")["overlap numpy sync"]["results"]
     assert len({json.dumps(result["parameters"]) for result in results}) == 1
 
@@ -186,7 +184,7 @@ def test_a_missing_framework_is_a_row_with_its_reason(
     program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     folder = tmp_path / "out"
     done = program("compare", *BRIEF, "--backends", "torch,numpy", "--rounds", "2", "--out", str(folder))
     assert done.returncode == 0, done.stderr

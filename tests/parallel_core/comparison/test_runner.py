@@ -1,7 +1,8 @@
-"""A whole comparison on a made-up machine, with a clock of its own: it keeps to its minutes, and loses nothing."""
+"""A whole comparison on a made-up machine, with a clock of its own: it keeps to its minutes; and real processes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import math
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.comparison.cells import Cell, Comparison, FailedRun
-from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.processes import Ran
-from parallel_core.comparison.runner import run_comparison
-from parallel_core.comparison.schedule import CALIBRATION, NextRun
+from parallel_core.comparison.cells import OWN_ENGINE, Cell, CellResults, Comparison, FailedRun, with_engines_that_ran
+from parallel_core.comparison.plan import SOUNDING, Plan
+from parallel_core.comparison.runner import Chosen, run_cells, run_comparison
+from parallel_core.comparison.schedule import NextRun, Ran
 from parallel_core.comparison.time_budget import GROWTH, LEAST
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.result import Case, Result
-from tests.parallel_core.comparison.made_up import result
+from parallel_core.measurement.fresh_process import Measured
+from parallel_core.measurement.result import Case
+from tests.parallel_core.comparison.made_up import comparison, result
 
 SECONDS = 4 * 60.0
 PLAN = Plan(
@@ -49,144 +50,194 @@ class Machine:
     silent: frozenset[str] = frozenset()
     """The sides whose soundings give nothing."""
     now: float = 0.0
-    processes: list[tuple[int, tuple[Cell, ...], float]] = field(default_factory=list)
-    """The round, cells and deadline of each."""
+    deadlines: list[float] = field(default_factory=list)
+    """Of its processes."""
 
     def _pass(self, seconds: float) -> float:
         slowness = self.slowness * (self.later if self.now > SECONDS / 2 else 1)
         self.now += seconds * slowness
         return seconds * slowness
 
-    async def run(
-        self, plan: Plan, cells: Sequence[Cell], chosen: Mapping[str, Mapping[str, Any]], turn: int, deadline: float
-    ) -> Ran:
-        self.processes.append((turn, tuple(cells), deadline))
+    async def run(self, plan: Plan, run: NextRun, chosen: Chosen, deadline: float) -> Ran:
+        self.deadlines.append(deadline)
+        until = self.now + deadline
         start = self._pass(START)
-        outcomes: dict[Cell, Result | FailedRun] = {}
-        seconds: dict[Cell, float] = {}
-        for cell in cells:
-            if cell in self.hanging or (turn == CALIBRATION and cell.side in self.silent):
-                seconds[cell] = max(0.0, deadline - start - sum(seconds.values()))
-                self.now += seconds[cell]
-                outcomes[cell] = FailedRun(turn, "hung", refused=False)
-                break
-            own = chosen.get(cell.experiment, {})
+        measured: dict[Cell, Measured] = {}
+        for cell in run.cells:
+            own, began = chosen[cell.experiment], self.now
             growth = max(((own[name] / LEAST[name]) ** GROWTH[name] for name in GROWTH if name in own), default=1)
             repetition = REPETITION * growth * (self.slow_kernels if cell.backend == "mxnet" else 1)
             repetitions = 1 if cell.experiment == "data-parallel" else 2 if own.get("rounds") == 1 else 4
-            tracing = START / 2 + 3 * repetition if plan.traces_in and turn == 1 else 0
-            before = self.now
-            seconds[cell] = self._pass(FIXED + repetitions * repetition + tracing)
-            if start + sum(seconds.values()) > deadline:
-                seconds[cell] = max(0.0, deadline - start - (sum(seconds.values()) - seconds[cell]))
-                self.now = before + seconds[cell]
-                outcomes[cell] = FailedRun(turn, "took too long", refused=False)
-                break
-            took = repetition * seconds[cell] / (FIXED + repetitions * repetition + tracing)
-            warmups = () if repetitions == 1 else (took,)
-            case = Case(EXPERIMENTS[cell.experiment].case, (took,), (took,), warmups)
-            outcomes[cell] = result(cell, {"run": 1.0}, cases=(case,), parameters={"copies": 7, **own})
-        return Ran(outcomes, seconds, start)
+            foreseen = FIXED + repetitions * repetition
+            foreseen += START / 2 + 3 * repetition if plan.traces_in and run.round == 1 else 0
+            seconds = self._pass(foreseen)
+            hangs = cell in self.hanging or (run.round == SOUNDING and cell.side in self.silent)
+            if hangs or self.now > until:
+                self.now = max(until, began)
+                return Ran(measured, {cell: FailedRun(run.round, "took too long", refused=False)}, start)
+            took = (repetition * seconds / foreseen,)
+            case = Case(EXPERIMENTS[cell.experiment].case, took, took, () if repetitions == 1 else took)
+            gave = result(cell, {"run": 1.0}, cases=(case,), parameters={"copies": 7, **own})
+            measured[cell] = Measured(gave, began, self.now)
+        return Ran(measured, {}, start)
 
-    def compare(self, plan: Plan = PLAN) -> tuple[Comparison, list[tuple[float, NextRun]]]:
+    def compare(self, **changes: Any) -> tuple[Comparison, list[tuple[float, NextRun]]]:
         """Compare here; return the comparison, and the runs, each with the time at which it was announced."""
         seen: list[tuple[float, NextRun]] = []
-        command = "parallel-core compare"
-        comparison = asyncio.run(
-            run_comparison(
-                plan,
-                command,
-                lambda run: seen.append((self.now, run)),
-                lambda _: None,
-                self.run,
-                lambda: self.now,
-            )
-        )
-        return comparison, seen
+        kept: list[Comparison] = []
+
+        def on_run(run: NextRun) -> None:
+            seen.append((self.now, run))
+
+        plan = replace(PLAN, **changes)
+        found = asyncio.run(run_comparison(plan, "compare", on_run, kept.append, self.run, lambda: self.now))
+        # Whatever counts was kept when it had been measured.
+        assert kept[-1] == found
+        assert len(kept) == sum(run.round != SOUNDING for _, run in seen)
+        return found, seen
+
+
+def test_on_a_machine_that_is_far_too_slow_every_cell_is_run_once() -> None:
+    found, _ = Machine(slowness=6.0).compare()
+    assert [len(cell.results) for cell in found.cells] == [1] * len(PLAN.cells)
 
 
 @given(st.floats(0.1, 1.8), st.floats(1.0, 10.0))
 def test_it_keeps_to_its_minutes_on_quick_and_slow_machines(slowness: float, slow_kernels: float) -> None:
     machine = Machine(slowness, slow_kernels)
-    comparison, seen = machine.compare()
+    found, seen = machine.compare()
     taken = machine.now
-    assert 0.8 * SECONDS <= taken <= 1.2 * SECONDS or comparison.rounds == 10
+    assert 0.8 * SECONDS <= taken <= 1.2 * SECONDS or found.rounds == 10
     assert taken <= 1.2 * SECONDS
-    assert comparison.rounds >= 3
-    assert all(len(cell.results) == comparison.rounds for cell in comparison.cells)
+    assert found.rounds >= 3
+    assert all(len(cell.results) == found.rounds for cell in found.cells)
     # From the first minute on, in which every cell is timed once, estimates are right for the rounds that are foreseen.
     first = next(at for at, run in seen if run.round == 1)
     assert first <= 60
     for at, run in seen:
         left = taken - at
         # Whether another round fits may be known late, and a round may be half of what is left.
-        if at >= first and left > 30 and run.rounds == comparison.rounds:
+        if at >= first and left > 30 and run.rounds == found.rounds:
             assert run.seconds_left == pytest.approx(left, rel=0.3)
 
 
 @given(st.floats(2.0, 6.0))
 def test_on_a_machine_that_becomes_slow_there_are_fewer_rounds(later: float) -> None:
     machine = Machine(slowness=0.5, later=later)
-    comparison, _ = machine.compare()
+    found, _ = machine.compare()
     assert machine.now <= 1.2 * SECONDS
-    assert comparison.rounds >= 1
+    assert found.rounds >= 1
 
 
-def test_on_a_machine_that_is_far_too_slow_every_cell_is_run_once() -> None:
-    comparison, _ = Machine(slowness=6.0).compare()
-    assert [len(cell.results) for cell in comparison.cells] == [1] * len(PLAN.cells)
-
-
-def test_all_cells_of_an_experiment_do_the_same_work() -> None:
-    comparison, _ = Machine(slow_kernels=7.0).compare()
-    for experiment in comparison.experiments:
-        parameters = [result.parameters for cell in comparison.of(experiment) for result in cell.results]
+@pytest.mark.parametrize("seconds", [SECONDS, math.inf])
+def test_all_cells_of_an_experiment_do_the_same_work_and_that_which_is_given(seconds: float) -> None:
+    found, _ = Machine(slow_kernels=7.0).compare(seconds=seconds, rounds=3, sizes={"parallel": {"size": 200}})
+    for experiment in found.experiments:
+        parameters = [one.parameters for cell in found.of(experiment) for one in cell.results]
         assert all(one == parameters[0] for one in parameters)
-    # What calibrates itself was asked to, once, in a process that counts.
-    assert all(result.parameters["copies"] == 7 for cell in comparison.of("overlap") for result in cell.results)
+        assert experiment != "parallel" or parameters[0]["size"] == 200
 
 
 def test_a_cell_that_hangs_is_killed_and_costs_the_others_no_round() -> None:
     hanging = Cell("overlap", "torch", "async")
     machine = Machine(slowness=0.5, hanging=frozenset({hanging}))
-    comparison, _ = machine.compare()
+    found, _ = machine.compare()
     assert machine.now <= 1.2 * SECONDS
-    for cell in comparison.cells:
-        if cell.cell == hanging:
-            assert cell.failures
-            assert not cell.results
-        else:
-            assert (len(cell.results), len(cell.failures)) == (comparison.rounds, 0)
+    for cell in found.cells:
+        assert bool(cell.failures) == (cell.cell == hanging)
+        assert len(cell.results) == (0 if cell.failures else found.rounds)
 
 
 @pytest.mark.parametrize("silent", [{"mxnet async"}, {"mxnet async", "mxnet sync", "torch async", "torch sync"}])
 def test_what_a_sounding_does_not_tell_is_found_out_in_the_first_round(silent: set[str]) -> None:
     machine = Machine(slowness=0.5, silent=frozenset(silent))
-    comparison, seen = machine.compare()
+    found, seen = machine.compare()
     assert next(at for at, run in seen if run.round == 1) <= 0.3 * SECONDS
     assert machine.now <= 1.2 * SECONDS
-    assert all(len(cell.valid) == comparison.rounds >= 3 for cell in comparison.cells)
+    assert all(len(cell.valid) == found.rounds >= 3 for cell in found.cells)
 
 
-def test_rounds_that_are_asked_for_are_not_exceeded() -> None:
-    machine = Machine(slowness=0.2)
-    comparison, _ = machine.compare(replace(PLAN, rounds=2))
-    assert comparison.rounds == 2
-    assert {turn for turn, _, _ in machine.processes} == {CALIBRATION, 1, 2}
+def test_rounds_that_are_asked_for_are_not_exceeded_and_may_end_a_little_late() -> None:
+    found, seen = Machine(slowness=0.2).compare(rounds=2)
+    assert (found.rounds, {run.round for _, run in seen}) == (2, {SOUNDING, 1, 2})
+    # Here not even the smallest sizes fit.
+    late = Machine()
+    found, _ = late.compare(rounds=3, seconds=100.0)
+    assert all(len(cell.results) == 3 for cell in found.cells)
+    assert 100.0 < late.now <= 110.0
 
 
 def test_a_comparison_in_full_keeps_to_its_minutes_too() -> None:
     machine = Machine(slowness=0.5)
-    comparison, _ = machine.compare(replace(PLAN, mode="full", shared=False, seconds=4 * SECONDS))
+    found, seen = machine.compare(mode="full", shared=False, seconds=4 * SECONDS)
     assert machine.now <= 1.2 * 4 * SECONDS
-    assert all(len(cell.results) == comparison.rounds >= 3 for cell in comparison.cells)
+    assert all(len(cell.results) == found.rounds >= 3 for cell in found.cells)
     # After the soundings each cell has processes of its own.
-    assert all(len(cells) == (4 if turn == CALIBRATION else 1) for turn, cells, _ in machine.processes)
+    assert all(len(run.cells) == (4 if run.round == SOUNDING else 1) for _, run in seen)
 
 
-def test_without_a_time_there_is_no_sounding_and_first_processes_choose_the_sizes() -> None:
+def test_without_a_time_there_is_no_sounding_and_processes_have_the_whole_deadline() -> None:
     machine = Machine()
-    comparison, seen = machine.compare(replace(PLAN, rounds=3, seconds=None, shared=False))
-    assert [run.what for _, run in seen if run.round == CALIBRATION] == ["overlap on mxnet async"]
-    assert comparison.rounds == 3
-    assert {deadline for _, _, deadline in machine.processes} == {PLAN.deadline}
+    found, seen = machine.compare(rounds=3, seconds=math.inf)
+    assert all(len(cell.results) == found.rounds == 3 for cell in found.cells)
+    assert (found.options["seconds"], seen[0][1].round, {*machine.deadlines}) == (None, 1, {PLAN.deadline})
+
+
+NUMPY = Plan(
+    experiments=(EXPERIMENTS["building-blocks"], EXPERIMENTS["parallel"]),
+    backends=("numpy",),
+    engines=(OWN_ENGINE,),
+    interpreters={"numpy": sys.executable},
+    mode="quick",
+)
+FIRST, SECOND = NUMPY.cells
+
+
+def ran(python: Path | str = sys.executable, script: str = "", deadline: float = 60.0) -> Ran:
+    """Run both cells in one process, of this Python or of a script in its place."""
+    if script:
+        Path(python).write_text(f"#!/bin/sh\n{script}\n")
+        Path(python).chmod(0o755)
+    run = NextRun(NUMPY.cells, round=1, rounds=1, left=1, seconds_left=None)
+    small: Chosen = {"building-blocks": {"rounds": 1}, "parallel": {"rounds": 1, "size": 16}}
+    return asyncio.run(run_cells(replace(NUMPY, interpreters={"numpy": str(python)}), run, small, deadline))
+
+
+def test_cells_of_a_backend_and_engine_share_a_process_and_are_named_by_what_they_ran_on() -> None:
+    both = ran()
+    assert [one.result.parameters.get("size") for one in both.measured.values()] == [None, 16]
+    assert (list(both.measured), both.failures) == ([FIRST, SECOND], {})
+    assert both.start > 0
+    results = (CellResults(FIRST, (both.measured[FIRST].result,)), CellResults(replace(SECOND, backend="torch")))
+    named = with_engines_that_ran(comparison(*results))
+    assert [str(one.cell) for one in named.cells] == ["building-blocks on numpy sync", "parallel on torch"]
+    assert with_engines_that_ran(named) == named
+
+
+@pytest.mark.parametrize(
+    ("script", "measured", "reason", "refused"),
+    [
+        # $5 is the first run. What was measured before a crash is kept, and a disturbed result is one.
+        (f'{sys.executable} -P -m parallel_core measure "$5"; kill -SEGV $$', True, "was killed by SIGSEGV", False),
+        (f'{sys.executable} -P -m parallel_core measure "$5"; echo no >&2; exit 3', True, "no", False),
+        ("sleep 1000 & sleep 1000", False, "gave no result within 0.5 s and was killed", False),
+        ("echo 'parallel-core: numpy is not installed' >&2; exit 2", False, "numpy is not installed", True),
+        ("echo '{'", False, "gave something else than the result that was asked for", False),
+        (f'{sys.executable} -P -m parallel_core measure "$6"', False, "gave something else than the", False),
+    ],
+)
+def test_the_first_cell_without_a_result_bears_what_befell_the_process(
+    tmp_path: Path, script: str, measured: bool, reason: str, refused: bool
+) -> None:
+    gave = ran(tmp_path / "python", script, deadline=0.5 if "sleep" in script else 60.0)
+    # What comes after it was not reached: it is run in another process.
+    assert list(gave.measured) == [FIRST][:measured]
+    ((cell, failure),) = gave.failures.items()
+    assert (cell, failure.round, failure.refused) == (NUMPY.cells[measured], 1, refused)
+    assert failure.reason.startswith(reason)
+
+
+def test_an_interpreter_that_is_gone_is_a_refusal(tmp_path: Path) -> None:
+    (failure,) = ran(tmp_path / "python").failures.values()
+    assert failure.refused
+    assert failure.reason.endswith("cannot be started: No such file or directory")

@@ -5,19 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from parallel_core.comparison.cells import Cell, CellResults, FailedRun
-from parallel_core.comparison.processes import Ran
-from parallel_core.comparison.schedule import CALIBRATION, NextRun, Schedule
+from parallel_core.comparison.cells import Cell, FailedRun
+from parallel_core.comparison.plan import Plan
+from parallel_core.comparison.schedule import NextRun, Ran, Schedule
+from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Result
 from tests.parallel_core.comparison.made_up import PLAN, result
 
 A, B, C, D = PLAN.cells
-NONE = {cell: CellResults(cell) for cell in PLAN.cells}
-START = Schedule(PLAN, NONE)
+START = Schedule(PLAN)
 CRASH = FailedRun(1, "crash", refused=False)
 REFUSAL = FailedRun(1, "missing", refused=True)
-GIVEN = {"parallel": {"size": 8}, "overlap": {"size": 8, "copies": 1}}
-Outcomes = Mapping[Cell, Result | FailedRun]
+Outcome = Result | FailedRun
 
 
 def outcome(cell: Cell, invalid: bool = False) -> Result:
@@ -25,19 +24,12 @@ def outcome(cell: Cell, invalid: bool = False) -> Result:
     return result(cell, {"run": 1.0}, parameters=parameters, problems=("wrong",) if invalid else ())
 
 
-def played(schedule: Schedule = START, odd: Outcomes | None = None, seconds: float = 1.0) -> list[NextRun]:
-    """Return all runs of a schedule, in which some cells give odd outcomes in the first round."""
-    runs: list[NextRun] = []
-    while (run := schedule.next_run(len(runs) * seconds)) is not None:
-        (cell,) = run.cells
-        odd_one = (odd or {}).get(cell) if run.round == 1 else None
-        schedule = after(schedule, run, odd_one or outcome(cell), seconds)
-        runs.append(run)
-    return runs
-
-
-def after(schedule: Schedule, run: NextRun, gave: Result | FailedRun, seconds: float = 1.0) -> Schedule:
-    return schedule.after(run, Ran({run.cells[0]: gave}, {run.cells[0]: seconds}))
+def after(schedule: Schedule, seconds: float = 1.0, **gave: Outcome) -> Schedule:
+    """Return the schedule after its next process, which gives some cells, by their names here, their outcomes."""
+    by_name = {"a": A, "b": B, "c": C, "d": D}
+    measured = {by_name[one]: Measured(what, 0.0, seconds) for one, what in gave.items() if isinstance(what, Result)}
+    failures = {by_name[one]: what for one, what in gave.items() if isinstance(what, FailedRun)}
+    return replace(schedule, done=(*schedule.done, (first(schedule), Ran(measured, failures))))
 
 
 def first(schedule: Schedule) -> NextRun:
@@ -46,67 +38,66 @@ def first(schedule: Schedule) -> NextRun:
     return run
 
 
+def played(odd: Mapping[Cell, Outcome] | None = None, seconds: float = 1.0, plan: Plan = PLAN) -> list[NextRun]:
+    """Return all runs, in which some cells give odd outcomes in the first round."""
+    schedule = Schedule(plan)
+    while (run := schedule.next_run(0)) is not None:
+        (cell,) = run.cells
+        one = (odd or {}).get(cell, outcome(cell)) if run.round == 1 else outcome(cell)
+        schedule = after(schedule, seconds, **{"abcd"[PLAN.cells.index(cell)]: one})
+    return [run for run, _ in schedule.done]
+
+
 def cells(runs: list[NextRun], turn: int) -> list[Cell]:
     return [cell for run in runs if run.round == turn for cell in run.cells]
 
 
-def test_one_process_an_experiment_chooses_the_sizes_and_then_all_are_run_in_rounds() -> None:
-    runs = played()
-    assert [cell for run in runs for cell in run.cells] == [A, C, A, B, C, D, A, B, C, D]
-    assert [run.round for run in runs] == [CALIBRATION] * 2 + [1] * 4 + [2] * 4
-    assert [run.left for run in runs] == list(range(10, 0, -1))
-
-
-def test_the_first_that_chose_decides_and_given_sizes_are_kept() -> None:
-    assert after(START, first(START), outcome(A)).chosen == {"parallel": {"size": 592}}
-    given = replace(START, chosen={"parallel": {"size": 8}, "overlap": {"size": 8, "copies": 1}})
-    run = first(given)
-    assert (run.cells, run.round) == ((A,), 1)
-    assert after(given, run, outcome(A)).chosen == given.chosen
-
-
-def test_if_the_first_cell_cannot_choose_the_next_one_does() -> None:
-    run = first(after(START, first(START), FailedRun(CALIBRATION, "missing", refused=True)))
-    assert (run.cells, run.round) == ((B,), CALIBRATION)
-
-
-def test_refused_cells_are_left_alone_and_failed_ones_tried_once_more() -> None:
-    runs = played(odd={A: REFUSAL, B: CRASH})
-    assert cells(runs, 2) == [B, C, D]
-    # A round makes up for the run that failed.
-    assert cells(runs, 3) == [B]
-    assert cells(played(odd={A: CRASH, B: CRASH}), 4) == []
-
-
-def test_only_cells_that_lack_valid_results_are_run_after_the_rounds() -> None:
-    runs = played(odd={C: outcome(C, invalid=True)})
-    assert (cells(runs, 3), cells(runs, 4)) == ([C], [])
-
-
-def test_what_a_process_did_not_reach_is_run_in_another_one_of_the_round() -> None:
-    shared = replace(START, plan=replace(PLAN, shared=True, mode="quick", seconds=60.0, rounds=1), chosen=GIVEN)
-    run = first(shared)
-    # Without a sounding the schedule has no time to keep to, but still shares processes.
-    assert run.cells == (A, C)
-    shared = shared.after(run, Ran({A: CRASH}, {A: 1.0}))
-    assert first(shared).cells == (C,)
-    shared = shared.after(first(shared), Ran({C: outcome(C)}, {C: 1.0}))
-    assert first(shared).cells == (B, D)
-    shared = shared.after(first(shared), Ran({B: outcome(B), D: outcome(D)}, {B: 1.0, D: 1.0}))
-    assert (first(shared).cells, first(shared).round) == ((A,), 2)
-
-
-def test_the_time_that_is_left_is_that_of_the_same_cells() -> None:
-    none_yet, *others = played(seconds=3.0)
+def test_all_are_run_in_rounds_and_the_time_that_is_left_is_that_of_the_same_cells() -> None:
+    none_yet, *others = runs = played(seconds=3.0)
+    assert [cell for run in runs for cell in run.cells] == [A, B, C, D] * 2
+    assert [run.round for run in runs] == [1] * 4 + [2] * 4
+    assert [run.left for run in runs] == list(range(8, 0, -1))
     assert none_yet.seconds_left is None
     # All took as long.
     assert [run.seconds_left for run in others] == [3.0 * run.left for run in others]
 
 
-def test_another_cell_of_the_experiment_stands_in_for_one_that_was_not_run_yet() -> None:
-    schedule = replace(START, chosen=GIVEN)
-    for seconds in (3.0, 5.0):
-        run = first(schedule)
-        schedule = after(schedule, run, outcome(run.cells[0]), seconds)
+def test_what_the_first_process_of_an_experiment_chose_is_given_to_the_others_unless_it_was_given() -> None:
+    assert START.chosen(1) == {"parallel": {}, "overlap": {}}
+    assert after(START, a=CRASH).chosen(1)["parallel"] == {}
+    assert after(after(START, a=CRASH), b=outcome(B)).chosen(1) == {"parallel": {"size": 592}, "overlap": {}}
+    given = replace(START, plan=replace(PLAN, sizes={"overlap": {"size": 8, "copies": 1}}))
+    assert after(given, c=outcome(C)).chosen(1)["overlap"] == {"size": 8, "copies": 1}
+
+
+def test_refused_cells_are_left_alone_and_failed_ones_tried_once_more() -> None:
+    runs = played({A: REFUSAL, B: CRASH})
+    assert cells(runs, 2) == [B, C, D]
+    # A round makes up for the run that failed.
+    assert (cells(runs, 3), cells(runs, 4)) == ([B], [])
+    others = after(Schedule(replace(PLAN, rounds=1, shared=True)), b=outcome(B), c=outcome(C), d=outcome(D))
+    once = after(others, a=CRASH)
+    assert (first(once).cells, first(once).round) == ((A,), 2)
+    assert after(once, a=CRASH).next_run(0) is None
+
+
+def test_only_cells_that_lack_valid_results_are_run_after_the_rounds() -> None:
+    runs = played({C: outcome(C, invalid=True)})
+    assert (cells(runs, 3), cells(runs, 4)) == ([C], [])
+
+
+def test_what_a_process_did_not_reach_is_run_in_another_one_of_the_round() -> None:
+    schedule = Schedule(replace(PLAN, shared=True, rounds=1))
+    assert first(schedule).cells == (A, C)
+    schedule = after(schedule, a=CRASH)
+    assert first(schedule).cells == (C,)
+    schedule = after(schedule, c=outcome(C))
+    assert first(schedule).cells == (B, D)
+    schedule = after(schedule, b=outcome(B), d=outcome(D))
+    assert (first(schedule).cells, first(schedule).round) == ((A,), 2)
+
+
+def test_a_cell_that_was_not_run_yet_is_expected_to_take_as_long_as_the_others() -> None:
+    schedule = after(after(START, 3.0, a=outcome(A)), 5.0, b=outcome(B))
     # Of overlap nothing is known: two rounds of two processes of the mean of all, and one more round of 3 and 5.
     assert first(schedule).seconds_left == pytest.approx(2 * 2 * 4.0 + 3.0 + 5.0)

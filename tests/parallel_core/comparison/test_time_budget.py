@@ -10,21 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallel_core.comparison.cells import Cell
-from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.time_budget import (
-    LEAST,
-    MARGIN,
-    MOST_ROUNDS,
-    USUAL_ROUNDS,
-    Fit,
-    Sounding,
-    fit,
-    rounds_that_fit,
-    smallest,
-    sounding_of,
-    work_of,
-)
+from parallel_core.comparison.time_budget import LEAST, USUAL_ROUNDS, Fit, Sounding, fit, smallest, sounding_of, work_of
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Case
 from tests.parallel_core.comparison.made_up import PLAN, result
 
@@ -36,10 +24,8 @@ SOUNDINGS = st.builds(Sounding, start=SECONDS, fixed=SECONDS, repetition=SECONDS
 MINUTE = 60.0
 
 
-def fitted(
-    soundings: Mapping[Cell, Sounding], left: float, wanted: int | None = None, late: float = 0.0, plan: Plan = QUICK
-) -> Fit:
-    return fit(replace(plan, rounds=wanted), soundings, left, late)
+def fitted(soundings: Mapping[Cell, Sounding], left: float, rounds: int | None = None, **changes: Any) -> Fit:
+    return fit(replace(QUICK, rounds=rounds, **changes), soundings, left)
 
 
 def every(sounding: Sounding) -> dict[Cell, Sounding]:
@@ -47,21 +33,12 @@ def every(sounding: Sounding) -> dict[Cell, Sounding]:
 
 
 @given(st.dictionaries(st.sampled_from(CELLS), SOUNDINGS), st.floats(-10, 2000), st.none() | st.integers(1, 12))
-def test_it_fits_or_is_one_round_at_the_smallest_sizes(
+def test_the_wanted_rounds_fit_or_sizes_are_the_smallest(
     soundings: dict[Cell, Sounding], left: float, wanted: int | None
 ) -> None:
     one = fitted(soundings, left, wanted)
-    least = {name: dict(work.least) for name, work in WORKS.items()}
-    if one.total_seconds(traced=True) > left:
-        assert (one.rounds, one.sizes) == (1, least)
-    # Sizes become smaller before rounds become fewer: where a wanted round is missing, not even the smallest fit.
-    if one.rounds < (wanted or USUAL_ROUNDS):
-        assert one.sizes == least
-        short = fitted(soundings, 0.0)
-        with_one_more = (one.rounds + 1) * short.round_seconds(False) + sum(short.tracing.values())
-        assert with_one_more > MARGIN * left
-    if wanted is not None:
-        assert one.rounds <= wanted
+    if one.round_seconds(traced=True) + ((wanted or USUAL_ROUNDS) - 1) * one.round_seconds() > left:
+        assert one.sizes == {name: dict(work.least) for name, work in WORKS.items()}
 
 
 @given(st.dictionaries(st.sampled_from(CELLS), SOUNDINGS), st.floats(0, 2000), st.floats(1, 10))
@@ -71,20 +48,16 @@ def test_sizes_lie_between_the_smallest_and_the_usual_ones_and_more_time_gives_l
     less, more = (fitted(soundings, seconds, 1) for seconds in (left, times * left))
     for name, work in WORKS.items():
         for parameter, usual in work.most.items():
-            assert work.least[parameter] <= less.sizes[name][parameter] <= more.sizes[name][parameter]
+            # One step of the search may be lost.
+            slack = 8 if more.sizes[name][parameter] < less.sizes[name][parameter] else 0
+            assert work.least[parameter] <= less.sizes[name][parameter] <= more.sizes[name][parameter] + slack
             assert usual is None or more.sizes[name][parameter] <= usual
 
 
-def test_where_time_is_ample_sizes_are_as_usual_and_there_are_more_rounds() -> None:
-    one = fitted(every(Sounding(start=1.0, fixed=0.1, repetition=0.001)), left=4 * MINUTE)
+def test_where_time_is_ample_sizes_are_as_usual_and_a_run_accepts_its_budget_however_little_it_measures() -> None:
+    one = fitted(every(Sounding(start=1.0, fixed=0.0, repetition=1e-4)), left=4 * MINUTE)
     assert one.sizes == {name: dict(work.most) for name, work in WORKS.items()}
-    assert one.rounds > USUAL_ROUNDS
-    assert fitted(every(Sounding(1.0, 0.1, 0.001)), 4 * MINUTE, wanted=3).rounds == 3
-
-
-def test_a_budget_is_one_that_a_run_accepts_however_little_there_is_to_measure() -> None:
-    options = fitted(every(Sounding(start=1.0, fixed=0.0, repetition=1e-4)), 10.0).options(QUICK)
-    assert all(own["budget"] > 0 for own in options.values())
+    assert all(own["budget"] >= 1.0 for own in one.options.values())
 
 
 def test_the_slowest_cell_decides_on_the_sizes() -> None:
@@ -95,34 +68,16 @@ def test_the_slowest_cell_decides_on_the_sizes() -> None:
     assert one_slow.sizes["overlap"]["size"] >= alike.sizes["overlap"]["size"]
 
 
-def test_wanted_rounds_may_end_a_little_late() -> None:
-    soundings = every(Sounding(start=2.0, fixed=0.0, repetition=0.0))
-    without_traces = replace(QUICK, traces_in=None)
-    assert fitted(soundings, left=12.0, plan=without_traces).rounds == 2
-    assert fitted(soundings, left=12.0, late=2.0, plan=without_traces).rounds == 3
-
-
 def test_processes_that_are_shared_start_once() -> None:
     soundings = every(Sounding(start=2.0, fixed=1.0, repetition=0.0))
-    alone = replace(QUICK, shared=False)
-    assert fitted(soundings, MINUTE).round_seconds(traced=False) == 2 * 2.0 + 4 * 1.0
-    assert fitted(soundings, MINUTE, plan=alone).round_seconds(traced=False) == 4 * 2.0 + 4 * 1.0
+    assert fitted(soundings, MINUTE).round_seconds() == 2 * 2.0 + 4 * 1.0
+    assert fitted(soundings, MINUTE, shared=False).round_seconds() == 4 * 2.0 + 4 * 1.0
 
 
 def test_a_cell_without_a_sounding_is_expected_to_take_as_long_as_its_experiment_s_others() -> None:
     known = {CELLS[0]: Sounding(1.0, 2.0, 0.0), CELLS[2]: Sounding(3.0, 0.0, 0.0)}
-    one = fitted(known, left=0.0)
-    assert [one.seconds[cell] for cell in CELLS] == [2.0, 2.0, 0.0, 0.0]
-    assert fitted({}, left=MINUTE).rounds >= 1
-
-
-@given(st.integers(0, 10), st.floats(-100, 1000), st.floats(0.1, 1000), st.none() | st.integers(1, 9))
-def test_rounds_that_are_added_end_in_time(done: int, left: float, seconds: float, wanted: int | None) -> None:
-    rounds = rounds_that_fit(done, left, seconds, wanted)
-    if rounds > max(done, 1):
-        assert (rounds - done) * seconds <= left + 1e-6 * seconds
-        assert rounds <= (wanted or MOST_ROUNDS)
-    assert rounds >= max(done, 1)
+    assert list(map(fitted(known, left=0.0).cell_seconds, CELLS)) == [2.0, 2.0, 0.0, 0.0]
+    assert fitted({}, left=MINUTE).sizes
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
@@ -140,6 +95,7 @@ def test_a_sounding_tells_what_grows_from_what_does_not() -> None:
         Case("ten times", (0.1,), (0.1,), (0.1,), repeats=10, bare_seconds=(0.05,)),
         Case("once", (0.5,), (0.5,), (0.5,)),
     )
+    gave = result(CELLS[0], {"run": 1.0}, cases=cases)
     # A repetition takes 10 · (0.1 + 0.05) + 0.5 s, and there was a warm-up.
-    assert sounding_of(result(CELLS[0], {"run": 1.0}, cases=cases), 1.0, 7.0) == Sounding(1.0, 3.0, 2.0)
-    assert sounding_of(result(CELLS[0], {"run": 1.0}, cases=cases), 1.0, 2.0).fixed == 0
+    assert sounding_of(Measured(gave, 1.0, 8.0), 1.0) == Sounding(1.0, 3.0, 2.0)
+    assert sounding_of(Measured(gave, 1.0, 3.0), 1.0).fixed == 0

@@ -50,8 +50,8 @@ def test_it_can_be_run_from_python(experiment: Experiment) -> None:
 @ALL
 def test_a_comparison_gives_it_as_many_devices_as_it_needs(experiment: Experiment) -> None:
     plan = replace(PLAN, experiments=(experiment,), devices=1)
-    command = plan.command(plan.cells[0], {})
-    assert int(command[command.index("--devices") + 1]) >= experiment.devices
+    words = plan.command(plan.cells[:1], {}, turn=1)[-1].split()
+    assert int(words[words.index("--devices") + 1]) >= experiment.devices
 
 
 def test_a_comparison_is_of_the_demonstrations_unless_asked_for_more() -> None:
