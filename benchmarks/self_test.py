@@ -14,9 +14,7 @@ and verdicts come from the code of `parallel-core compare`. The three cases of a
 processes: the intervals of the rates treat them as independent, which they are not.
 """
 
-import asyncio
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,12 +24,12 @@ from typing import Any
 import click
 import numpy as np
 
-from parallel_core.comparison.cells import Cell, CellResults, FailedRun
+from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.factors import factors_of
-from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.processes import run_once
+from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import compare_times
+from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.formatting import library_in_words
 from parallel_core.system.machine import describe_machine
@@ -166,8 +164,9 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
 
     Return the rates, the measured times, and what the results say of the backend.
     """
-    plan = Plan((EXPERIMENTS["parallel"],), (backend,), (engine,), {backend: sys.executable}, rounds, "quick")
-    cell = plan.cells[0]
+    cell = Cell("parallel", backend, engine)
+    usual = EXPERIMENTS[cell.experiment].options["quick"]
+    options = {"backend": backend, "engine": engine, "device-kind": "cpu", "work": "own", **usual}
     verdicts: list[tuple[str, str, tuple[str | None, ...], tuple[str | None, ...]]] = []
     measured: Trials = []
     for trial in range(trials):
@@ -175,10 +174,10 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
         for turn in range(rounds):
             click.echo(f"{cell}: trial {trial + 1} of {trials}, round {turn + 1} of {rounds}", err=True)
             for results, size in zip(sides, (480, 480, 496), strict=True):
-                outcome = asyncio.run(run_once(plan, cell, {"size": size}, turn))
-                if isinstance(outcome, FailedRun):
-                    raise click.ClickException(f"{cell}: {outcome.reason}")
-                results.append(outcome)
+                try:
+                    results.append(measure_elsewhere(cell.experiment, {**options, "size": size}))
+                except (MeasurementError, RequestError) as error:
+                    raise click.ClickException(f"{cell}: {error}") from error
         one, same, slower = (CellResults(cell, tuple(results)) for results in sides)
         verdicts += [
             (
@@ -200,7 +199,7 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
     neither = sum(called == (SAME, SAME) for _, _, called, _ in verdicts)
     kernels_only = sum(called == ("slower", SAME) for *_, called in verdicts)
     rates = Rates(f"real, {cell.side}", rounds, len(verdicts), false, detected, neither, kernels_only)
-    return rates, measured, outcome.backend
+    return rates, measured, one.results[0].backend
 
 
 def noise_of(trials: Trials) -> str:

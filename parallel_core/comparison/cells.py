@@ -126,6 +126,8 @@ class _SavedResult(TypedDict):
     data: str | None
     series: dict[str, list[Number | None]]
     tasks: NotRequired[list[_SavedTask]]
+    bands: NotRequired[dict[str, str | None]]
+    sizes: NotRequired[str]
     metric_intervals: NotRequired[dict[str, Annotated[list[Number | None], msgspec.Meta(min_length=2, max_length=2)]]]
     environment: _SavedMachine
     machine_watch: NotRequired[_SavedWatch | None]

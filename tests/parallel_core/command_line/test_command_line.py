@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from parallel_core.experiments import measuring
+from parallel_core.experiments.runner import conclusions
 from tests.conftest import MEASURED, RunProgram
 
 PROGRAM = [sys.executable, "-m", "parallel_core"]
@@ -56,7 +56,7 @@ def test_times_that_cannot_be_true_are_shown_without_a_verdict_and_end_with_stat
     program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "result.json"
-    monkeypatch.setattr(measuring, "why_impossible", lambda *_: "the whole was faster than its part")
+    monkeypatch.setattr(conclusions, "why_impossible", lambda *_: "the whole was faster than its part")
     done = program(*SMALL, "--json", str(path))
     told = "parallel-core: parallel on numpy gave an invalid result: the whole was faster than its part\n"
     assert (done.returncode, done.stderr) == (3, told)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parallel_core.comparison.cells import CellResults, Comparison
-from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel
+from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel, result
 
 TORCH = parallel("torch")
 
@@ -46,3 +46,11 @@ def test_a_result_that_cannot_be_is_refused(change: Any) -> None:
 def test_parts_that_are_no_cases_are_passed_over() -> None:
     read = broken(lambda found: found["cases"][0].update(parts=["nothing"]))
     assert Comparison.from_json(read).cells[0].valid
+
+
+def test_what_a_result_means_and_where_its_sizes_are_from_is_read_again() -> None:
+    cell = parallel("torch")
+    made = result(cell, {"any": 1.0}, bands={"parallel_speedup": "parallel", "other": None}, sizes="kept")
+    read = Comparison.from_json(json.loads(json.dumps(comparison(CellResults(cell, (made,))).as_json())))
+    (again,) = read.cells[0].results
+    assert (again.bands, again.sizes) == (made.bands, made.sizes)

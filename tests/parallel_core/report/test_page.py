@@ -68,7 +68,7 @@ def test_the_answer_is_whole_and_links_to_the_experiments_that_it_is_of() -> Non
     assert linked == {one.experiment.name: one.answer for one in analysis.experiments if one.answer in analysis.answer}
     assert list(linked) == ["parallel", "async"]
     rest = re.findall("<p>([^<]+)</p>", top)
-    assert tuple([*linked.values(), *rest])[: len(analysis.conclusions)] == analysis.conclusions
+    assert (*linked.values(), *rest)[: len(analysis.conclusions)] == analysis.conclusions
 
 
 def test_of_three_frameworks_each_has_a_colour_of_its_own_and_a_paragraph() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import backends
 from parallel_core.comparison.cells import Cell
-from parallel_core.experiments.automatic_parallelism import overlap, parallel
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.trace_analysis.clock_agreement import (
     COMPARED,
@@ -164,8 +164,8 @@ def test_operations_are_held_against_the_same_kind_in_the_parts() -> None:
 def test_the_cases_and_metrics_that_are_compared_exist_and_are_computed_alike() -> None:
     backend = backends.load("numpy", 2, "cpu", "sync", 1)
     results = {
-        "overlap": overlap.run(backend, size=8, copies=1, rounds=3),
-        "parallel": parallel.run(backend, size=8, rounds=3),
+        "overlap": EXPERIMENTS["overlap"].run(backend, size=8, copies=1, rounds=3),
+        "parallel": EXPERIMENTS["parallel"].run(backend, size=8, rounds=3),
     }
     assert set(COMPARED) == set(results)
     for name, comparisons_made in COMPARED.items():
