@@ -38,7 +38,7 @@ def recorded_step(backend: Backend, steps: Steps) -> tuple[Task, ...]:
     return without_loads(recording.tasks)
 
 
-def time_steps_in_a_row(trial: Trial, name: str, steps: Steps, count: int, curve: str | None, at: float) -> None:
+def time_steps_in_a_row(trial: Trial, name: str, steps: Steps, count: int, **curve: Any) -> None:
     """Register the case of a step, which is timed as so many in a row, each from where the last one led."""
     bare = works_of_step(trial.backend, lambda backend: steps.take(backend, *steps.load(backend)), count)
     parameters, batch = steps.load(trial.backend)
@@ -49,7 +49,7 @@ def time_steps_in_a_row(trial: Trial, name: str, steps: Steps, count: int, curve
             parameters = steps.take(trial.backend, parameters, batch)
         return parameters
 
-    trial.time(name, Work(launch), bare=bare, repeats=count, curve=curve, at=at)
+    trial.time(name, Work(launch), bare=bare, repeats=count, **curve)
 
 
 def works_of_step(backend: Backend, step: Step, times: int = 1) -> list[Work]:

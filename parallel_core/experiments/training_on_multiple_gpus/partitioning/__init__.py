@@ -112,7 +112,7 @@ def program(
         for name, tasks in recorded.items():
             moved[f"bytes {name}"] += (float(sum(task.bytes for task in tasks)),)
         for name in ways:
-            time_steps_in_a_row(trial, f"{name}, width {width}", steps[name], STEPS, name, width)
+            time_steps_in_a_row(trial, f"{name}, width {width}", steps[name], STEPS, curve=name, at=width)
     trial.described["series"] = moved
 
     mine, one, whole, cut = (f"{name}, width {width}" for name in (DIVIDED_BATCH, UNDIVIDED, WHOLE, CUT))
