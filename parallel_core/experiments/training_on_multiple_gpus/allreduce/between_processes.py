@@ -18,20 +18,8 @@ from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvou
 from backends.process_groups.agreement import COMPARED_EXCHANGES
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import tcp_stream
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums, tcp_stream
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import (
-    ITEM,
-    ONE_STREAM,
-    check_sums,
-    find_bandwidths,
-    measure_each,
-    sizes_to_time,
-    summing,
-    swept_sizes,
-    time_repeated,
-    zeros,
-)
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.timing import Timing
 
@@ -72,40 +60,41 @@ def program(
         raise RequestError(f"between processes the sum is the framework's own: leave --algorithm out, or say {NATIVE}")
     hosts = zip(backend.device_counts, group.hosts, strict=True)
     here = sum(devices for devices, host in hosts if host == group.hosts[group.rank])
-    whole = sizes_to_time(sizes, here)
+    whole = sums.sizes_to_time(sizes, here)
     # The exchanges that ranks compare with each other's before they make them: none of those is timed.
-    warm_up = summing(backend, native, zeros(backend, ITEM))
+    warm_up = sums.summing(backend, native, sums.zeros(backend, sums.ITEM))
     for _ in range(COMPARED_EXCHANGES):
         warm_up()
     backend.waitall()
     for length in sorted({1, 2, count - 1, count + 1, 1001}):
-        check_sums(trial, (NATIVE,), length, group.rank, backend.device_counts)
+        sums.check_sums(trial, (NATIVE,), length, group.rank, backend.device_counts)
     timed = []
 
     def left() -> float:
         # The first rank's, for all.
         return _gathered(group, (trial.left(), 0.0))[0][0]
 
+    def in_step(take: Callable[[int], Timing], repeats: int) -> Timing:
+        # All ranks begin at once, and find the times of the slowest.
+        barrier(group)
+        sent, done = zip(*_gathered(group, take(repeats)), strict=True)
+        return max(sent), max(done)
+
     with stream_between(group, where) as carry:
-        for size, seconds in swept_sizes(trial, whole, sizes is not None, left):
-            check_sums(trial, (NATIVE,), size // ITEM, group.rank, backend.device_counts)
+
+        def stream(vector: memoryview, repeats: int) -> Timing:
+            return (carry(vector, repeats),) * 2
+
+        for size, seconds in sums.swept_sizes(trial, whole, sizes is not None, left):
+            sums.check_sums(trial, (NATIVE,), size // sums.ITEM, group.rank, backend.device_counts)
+            reduce = partial(sums.measure_each, backend, sums.summing(backend, native, sums.zeros(backend, size)))
             # Not zeros: pages that were never written to are all the same one, which stays in the cache.
-            carried = memoryview(bytearray(b"\1") * size)
-            ways: dict[str, Callable[[int], Timing]] = {
-                ONE_STREAM: lambda repeats, carried=carried: (carry(carried, repeats),) * 2,  # type: ignore[misc]
-                NATIVE: partial(measure_each, backend, summing(backend, native, zeros(backend, size))),
-            }
-            time_repeated(trial, {name: partial(_slowest, group, take) for name, take in ways.items()}, size, seconds)
+            carry_one = partial(stream, memoryview(bytearray(b"\1") * size))
+            takes = {sums.ONE_STREAM: partial(in_step, carry_one), NATIVE: partial(in_step, reduce)}
+            sums.time_repeated(trial, takes, size, seconds)
             timed.append(size)
     trial.errors["sums"] = largest_of(error for error, _ in _gathered(group, (trial.errors["sums"], 0.0)))
-    find_bandwidths(trial, timed, (NATIVE,), ONE_STREAM, count)
-
-
-def _slowest(group: Group, take: Callable[[int], Timing], repeats: int) -> Timing:
-    """Let all ranks begin at once; return the times of the slowest, the same on all of them."""
-    barrier(group)
-    timings = _gathered(group, take(repeats))
-    return max(sent for sent, _ in timings), max(done for _, done in timings)
+    sums.find_bandwidths(trial, timed, (NATIVE,), sums.ONE_STREAM, count)
 
 
 def _gathered(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:

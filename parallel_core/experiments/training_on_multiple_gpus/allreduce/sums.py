@@ -24,16 +24,7 @@ from backends.arrays import row_ranges
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.metrics import ratio
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import (
-    ALGORITHMS,
-    Allreduce,
-    added,
-    joined,
-    native,
-    on_one_root,
-    parts_of,
-    sharded,
-)
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as ways
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import part, tell
 from parallel_core.measurement.timing import Timing
@@ -79,8 +70,8 @@ PLAIN_COPY, ONE_STREAM = "plain copy", "one TCP stream"
 SHARES = {PLAIN_COPY: "share_of_copy_bound", ONE_STREAM: "share_of_stream_bound"}
 """By what bounds a sum, the figure that says how near it comes."""
 SPREAD_ROOTS, ONE_ROOT = "parts on spread roots", "parts on one root"
-SUMS = {SPREAD_ROOTS: sharded, ONE_ROOT: on_one_root, "the native sum of the same": native}
-CHECKED = {**ALGORITHMS, ONE_ROOT: on_one_root}
+SUMS = {SPREAD_ROOTS: ways.sharded, ONE_ROOT: ways.on_one_root, "the native sum of the same": ways.native}
+CHECKED = {**ways.ALGORITHMS, ONE_ROOT: ways.on_one_root}
 
 Operation: TypeAlias = Callable[[], Sequence[Array]]
 """Launches something, and returns what is to be waited for."""
@@ -173,7 +164,7 @@ def time_size(trial: Trial, algorithms: Sequence[str], size: int, seconds: float
         buffers[:] = [backend.copy_to(vector, device, out=buffer) for vector, device, buffer in each]
         return buffers
 
-    operations = {PLAIN_COPY: copy, **{name: summing(backend, ALGORITHMS[name], vectors) for name in algorithms}}
+    operations = {PLAIN_COPY: copy, **{name: summing(backend, ways.ALGORITHMS[name], vectors) for name in algorithms}}
     bare = additions(backend, size // ITEM, max(1, min(MAX_ADDITIONS, UNIT_BYTES // size)))
     takes = {name: partial(measure_each, backend, operation) for name, operation in operations.items()}
     time_repeated(trial, takes, size, seconds, dict.fromkeys(algorithms, bare))
@@ -189,7 +180,7 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
     check_sums(trial, (ONE_ROOT,), size // ITEM)
     devices, places = backend.devices, range(len(backend.devices))
     vectors = zeros(backend, size)
-    parts = [parts_of(backend, vector, len(devices)) for vector in zeros(backend, size)]
+    parts = [ways.parts_of(backend, vector, len(devices)) for vector in zeros(backend, size)]
     # What was copied before, so that adding and joining copy nothing.
     arrived = [[backend.copy_to(own[place], device) for own in parts] for place, device in enumerate(devices)]
     whole = [[backend.copy_to(part, device) for part in own] for own, device in zip(parts, devices, strict=True)]
@@ -201,10 +192,10 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
 
     operations: dict[str, Operation] = {
         **{name: summing(backend, algorithm, zeros(backend, size)) for name, algorithm in SUMS.items()},
-        "dividing alone": lambda: [part for vector in vectors for part in parts_of(backend, vector, len(devices))],
+        "dividing alone": lambda: [part for vector in vectors for part in ways.parts_of(backend, vector, len(devices))],
         "copying alone": copy,
-        "adding alone": lambda: [reduce(partial(added, backend), terms) for terms in arrived],
-        "joining alone": lambda: [joined(backend, own) for own in whole],
+        "adding alone": lambda: [reduce(partial(ways.added, backend), terms) for terms in arrived],
+        "joining alone": lambda: [ways.joined(backend, own) for own in whole],
     }
     takes = {name: partial(measure_each, backend, operation) for name, operation in operations.items()}
     time_repeated(trial, takes, size, seconds)
@@ -219,7 +210,7 @@ def zeros(backend: Backend, size: int) -> list[Array]:
     return [backend.asarray(values, device) for device in backend.devices]
 
 
-def summing(backend: Backend, algorithm: Allreduce, vectors: list[Array]) -> Operation:
+def summing(backend: Backend, algorithm: ways.Allreduce, vectors: list[Array]) -> Operation:
     """Return what sums a vector of each device again and again, one time's sums being the next one's vectors."""
 
     def sum_up() -> Sequence[Array]:

@@ -37,18 +37,8 @@ from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import ratio, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.divisions import (
-    CHANNELS,
-    DATA_PARALLELISM,
-    LAYER_WISE,
-    ONE_DEVICE,
-    Batch,
-    Parameters,
-    Strategy,
-    initial_parameters,
-    network_partitioning,
-    synthetic_batch,
-)
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import divisions
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.divisions import Batch, Parameters, Strategy
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
 from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import Steps, recorded_step, time_steps_in_a_row
 from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
@@ -69,11 +59,11 @@ RATE = 0.01
 def strategies(micro_batches: int) -> dict[str, Strategy]:
     """Return the ways to take a step, by name, in the order of the book's figure."""
     return {
-        UNDIVIDED: ONE_DEVICE,
-        WHOLE: network_partitioning(1),
-        CUT: network_partitioning(micro_batches),
-        DIVIDED_LAYERS: LAYER_WISE,
-        DIVIDED_BATCH: DATA_PARALLELISM,
+        UNDIVIDED: divisions.ONE_DEVICE,
+        WHOLE: divisions.network_partitioning(1),
+        CUT: divisions.network_partitioning(micro_batches),
+        DIVIDED_LAYERS: divisions.LAYER_WISE,
+        DIVIDED_BATCH: divisions.DATA_PARALLELISM,
     }
 
 
@@ -90,9 +80,9 @@ def program(
     """
     trial.refuse_single_device("partitioning", "divides a network")
     backend, devices = trial.backend, len(trial.devices)
-    if devices > CHANNELS * narrow:
+    if devices > (channels := divisions.CHANNELS * narrow):
         raise RequestError(
-            f"the narrowest network has {CHANNELS * narrow} channels for {devices} devices: choose a larger --narrow"
+            f"the narrowest network has {channels} channels for {devices} devices: choose a larger --narrow"
         )
     if narrow > wide:
         raise RequestError(f"the narrowest network ({narrow}) must not be wider than the widest ({wide})")
@@ -101,12 +91,12 @@ def program(
             f"a batch of {batch} leaves one of {devices} devices or {micro_batches} micro-batches without rows: "
             f"choose a larger --batch"
         )
-    ways, rows = strategies(micro_batches), synthetic_batch(batch)
+    ways, rows = strategies(micro_batches), divisions.synthetic_batch(batch)
     moved: dict[str, tuple[float, ...]] = {f"bytes {name}": () for name in ways if name != UNDIVIDED}
     widths = tuple(doublings(narrow, wide))
     for width in swept(trial, widths, widths):
-        initial = initial_parameters(width)
-        check_steps(trial, ways, initial, synthetic_batch(2 * max(devices, micro_batches) + 1))
+        initial = divisions.initial_parameters(width)
+        check_steps(trial, ways, initial, divisions.synthetic_batch(2 * max(devices, micro_batches) + 1))
         steps = {name: in_single_precision(way, initial, rows) for name, way in ways.items()}
         recorded = {name: recorded_step(backend, steps[name]) for name in ways if name != UNDIVIDED}
         for name, tasks in recorded.items():
@@ -143,7 +133,7 @@ def check_steps(trial: Trial, ways: Mapping[str, Strategy], parameters: Paramete
     Errors are shares of the parameter's largest change. Parameters and batch keep their dtype.
     """
     numpy = backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device)
-    expected = changes_by(numpy, ONE_DEVICE, parameters, batch)
+    expected = changes_by(numpy, divisions.ONE_DEVICE, parameters, batch)
     for way in ways.values():
         trial.check("changes of the parameters", changes_by(trial.backend, way, parameters, batch), expected)
 

@@ -13,7 +13,6 @@ from backends import Array, Backend
 from backends.arrays import tree_leaves
 from parallel_core import RequestError
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus import partitioning
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     CUT,
     DIVIDED_BATCH,
@@ -21,6 +20,7 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     UNDIVIDED,
     WHOLE,
     check_steps,
+    divisions,
     in_single_precision,
     strategies,
 )
@@ -136,7 +136,7 @@ def test_a_step_that_is_wrong_makes_the_result_invalid(backend: Backend, monkeyp
         def inexact(backend: Backend, placed: Array, factor: float = factor) -> tuple[np.ndarray, ...]:
             return tuple(factor * x for x in DATA_PARALLELISM.gather(backend, placed))
 
-        monkeypatch.setattr(partitioning, "DATA_PARALLELISM", replace(DATA_PARALLELISM, gather=inexact))
+        monkeypatch.setattr(divisions, "DATA_PARALLELISM", replace(DATA_PARALLELISM, gather=inexact))
         options = {"wide": 1, "batch": 4, "micro_batches": 2, "rounds": 1}
         (problem,) = parallel_core.run_partitioning(backend, **options).problems
         assert problem.startswith("changes of the parameters differ from NumPy's by ")

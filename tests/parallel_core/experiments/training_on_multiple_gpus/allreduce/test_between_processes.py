@@ -14,7 +14,7 @@ from backends import Array, Backend
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous
 from parallel_core import RequestError, Result
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes, sums
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import other_end, stream_between
 from parallel_core.terminal.sweep import bandwidths
 from tests.backends.process_groups.threads import together
@@ -85,7 +85,7 @@ def test_how_often_a_sum_is_repeated_is_decided_alike(monkeypatch: pytest.Monkey
         seconds = 1e-4 * (1 + backend.group.rank) / next(clocks[backend.group.rank])
         return seconds, seconds
 
-    monkeypatch.setattr(between_processes, "measure_each", take)
+    monkeypatch.setattr(sums, "measure_each", take)
     first, second = on_ranks((1, 1), sizes=(64,))
     assert first.cases == second.cases
     # The slower rank's times, in the fourth run.
