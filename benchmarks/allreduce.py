@@ -20,7 +20,7 @@ from benchmarks.harness.side_by_side import (
     take_turns,
     worker,
 )
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import algorithm_bandwidth
 from parallel_core.measurement.confidence_intervals import median_interval
 
 SIZES = {"4KiB": 4096, "1MB": 1_000_000, "100MB": 100_000_000}

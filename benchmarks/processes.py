@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from benchmarks.harness.findings import Finding, Report, benchmark
 from benchmarks.harness.side_by_side import Measured, Variant, launched, scaled, take_turns, worker
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import algorithm_bandwidth
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import algorithm_bandwidth
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 from parallel_core.system.formatting import write_size
 

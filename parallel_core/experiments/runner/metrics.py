@@ -17,7 +17,7 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_rounds
 from parallel_core.system.formatting import figure, quantity
 
-__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Formula", "Metric", "Times", "bands_of", "interval_of", "ratio"]
+__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Formula", "Metric", "Times", "bands_of", "interval_of", "ratio", "speed"]
 
 LOWEST = -math.inf
 
@@ -176,6 +176,15 @@ class Metric:
     def brief(self, value: float) -> str:
         """Write a value in the metric's unit."""
         return f"{figure(100 * value)}%" if self.in_percent else quantity(self.name, value)
+
+
+def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> Metric:
+    """Declare how many times as fast as another something is, by what it means if it is slower, about as fast, faster.
+
+    The program gives the figure.
+    """
+    bands = (Band(LOWEST, "slower", slower), Band(0.9, "equal", equal), Band(1.1, "faster", faster))
+    return Metric(name, means=means, bands=bands)
 
 
 def bands_of(metrics: Sequence[Metric], result: Result) -> dict[str, Band | None]:

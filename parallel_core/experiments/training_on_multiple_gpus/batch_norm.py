@@ -26,7 +26,6 @@ operations cost time. Rows that are sorted before they are divided would differ 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import starmap
 from statistics import mean
 from types import MappingProxyType
@@ -39,29 +38,17 @@ from backends import Array, Backend, Ops
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger
 from parallel_core.experiments.runner.declaration import Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
 from parallel_core.experiments.runner.parameters import Parameter
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import Steps, recorded_step, time_steps_in_a_row
 from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.task_graph import Task
 
-__all__ = [
-    "EXPERIMENT",
-    "change",
-    "difference",
-    "initial_parameters",
-    "loss",
-    "per_device",
-    "program",
-    "synchronised",
-    "synthetic_batch",
-]
+__all__ = ["EXPERIMENT", "program"]
 
 PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
 MIN_ROWS = 8
@@ -99,52 +86,43 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
     for some in swept(trial, numbers, [ROWS_WORTH_A_CALL + some for some in numbers]):
         for name, way in WAYS.items():
             differences[name].append(difference(backend, way, count * some))
-            bare = works_of_step(backend, partial(_take_step, way, count * some), STEPS)
-            trial.time(f"{name}, {some} rows", _steps(backend, way, count * some), bare=bare, repeats=STEPS)
+            time_steps_in_a_row(trial, f"{name}, {some} rows", in_single_precision(way, count * some), STEPS)
     # Shards of unequal length: every row must weigh alike.
-    uneven = difference(backend, WAYS[SYNCHRONISED], count * MIN_ROWS + count - 1)
-    by_device = difference(backend, WAYS[PER_DEVICE], count * MIN_ROWS, devices=count)
+    uneven = difference(backend, synchronised, count * MIN_ROWS + count - 1)
+    by_device = difference(backend, per_device, count * MIN_ROWS, devices=count)
     trial.errors["changes of the parameters"] = largest_of([uneven, by_device, *differences[SYNCHRONISED]])
 
-    trial.found_by("synchronising_cost", lambda t: t[f"{SYNCHRONISED}, {most} rows"] / t[f"{PER_DEVICE}, {most} rows"])
+    trial.found_by("synchronising_cost", ratio(f"{SYNCHRONISED}, {most} rows", f"{PER_DEVICE}, {most} rows"))
     for kind, name in (("per_device", PER_DEVICE), ("synchronised", SYNCHRONISED)):
         last = differences[name][-1]
         trial.found(f"{kind}_difference_fraction", Interval(last, last, last))
-    fewer, more = (_recorded_step(backend, WAYS[name], count * most) for name in (PER_DEVICE, SYNCHRONISED))
+    fewer, more = (recorded_step(backend, in_single_precision(way, count * most)) for way in WAYS.values())
     for kind, counted in (("allreduces", lambda task: task.kind == "allreduce"), ("bytes", lambda task: task.bytes)):
         trial.found(f"synchronising_{kind}", float(sum(map(counted, more)) - sum(map(counted, fewer))))
-    medians = {name: tuple(trial.cases[f"{name}, {some} rows"].median for some in numbers) for name in WAYS}
+    trial.points[""] = dict(zip(numbers, differences[PER_DEVICE], strict=True))
     trial.described["series"] = {
-        "rows": tuple(map(float, numbers)),
-        "difference": tuple(differences[PER_DEVICE]),
-        **{f"seconds {name}": seconds for name, seconds in medians.items()},
+        f"seconds {name}": tuple(trial.cases[f"{name}, {some} rows"].median for some in numbers) for name in WAYS
     }
 
 
-def _steps(backend: Backend, gradients: Gradients, rows: int) -> Work:
-    """Take several steps in a row on a batch of so many rows, in float32, each time from where the last ones led."""
-    replicas, shards = _load_in_single_precision(backend, rows)
-
-    def launch() -> list[Array]:
-        nonlocal replicas
-        for _ in range(STEPS):
-            replicas = _step(backend, gradients, replicas, shards, rows, RATE)
-        return replicas
-
-    return Work(launch)
+def in_single_precision(gradients: Gradients, rows: int) -> Steps:
+    """Return what loads parameters and a batch of so many rows in float32, and what takes a step from there."""
+    x, labels = synthetic_batch(rows)
+    single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())
+    return Steps(
+        lambda backend: loaded(backend, single, x.astype(np.float32), labels),
+        lambda backend, own, shards: step(backend, own, gradients(backend, own, shards, rows), RATE / rows),
+    )
 
 
-def _step(
-    backend: Backend, gradients: Gradients, replicas: Sequence[Array], shards: Sequence[Array], rows: int, rate: float
-) -> list[Array]:
-    """Launch a step on a batch of so many rows, divided over the devices. The parameters are consumed."""
-    sums = backend.allreduce(gradients(backend, replicas, shards, rows))
-    return [backend.launch(backend.ops.sgd, own, s, rate / rows) for own, s in zip(replicas, sums, strict=True)]
+def step(backend: Backend, replicas: Sequence[Array], gradients: Sequence[Array], rate: float) -> list[Array]:
+    """Launch a step by every device's gradients. The parameters are consumed."""
+    sums = backend.allreduce(gradients)
+    return [backend.launch(backend.ops.sgd, own, total, rate) for own, total in zip(replicas, sums, strict=True)]
 
 
-def per_device(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rows: int) -> list[Array]:
+def per_device(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], _: int) -> list[Array]:
     """Launch every device's gradients, its rows normalised by their own mean and variance."""
-    del rows
     differentiate = backend.ops.value_and_grad(loss(backend.ops))
     computed = [backend.launch(differentiate, own, *shard) for own, shard in zip(replicas, shards, strict=True)]
     return [of_device[1] for of_device in computed]
@@ -157,15 +135,15 @@ def synchronised(backend: Backend, replicas: Sequence[Array], shards: Sequence[A
     device's rows through them. Sums weigh each row alike, however the rows are divided.
     """
     ops, each = backend.ops, list(zip(replicas, shards, strict=True))
-    made = [backend.launch(_with_sums(ops), own, x) for own, (x, _) in each]
+    made = [backend.launch(with_sums(ops), own, x) for own, (x, _) in each]
     sums = backend.allreduce([of_device[1] for of_device in made])
     rest = [
-        backend.launch(_by_the_rest(ops, rows), own, of_device[0], total, labels)
+        backend.launch(by_the_rest(ops, rows), own, of_device[0], total, labels)
         for (own, (_, labels)), of_device, total in zip(each, made, sums, strict=True)
     ]
     by_sums = backend.allreduce([of_device[2] for of_device in rest])
     first = [
-        backend.launch(_by_first_weight(ops), own, x, of_device[1], total)
+        backend.launch(by_first_weight(ops), own, x, of_device[1], total)
         for (own, (x, _)), of_device, total in zip(each, rest, by_sums, strict=True)
     ]
     return [(weight, *(of_device[0][k] for k in range(4))) for weight, of_device in zip(first, rest, strict=True)]
@@ -180,52 +158,30 @@ def difference(backend: Backend, gradients: Gradients, rows: int, devices: int =
     NumPy has so many devices; `rows` are over all. The largest difference is a share of the parameter's largest change.
     """
     reference = backends.load("numpy", devices=devices, threads_per_device=backend.threads_per_device)
-    initial = initial_parameters()
-
-    def error(seed: int) -> float:
-        batch = synthetic_batch(rows, seed)
-        pair = change(backend, gradients, initial, *batch), change(reference, per_device, initial, *batch)
-        return largest_of(starmap(relative_error, zip(*pair, strict=True)))
-
-    return mean(error(seed) for seed in range(1, DRAWS + 1))
+    errors = []
+    for seed in range(1, DRAWS + 1):
+        drawn = (initial_parameters(), *synthetic_batch(rows, seed))
+        pairs = zip(change(backend, gradients, *drawn), change(reference, per_device, *drawn), strict=True)
+        errors.append(largest_of(starmap(relative_error, pairs)))
+    return mean(errors)
 
 
 def change(
     backend: Backend, gradients: Gradients, parameters: Parameters, x: np.ndarray, labels: np.ndarray
 ) -> list[np.ndarray]:
     """Take one step at rate 1 and return by how much each parameter changes, on the last device."""
-    replicas, shards = _load(backend, parameters, x, labels)
-    *_, updated = _step(backend, gradients, replicas, shards, len(x), 1.0)
+    replicas, shards = loaded(backend, parameters, x, labels)
+    *_, updated = step(backend, replicas, gradients(backend, replicas, shards, len(x)), 1 / len(x))
     return [new - old for new, old in zip(backend.to_numpy(updated), parameters, strict=True)]
 
 
-def _recorded_step(backend: Backend, gradients: Gradients, rows: int) -> tuple[Task, ...]:
-    """Take a step in float32 and return its tasks."""
-    recording = Recording(backend)
-    _take_step(gradients, rows, recording)
-    return recording.tasks
-
-
-def _take_step(gradients: Gradients, rows: int, backend: Backend) -> list[Array]:
-    """Load parameters and a batch of so many rows in float32, and launch a step."""
-    return _step(backend, gradients, *_load_in_single_precision(backend, rows), rows, RATE)
-
-
-def _load_in_single_precision(backend: Backend, rows: int) -> tuple[list[Array], Array]:
-    """Load parameters and a batch of so many rows: (replicas, shards)."""
-    x, labels = synthetic_batch(rows)
-    single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())
-    return _load(backend, single, x.astype(np.float32), labels)
-
-
-def _load(backend: Backend, parameters: Parameters, x: np.ndarray, labels: np.ndarray) -> tuple[list[Array], Array]:
+def loaded(backend: Backend, parameters: Parameters, x: np.ndarray, labels: np.ndarray) -> tuple[list[Array], Array]:
     """Load the parameters on every device, and divide the rows over the devices: (replicas, shards)."""
     replicas = [backend.asarray(parameters, device) for device in backend.devices]
-    shards = (backend.split_and_load(part, backend.devices) for part in (x, labels))
-    return replicas, list(zip(*shards, strict=True))
+    return replicas, list(zip(*(backend.split_and_load(part, backend.devices) for part in (x, labels)), strict=True))
 
 
-def _with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
+def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
     """Make the function (parameters, x) -> (z, (column sums of z, column sums of z²)), with z = x · first weight."""
 
     def apply(parameters: Array, x: Array) -> Array:
@@ -235,9 +191,9 @@ def _with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
     return apply
 
 
-def _loss_of_normalised(ops: Ops, parameters: Array, z: Array, sums: Array, rows: int, labels: Array) -> Array:
-    """Normalise z by the sums over so many rows, go on, and sum the losses of z's own rows."""
-    _, scale, shift, weight, bias = parameters
+def loss_of_normalised(ops: Ops, parameters: Array, made: Array, rows: int, labels: Array) -> Array:
+    """Normalise z by the sums over so many rows, both `made`, go on, and sum the losses of z's own rows."""
+    (_, scale, shift, weight, bias), (z, sums) = parameters, made
     mean, mean_of_squares = (ops.multiply(total, 1 / rows) for total in sums)
     variance = ops.add(mean_of_squares, ops.multiply(ops.power(mean, 2), -1.0))
     centred = ops.add(z, ops.multiply(mean, -1.0))
@@ -251,21 +207,17 @@ def loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
 
     (n, 64) → dense → batch normalisation over the rows → ReLU → dense → (n, 10).
     """
-
-    def apply(parameters: Array, x: Array, labels: Array) -> Array:
-        z, sums = _with_sums(ops)(parameters, x)
-        return _loss_of_normalised(ops, parameters, z, sums, x.shape[0], labels)
-
-    return apply
+    made = with_sums(ops)
+    return lambda parameters, x, labels: loss_of_normalised(ops, parameters, made(parameters, x), x.shape[0], labels)
 
 
-def _by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
+def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
     """Make the function (parameters, z, sums over all devices' rows, labels) -> gradients of these rows' losses.
 
     They are those by all parameters but the first, by z, and by the sums: (tuple, array, tuple).
     """
     differentiate = ops.value_and_grad(
-        lambda leaves, labels: _loss_of_normalised(ops, (None, *leaves[:4]), leaves[4], leaves[5:], rows, labels)
+        lambda leaves, labels: loss_of_normalised(ops, (None, *leaves[:4]), (leaves[4], leaves[5:]), rows, labels)
     )
 
     def back(parameters: Array, z: Array, sums: Array, labels: Array) -> Array:
@@ -275,20 +227,20 @@ def _by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
     return back
 
 
-def _by_first_weight(ops: Ops) -> Callable[..., Array]:
+def by_first_weight(ops: Ops) -> Callable[..., Array]:
     """Make the function (parameters, x, gradient by z, gradients by the sums) -> gradient by the first weight.
 
     The gradient flows through z itself and through both sums; z is computed again.
     """
 
-    def product(own: Array, x: Array, *upstream: Array) -> Array:
-        z, sums = _with_sums(ops)(own, x)
+    def weighted(own: Array, x: Array, *upstream: Array) -> Array:
+        z, sums = with_sums(ops)(own, x)
         through_z, *through_sums = (
             ops.total(ops.multiply(made, gradient)) for made, gradient in zip((z, *sums), upstream, strict=True)
         )
         return ops.add(through_z, ops.add(*through_sums))
 
-    differentiate = ops.value_and_grad(product)
+    differentiate = ops.value_and_grad(weighted)
     return lambda parameters, x, by_z, by_sums: differentiate(parameters[:1], x, by_z, *by_sums)[1][0]
 
 
@@ -307,31 +259,10 @@ def synthetic_batch(rows: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return x, scores.argmax(axis=1).astype(np.int32)
 
 
-COST = Metric(
-    "synchronising_cost",
-    means="a step's time with statistics of all rows over that with each device's own: 1 is no cost",
-    bands=(
-        Band(LOWEST, "faster", "A step was faster with synchronised statistics"),
-        Band(0.9, "equal", "Synchronising the statistics cost little or nothing"),
-        Band(1.1, "slower", "Synchronising the statistics made a step slower"),
-    ),
-)
-OWN = Metric(
-    "per_device_difference_fraction",
-    bands=(
-        Band(LOWEST, "rounding", "With statistics of each device's rows a step was that of one device"),
-        Band(ROUNDING, "different", "With statistics of each device's rows a step differed from that of one device"),
-    ),
-    in_percent=True,
-)
-ALL = Metric(
-    "synchronised_difference_fraction",
-    bands=(
-        Band(LOWEST, "rounding", "With statistics of all rows a step was that of one device, but for rounding"),
-        Band(ROUNDING, "different", "With statistics of all rows a step differed from that of one device"),
-    ),
-    in_percent=True,
-)
+def differing(name: str, rounding: str, different: str) -> Metric:
+    bands = (Band(LOWEST, "rounding", rounding), Band(ROUNDING, "different", different))
+    return Metric(name, bands=bands, in_percent=True)
+
 
 EXPERIMENT = Experiment(
     name="batch-norm",
@@ -339,7 +270,27 @@ EXPERIMENT = Experiment(
     remark="the remark on batch normalization",
     program=program,
     case="synchronised statistics, 64 rows",
-    metrics=(COST, OWN, ALL),
+    metrics=(
+        Metric(
+            "synchronising_cost",
+            means="a step's time with statistics of all rows over that with each device's own: 1 is no cost",
+            bands=(
+                Band(LOWEST, "faster", "A step was faster with synchronised statistics"),
+                Band(0.9, "equal", "Synchronising the statistics cost little or nothing"),
+                Band(1.1, "slower", "Synchronising the statistics made a step slower"),
+            ),
+        ),
+        differing(
+            "per_device_difference_fraction",
+            "With statistics of each device's rows a step was that of one device",
+            "With statistics of each device's rows a step differed from that of one device",
+        ),
+        differing(
+            "synchronised_difference_fraction",
+            "With statistics of all rows a step was that of one device, but for rounding",
+            "With statistics of all rows a step differed from that of one device",
+        ),
+    ),
     changes=(
         LESS_NOISE,
         larger(

@@ -9,17 +9,47 @@ merge what two launches of a step have in common, which is then in the unit once
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from backends import Array, Backend, Device
-from parallel_core.experiments.runner.trial import Work
+from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.recording import Recording
+from parallel_core.measurement.task_graph import Task, without_loads
 from parallel_core.measurement.timing import interleave, measure
 
-__all__ = ["Step", "bare_seconds", "works_of_step"]
+__all__ = ["Step", "Steps", "bare_seconds", "recorded_step", "time_steps_in_a_row", "works_of_step"]
 
 Step: TypeAlias = Callable[[Backend], object]
 """A function of a backend that loads what it needs and launches one step on it."""
+
+
+class Steps(NamedTuple):
+    """Steps of gradient descent: what loads (parameters, batch) on a backend, and what launches a step from there."""
+
+    load: Callable[[Backend], tuple[Any, Any]]
+    take: Callable[[Backend, Any, Any], Any]
+    """(backend, parameters, batch) -> parameters."""
+
+
+def recorded_step(backend: Backend, steps: Steps) -> tuple[Task, ...]:
+    """Take a step and return its tasks, without the loading of parameters and batch."""
+    recording = Recording(backend)
+    steps.take(recording, *steps.load(recording))
+    return without_loads(recording.tasks)
+
+
+def time_steps_in_a_row(trial: Trial, name: str, steps: Steps, count: int, **curve: Any) -> None:
+    """Register the case of a step, which is timed as so many in a row, each from where the last one led."""
+    bare = works_of_step(trial.backend, lambda backend: steps.take(backend, *steps.load(backend)), count)
+    parameters, batch = steps.load(trial.backend)
+
+    def launch() -> Any:
+        nonlocal parameters
+        for _ in range(count):
+            parameters = steps.take(trial.backend, parameters, batch)
+        return parameters
+
+    trial.time(name, Work(launch), bare=bare, repeats=count, **curve)
 
 
 def works_of_step(backend: Backend, step: Step, times: int = 1) -> list[Work]:

@@ -31,28 +31,11 @@ from backends.process_groups import GroupedBackend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, Found, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import Metric, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes, sums
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import (
-    ALGBW,
-    ONE_STREAM,
-    PLAIN_COPY,
-    SHARES,
-    case_name,
-    find_bandwidths,
-)
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import (
-    ALL_SIZES,
-    ITEM,
-    error_of_sums,
-    sizes_to_time,
-)
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import ONE_ROOT, size_of_parts, time_parts
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import swept_sizes, time_size
-from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import parse_sizes
 
@@ -64,8 +47,8 @@ ALGORITHM_NAMES = Parameter(
     choices=tuple(ALGORITHMS),
 )
 VECTOR_SIZES = Parameter(
-    f"Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB. Default: {ALL_SIZES}, as "
-    "far as memory and budget last.",
+    "Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB. Default: "
+    f"{sums.ALL_SIZES}, as far as memory and budget last.",
     metavar="SIZES",
     parse=parse_sizes,
 )
@@ -84,67 +67,32 @@ def program(
     single device, an algorithm that is not known, and sizes for which the memory does not suffice.
     """
     trial.refuse_single_device("allreduce", "sums over devices")
-    backend, count = trial.backend, len(trial.devices)
-    names = _known(tuple(ALGORITHMS) if algorithms is None else algorithms)
-    errors, timed = [], []
-    for size, seconds in swept_sizes(
-        trial, sizes_to_time(sizes, count), sizes is not None, partial(trial.left, SWEPT_SHARE)
-    ):
-        errors.append(error_of_sums(backend, names, size // ITEM))
-        time_size(trial, names, size, seconds)
-        timed.append(size)
-    find_bandwidths(trial, timed, names, PLAIN_COPY, count)
-    star, native = (case_name(name, timed[-1]) for name in ("star", "native"))
-    trial.found_by(OVER_STAR.name, lambda times: times[star] / times[native])
-    if {"sharded", "native"} <= set(names):
-        size = size_of_parts(timed)
-        errors.append(error_of_sums(backend, (ONE_ROOT,), size // ITEM))
-        time_parts(trial, size, trial.left(PARTS_SHARE))
-    errors += [error_of_sums(backend, names, length) for length in sorted({0, 1, 2, count - 1, count + 1, 1001})]
-    trial.errors["sums"] = largest_of(errors)
-
-
-def _known(algorithms: Sequence[str]) -> tuple[str, ...]:
-    """Return the algorithms' names, once each; raises RequestError if one is not known, or none is given."""
-    for name in algorithms:
-        if name not in ALGORITHMS:
-            raise RequestError(f"unknown algorithm {name!r} (known: {', '.join(ALGORITHMS)})")
-    if not algorithms:
+    names = tuple(dict.fromkeys(ALGORITHMS if algorithms is None else algorithms))
+    if unknown := [name for name in names if name not in ALGORITHMS]:
+        raise RequestError(f"unknown algorithm {unknown[0]!r} (known: {', '.join(ALGORITHMS)})")
+    if not names:
         raise RequestError(f"no algorithm is given (known: {', '.join(ALGORITHMS)})")
-    return tuple(dict.fromkeys(algorithms))
+    count, timed = len(trial.devices), []
+    wanted, left = sums.sizes_to_time(sizes, count), partial(trial.left, SWEPT_SHARE)
+    for size, seconds in sums.swept_sizes(trial, wanted, sizes is not None, left):
+        sums.check_sums(trial, names, size // sums.ITEM)
+        sums.time_size(trial, names, size, seconds)
+        timed.append(size)
+    sums.find_bandwidths(trial, timed, names, sums.PLAIN_COPY, count)
+    if {"sharded", "native"} <= set(names):
+        sums.time_parts(trial, timed, trial.left(PARTS_SHARE))
+    for length in sorted({0, 1, 2, count - 1, count + 1, 1001}):
+        sums.check_sums(trial, names, length)
 
 
-OVER_STAR = Metric(
-    "native_speedup_over_star",
-    bands=(
-        Band(LOWEST, "slower", "Adding everything up on the first device was faster than the framework's own sum"),
-        Band(0.9, "equal", "The framework's own sum took about as long as adding everything up on the first device"),
-        Band(1.1, "faster", "The framework's own sum was faster than adding everything up on the first device"),
-    ),
-)
-ROOTS = Metric(
-    "spread_roots_speedup",
-    bands=(
-        Band(LOWEST, "slower", "Adding up different parts on different devices cost more than it saved"),
-        Band(0.9, "equal", "Adding up different parts on different devices saved little or nothing"),
-        Band(1.1, "faster", "Adding up different parts on different devices was faster than all parts on one"),
-    ),
-)
-OF_STREAM = Metric(
-    SHARES[ONE_STREAM],
-    bands=(
-        Band(LOWEST, "slower", "The sum took longer than one TCP stream needs to carry a vector once"),
-        Band(0.9, "equal", "The sum took about as long as one TCP stream needs to carry a vector once"),
-        Band(1.1, "faster", "The sum was faster than one TCP stream that carries a vector once"),
-    ),
-)
+ROOTS, OF_STREAM = "spread_roots_speedup", sums.SHARES[sums.ONE_STREAM]
 
 
-def _is_between(found: Found) -> bool:
-    return OF_STREAM.name in found.result.metrics
+def is_between(found: Found) -> bool:
+    return OF_STREAM in found.result.metrics
 
 
-def _about_hosts(found: Found) -> str:
+def about_hosts(found: Found) -> str:
     backend = found.backend
     if isinstance(backend, GroupedBackend) and len(set(backend.group.hosts)) > 1:
         return "A faster network (launch --interface), or fewer bytes: a smaller network to be trained."
@@ -159,18 +107,33 @@ EXPERIMENT = Experiment(
     between_processes=between_processes.program,
     case="native, 4 MiB",
     metrics=(
-        Metric(ALGBW, means="GB of the longest vector that all devices sum in a second"),
-        OVER_STAR,
-        ROOTS,
-        OF_STREAM,
+        Metric(sums.ALGBW, means="GB of the longest vector that all devices sum in a second"),
+        speed(
+            "native_speedup_over_star",
+            "Adding everything up on the first device was faster than the framework's own sum",
+            "The framework's own sum took about as long as adding everything up on the first device",
+            "The framework's own sum was faster than adding everything up on the first device",
+        ),
+        speed(
+            ROOTS,
+            "Adding up different parts on different devices cost more than it saved",
+            "Adding up different parts on different devices saved little or nothing",
+            "Adding up different parts on different devices was faster than all parts on one",
+        ),
+        speed(
+            OF_STREAM,
+            "The sum took longer than one TCP stream needs to carry a vector once",
+            "The sum took about as long as one TCP stream needs to carry a vector once",
+            "The sum was faster than one TCP stream that carries a vector once",
+        ),
     ),
     changes=(
         Change(
-            lambda found: not _is_between(found) and ROOTS.name not in found.result.metrics,
+            lambda found: not is_between(found) and ROOTS not in found.result.metrics,
             "All algorithms (without --algorithm): they are compared then, and spread additions with those on one.",
         ),
         LESS_NOISE,
-        Change(_is_between, _about_hosts),
+        Change(is_between, about_hosts),
         with_queue("devices should add up their parts at the same time"),
         MORE_CORES,
         Change(
@@ -183,11 +146,11 @@ EXPERIMENT = Experiment(
     ),
     curves=Curves(
         over="bytes",
-        quantity=ALGBW,
+        quantity=sums.ALGBW,
         x_title="each device's vector",
         y_title="GB/s",
         log_y=True,
-        dotted=(PLAIN_COPY, ONE_STREAM),
+        dotted=(sums.PLAIN_COPY, sums.ONE_STREAM),
         caption="Size over time, on logarithmic scales. The dotted curve is of every device copying its "
         "vector once, all at once: whatever sums the vectors must read and write as much. Between processes it is "
         "of one TCP stream that carries a vector once.",

@@ -26,19 +26,7 @@ from typing import TypeAlias
 from backends import Array, Backend, Ops
 from backends.arrays import row_ranges
 
-__all__ = [
-    "ALGORITHMS",
-    "Allreduce",
-    "added",
-    "joined",
-    "native",
-    "on_one_root",
-    "parts_of",
-    "ring",
-    "sharded",
-    "star",
-    "tree",
-]
+__all__ = ["ALGORITHMS", "Allreduce", "added", "joined", "native", "on_one_root", "parts_of", "sharded", "star"]
 
 Allreduce: TypeAlias = Callable[[Backend, Sequence[Array]], tuple[Array, ...]]
 
@@ -53,29 +41,21 @@ def star(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     return (total, *returned)
 
 
-def ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
+def _ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     """Pass parts on to the next device: adding to them (reduce-scatter), then as they are (all-gather)."""
     count = len(vectors)
     parts = [parts_of(backend, vector, count) for vector in vectors]
-
-    def pass_on(step: int) -> list[tuple[int, int, Array]]:
+    for step in range(2 * (count - 1)):
         # Each device passes on the part that reached it in the step before. The one before device 0 is number -1.
-        return [
-            (device, part, backend.copy_to(parts[device - 1][part], backend.devices[device]))
-            for device in range(count)
-            for part in [(device - 1 - step) % count]
-        ]
-
-    for step in range(count - 1):
-        for device, part, arrived in pass_on(step):
-            parts[device][part] = added(backend, parts[device][part], arrived)
-    for step in range(count - 1, 2 * (count - 1)):
-        for device, part, arrived in pass_on(step):
-            parts[device][part] = arrived
+        moved = [(device, (device - 1 - step) % count) for device in range(count)]
+        copies = [backend.copy_to(parts[device - 1][part], backend.devices[device]) for device, part in moved]
+        for (device, part), arrived in zip(moved, copies, strict=True):
+            adds = step < count - 1
+            parts[device][part] = added(backend, parts[device][part], arrived) if adds else arrived
     return tuple(joined(backend, mine) for mine in parts)
 
 
-def tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
+def _tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     """Add up in pairs, then in pairs of pairs, to the first device; copy the sum down the same tree."""
     sums = list(vectors)
     count = len(sums)
@@ -93,34 +73,26 @@ def tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(sums)
 
 
-def sharded(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
-    """Let device k gather part k of all vectors, add it up, and send it back to all."""
-    return _by_parts(backend, vectors, range(len(vectors)))
+def sharded(backend: Backend, vectors: Sequence[Array], roots: Sequence[int] | None = None) -> tuple[Array, ...]:
+    """Let device k, or the device number `roots[k]`, gather part k of all vectors, add it up, and send it back."""
+    devices = backend.devices[: len(vectors)]
+    places = range(len(devices)) if roots is None else roots
+    parts = [parts_of(backend, vector, len(vectors)) for vector in vectors]
+    totals = []
+    for k, root in enumerate(places):
+        total, *others = [mine[k] for mine in (parts[root], *parts[:root], *parts[root + 1 :])]
+        for part in others:
+            total = added(backend, total, backend.copy_to(part, devices[root]))
+        totals.append((total, devices[root]))
+    return tuple(
+        joined(backend, [total if root == own else backend.copy_to(total, own) for total, root in totals])
+        for own in devices
+    )
 
 
 def on_one_root(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     """Do the same with the parts, but let the first device add up all of them."""
-    return _by_parts(backend, vectors, [0] * len(vectors))
-
-
-def _by_parts(backend: Backend, vectors: Sequence[Array], roots: Sequence[int]) -> tuple[Array, ...]:
-    """Add up each part on the device whose place its root is, and send it back to all."""
-    devices = backend.devices[: len(vectors)]
-    parts = [parts_of(backend, vector, len(vectors)) for vector in vectors]
-    totals = []
-    for k, root in enumerate(roots):
-        total, *others = [mine[k] for mine in (parts[root], *parts[:root], *parts[root + 1 :])]
-        for part in others:
-            total = added(backend, total, backend.copy_to(part, devices[root]))
-        totals.append(total)
-
-    def gather(place: int) -> list[Array]:
-        return [
-            total if root == place else backend.copy_to(total, devices[place])
-            for total, root in zip(totals, roots, strict=True)
-        ]
-
-    return tuple(joined(backend, gather(place)) for place in range(len(devices)))
+    return sharded(backend, vectors, [0] * len(vectors))
 
 
 def native(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
@@ -129,13 +101,13 @@ def native(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 
 
 ALGORITHMS: Mapping[str, Allreduce] = MappingProxyType(
-    {"star": star, "ring": ring, "tree": tree, "sharded": sharded, "native": native}
+    {"star": star, "ring": _ring, "tree": _tree, "sharded": sharded, "native": native}
 )
 """By name, from the book's own to the backend's."""
 
 
 def parts_of(backend: Backend, vector: Array, count: int) -> list[Array]:
-    """Launch the division of a vector into parts, of which the last ones may be empty."""
+    """Launch the even division of a vector into parts, of which the last ones may be empty."""
     parts = backend.launch(partial(_divide, backend.ops, count), vector)
     return [parts[k] for k in range(count)]
 
@@ -146,17 +118,16 @@ def joined(backend: Backend, parts: Sequence[Array]) -> Array:
 
 
 def added(backend: Backend, x: Array, y: Array) -> Array:
-    """Launch the sum of two vectors of one length and dtype."""
+    """Launch the sum of two vectors of one length and dtype; others, which it might convert, are a ValueError there."""
     return backend.launch(partial(_add_equal, backend.ops), x, y)
 
 
 def _divide(ops: Ops, count: int, vector: Array) -> Array:
-    """Divide a vector evenly; its length is known only here, for outside it may be a promise."""
+    # Its length is known only here, for outside it may be a promise.
     return ops.split(vector, [rows.stop - rows.start for rows in row_ranges(len(vector), count)])
 
 
 def _add_equal(ops: Ops, x: Array, y: Array) -> Array:
-    """Add vectors of one length and dtype; raises ValueError for others, which would be broadcast or converted."""
     if x.shape != y.shape or x.dtype != y.dtype:
         raise ValueError(f"allreduce needs equal vectors, not {len(x)} × {x.dtype} and {len(y)} × {y.dtype}")
     return ops.add(x, y)

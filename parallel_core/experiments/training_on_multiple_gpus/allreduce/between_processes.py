@@ -4,34 +4,36 @@ Every rank runs this, and each must make the same exchanges in the same order, o
 is measured is sent to all ranks, and whatever depends on times is decided alike.
 """
 
+import ipaddress
+import json
+import secrets
+import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 
-import numpy as np
-
-from backends.process_groups import Group, GroupedBackend, Rendezvous, barrier, broadcast, gather
+from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous, barrier, broadcast, gather
 from backends.process_groups.agreement import COMPARED_EXCHANGES
-from parallel_core.errors import RequestError
+from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums, tcp_stream
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.bandwidth import ONE_STREAM, find_bandwidths
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.checks import ITEM, error_of_sum, sizes_to_time
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import Stream, stream_between
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import (
-    measure_each,
-    summing,
-    swept_sizes,
-    time_repeated,
-)
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.timing import Timing
 
-__all__ = ["program"]
+__all__ = ["Carry", "other_end", "program", "stream_between"]
 
-TIMING, SECONDS = struct.Struct("!dd"), struct.Struct("!d")
+PAIR = struct.Struct("!dd")
 NATIVE = "native"
+
+Carry: TypeAlias = Callable[[memoryview, int], float]
+"""Carries a vector from rank 0 to the other end of a stream and back, so often; all ranks call it.
+
+It returns the mean seconds of one way on rank 0, which are half of both, and 0 on the others. Raises GroupError if the
+other one is gone.
+"""
 
 
 def program(
@@ -56,72 +58,99 @@ def program(
     group, count = backend.group, sum(backend.device_counts)
     if any(name != NATIVE for name in algorithms or ()):
         raise RequestError(f"between processes the sum is the framework's own: leave --algorithm out, or say {NATIVE}")
-    own_host = group.hosts[group.rank]
-    here = [devices for devices, host in zip(backend.device_counts, group.hosts, strict=True) if host == own_host]
-    whole = sizes_to_time(sizes, sum(here))
+    hosts = zip(backend.device_counts, group.hosts, strict=True)
+    here = sum(devices for devices, host in hosts if host == group.hosts[group.rank])
+    whole = sums.sizes_to_time(sizes, here)
     # The exchanges that ranks compare with each other's before they make them: none of those is timed.
-    warm_up = summing(backend, native, np.zeros(1, dtype=np.float32))
+    warm_up = sums.summing(backend, native, sums.zeros(backend, sums.ITEM))
     for _ in range(COMPARED_EXCHANGES):
         warm_up()
     backend.waitall()
-    errors = [_error_between(backend, length) for length in sorted({1, 2, count - 1, count + 1, 1001})]
+    for length in sorted({1, 2, count - 1, count + 1, 1001}):
+        sums.check_sums(trial, (NATIVE,), length, group.rank, backend.device_counts)
     timed = []
-    with stream_between(group, where) as stream:
-        for size, seconds in swept_sizes(trial, whole, sizes is not None, lambda: _of_first(group, trial.left())):
-            errors.append(_error_between(backend, size // ITEM))
-            _time_size(trial, backend, stream, size, seconds)
+
+    def left() -> float:
+        # The first rank's, for all.
+        return _gathered(group, (trial.left(), 0.0))[0][0]
+
+    def in_step(take: Callable[[int], Timing], repeats: int) -> Timing:
+        # All ranks begin at once, and find the times of the slowest.
+        barrier(group)
+        sent, done = zip(*_gathered(group, take(repeats)), strict=True)
+        return max(sent), max(done)
+
+    with stream_between(group, where) as carry:
+
+        def stream(vector: memoryview, repeats: int) -> Timing:
+            return (carry(vector, repeats),) * 2
+
+        for size, seconds in sums.swept_sizes(trial, whole, sizes is not None, left):
+            sums.check_sums(trial, (NATIVE,), size // sums.ITEM, group.rank, backend.device_counts)
+            reduce = partial(sums.measure_each, backend, sums.summing(backend, native, sums.zeros(backend, size)))
+            # Not zeros: pages that were never written to are all the same one, which stays in the cache.
+            carry_one = partial(stream, memoryview(bytearray(b"\1") * size))
+            takes = {sums.ONE_STREAM: partial(in_step, carry_one), NATIVE: partial(in_step, reduce)}
+            sums.time_repeated(trial, takes, size, seconds)
             timed.append(size)
-    trial.errors["sums"] = largest_of(errors)
-    find_bandwidths(trial, timed, (NATIVE,), ONE_STREAM, count)
+    trial.errors["sums"] = largest_of(error for error, _ in _gathered(group, (trial.errors["sums"], 0.0)))
+    sums.find_bandwidths(trial, timed, (NATIVE,), sums.ONE_STREAM, count)
 
 
-def _of_first(group: Group, seconds: float) -> float:
-    """Give all ranks the first one's seconds."""
-    return cast(float, SECONDS.unpack(broadcast(group, SECONDS.pack(seconds)))[0])
+def _gathered(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
+    return [cast(Timing, PAIR.unpack(sent)) for sent in gather(group, PAIR.pack(*numbers))]
 
 
-def _error_between(backend: GroupedBackend, length: int) -> float:
-    """Sum uniform float32 vectors, drawn anew on each rank; return the largest relative error on any of their devices.
+def other_end(hosts: Sequence[str]) -> int:
+    """Choose the rank that rank 0 has a stream with: the first one on another host, if there is one; else rank 1."""
+    return next((rank for rank, host in enumerate(hosts) if host != hosts[0]), 1)
 
-    The numbers are drawn by rank and device, so that every rank can draw the others' too.
+
+@contextmanager
+def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
+    """Connect rank 0 with its `other_end` for a while, by one TCP stream: the way of exchanges, without additions.
+
+    All ranks call this. Rank 0 listens at the address by which the other host reaches it, and at no other. Raises
+    MeasurementError.
     """
+    other = other_end(group.hosts)
+    with ExitStack() as connections:
+        try:
+            connection = _connect(group, other, where, connections)
+        except OSError as error:
+            raise MeasurementError(
+                f"no TCP connection between rank 0 and rank {other} ({error}): does a firewall refuse it?"
+            ) from error
 
-    def drawn(rank: int, place: int) -> np.ndarray:
-        return np.random.default_rng([length, rank, place]).random(length, dtype=np.float32)
+        def carry(vector: memoryview, times: int) -> float:
+            if connection is None:
+                return 0.0
+            way = tcp_stream.answer_round_trip if group.rank > 0 else tcp_stream.round_trip
+            try:
+                return sum(way(connection, vector, vector) or 0.0 for _ in range(times)) / times / 2
+            except OSError as error:
+                raise GroupError(f"the TCP stream between rank 0 and rank {other} broke: {error}") from error
 
-    rank = backend.group.rank
-    vectors = [backend.asarray(drawn(rank, place), device) for place, device in enumerate(backend.devices)]
-    sums = [backend.to_numpy(total) for total in native(backend, vectors)]
-    expected = np.zeros(length)
-    for other, devices in enumerate(backend.device_counts):
-        for place in range(devices):
-            expected += drawn(other, place)
-    error = largest_of(error_of_sum(total, expected) for total in sums)
-    return largest_of(one for one, _ in _gathered_pairs(backend.group, (error, 0.0)))
-
-
-def _time_size(trial: Trial, backend: GroupedBackend, stream: Stream, size: int, seconds: float) -> None:
-    """Time the sum and the stream alternately. `size` is that of a vector, in bytes."""
-    # Not zeros: pages that were never written to are all the same one, which stays in the cache.
-    carried = memoryview(bytearray(b"\1") * size)
-
-    def carry(repeats: int) -> Timing:
-        taken = stream.carry(carried, repeats)
-        return taken, taken
-
-    reduce = partial(measure_each, backend, summing(backend, native, np.zeros(size // ITEM, dtype=np.float32)))
-    ways: dict[str, Callable[[int], Timing]] = {ONE_STREAM: carry, NATIVE: reduce}
-    time_repeated(
-        trial, {name: partial(_time_together, backend.group, way) for name, way in ways.items()}, size, seconds
-    )
+        yield carry
 
 
-def _time_together(group: Group, take: Callable[[int], Timing], repeats: int) -> Timing:
-    """Let all ranks begin at once; return the times of the slowest, the same on all of them."""
-    barrier(group)
-    timings = _gathered_pairs(group, take(repeats))
-    return max(sent for sent, _ in timings), max(done for _, done in timings)
-
-
-def _gathered_pairs(group: Group, numbers: Timing) -> list[Timing]:
-    return [cast(Timing, TIMING.unpack(sent)) for sent in gather(group, TIMING.pack(*numbers))]
+def _connect(group: Group, other: int, where: Rendezvous, connections: ExitStack) -> socket.socket | None:
+    """Return this rank's end of the stream, closed with `connections`; None for a rank that has none."""
+    # The job's deadline must not pass before this one, whose error says what is wrong.
+    patience = where.timeout / 2
+    # Every rank has a route to the address at which all have met.
+    own_address = tcp_stream.own_address(where.address, where.port)
+    addresses = [address.decode() for address in gather(group, own_address.encode())]
+    if group.rank == 0:
+        theirs = addresses[other]
+        # If a host's name resolves to loopback, its route to the other host has the address that others see.
+        is_loopback = ipaddress.ip_address(theirs).is_loopback
+        mine = own_address if is_loopback else tcp_stream.own_address(theirs, where.port)
+        secret = secrets.token_hex(16)
+        listener = connections.enter_context(tcp_stream.listening(mine))
+        broadcast(group, json.dumps([mine, listener.getsockname()[1], secret]).encode())
+        return connections.enter_context(tcp_stream.accepted(listener, secret.encode(), patience))
+    address, port, secret = json.loads(broadcast(group, b""))
+    if group.rank != other:
+        return None
+    return connections.enter_context(tcp_stream.connected(address, port, secret.encode(), patience))

@@ -11,7 +11,8 @@ from time import monotonic, perf_counter
 
 __all__ = ["accepted", "answer_round_trip", "connected", "listening", "own_address", "round_trip"]
 
-
+AT_ONCE = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+"""Lets small messages leave at once."""
 SECRET_SECONDS = 1.0
 """How long a connection may take to send the secret."""
 
@@ -38,7 +39,8 @@ def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.s
         connection, _ = listener.accept()
         # A stranger that leaves at once or sends nothing must not keep the right one out.
         with suppress(OSError):
-            _prepare(connection, min(SECRET_SECONDS, max(deadline - monotonic(), 0.001)))
+            connection.setsockopt(*AT_ONCE)
+            connection.settimeout(min(SECRET_SECONDS, max(deadline - monotonic(), 0.001)))
             if hmac.compare_digest(_receive(connection, memoryview(bytearray(len(secret)))), secret):
                 connection.sendall(secret)
                 connection.settimeout(timeout)
@@ -51,7 +53,7 @@ def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.
     """Connect to the side that listens and knows the secret. Raises OSError."""
     connection = socket.create_connection((address, port), timeout)
     try:
-        _prepare(connection, timeout)
+        connection.setsockopt(*AT_ONCE)
         connection.sendall(secret)
         if not hmac.compare_digest(_receive(connection, memoryview(bytearray(len(secret)))), secret):
             raise ConnectionError(f"another program answers at {address}, port {port}")
@@ -76,12 +78,6 @@ def answer_round_trip(connection: socket.socket, there: memoryview, back: memory
     """Take part in the other side's `round_trip` with buffers of the same lengths. Raises OSError."""
     _receive(connection, there)
     connection.sendall(back)
-
-
-def _prepare(connection: socket.socket, timeout: float) -> None:
-    """Let small messages leave at once, and nothing wait for ever."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.settimeout(timeout)
 
 
 def _receive(connection: socket.socket, buffer: memoryview) -> memoryview:

@@ -25,43 +25,27 @@ fast link; what is seen there is mostly what it costs to launch and to wait.
 """
 
 from collections.abc import Mapping
-from functools import partial
-from itertools import starmap
 from typing import Annotated
 
 import numpy as np
 
 import backends
-from backends import Array, Backend
+from backends import Backend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import ratio, speed
 from parallel_core.experiments.runner.parameters import Parameter
-from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import (
-    CHANNELS,
-    Batch,
-    Parameters,
-    initial_parameters,
-    synthetic_batch,
-)
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.pipeline import network_partitioning
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy import (
-    DATA_PARALLELISM,
-    ONE_DEVICE,
-    Strategy,
-)
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import divisions
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.divisions import Batch, Parameters, Strategy
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import Steps, recorded_step, time_steps_in_a_row
 from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
-from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.task_graph import Task, crossings, without_loads
+from parallel_core.measurement.task_graph import crossings
 
-__all__ = ["EXPERIMENT", "error_of_steps", "program", "recorded_step", "strategies"]
+__all__ = ["EXPERIMENT", "program"]
 
 UNDIVIDED, WHOLE, CUT = "one device", "network partitioning", "network partitioning in micro-batches"
 DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"
@@ -75,11 +59,11 @@ RATE = 0.01
 def strategies(micro_batches: int) -> dict[str, Strategy]:
     """Return the ways to take a step, by name, in the order of the book's figure."""
     return {
-        UNDIVIDED: ONE_DEVICE,
-        WHOLE: network_partitioning(1),
-        CUT: network_partitioning(micro_batches),
-        DIVIDED_LAYERS: LAYER_WISE,
-        DIVIDED_BATCH: DATA_PARALLELISM,
+        UNDIVIDED: divisions.ONE_DEVICE,
+        WHOLE: divisions.network_partitioning(1),
+        CUT: divisions.network_partitioning(micro_batches),
+        DIVIDED_LAYERS: divisions.LAYER_WISE,
+        DIVIDED_BATCH: divisions.DATA_PARALLELISM,
     }
 
 
@@ -96,41 +80,9 @@ def program(
     """
     trial.refuse_single_device("partitioning", "divides a network")
     backend, devices = trial.backend, len(trial.devices)
-    _refuse_what_cannot_be_divided(devices, narrow, wide, batch, micro_batches)
-    ways, rows = strategies(micro_batches), synthetic_batch(batch)
-    errors: list[float] = []
-    moved: dict[str, list[float]] = {f"bytes {name}": [] for name in ways if name != UNDIVIDED}
-    widths = tuple(doublings(narrow, wide))
-    for width in swept(trial, widths, widths):
-        initial = initial_parameters(width)
-        errors.append(error_of_steps(backend, ways, initial, synthetic_batch(2 * max(devices, micro_batches) + 1)))
-        recorded = {name: recorded_step(backend, ways[name], initial, rows) for name in ways if name != UNDIVIDED}
-        for name, tasks in recorded.items():
-            moved[f"bytes {name}"].append(float(sum(task.bytes for task in tasks)))
-        for name, way in ways.items():
-            bare = works_of_step(backend, partial(_take_step, way, initial, rows), STEPS)
-            work = _steps(backend, way, initial, rows)
-            trial.time(f"{name}, width {width}", work, bare=bare, repeats=STEPS, curve=name, at=width)
-    trial.errors["changes of the parameters"] = largest_of(errors)
-    trial.described["series"] = {name: tuple(values) for name, values in moved.items()}
-
-    mine, one, whole, cut = (f"{name}, width {width}" for name in (DIVIDED_BATCH, UNDIVIDED, WHOLE, CUT))
-    others = [f"{name}, width {width}" for name in (WHOLE, CUT, DIVIDED_LAYERS)]
-    fastest = min(others, key=lambda name: trial.cases[name].median)
-    trial.found_by(ADVANTAGE.name, lambda times: times[fastest] / times[mine])
-    trial.found_by(SPEEDUP.name, lambda times: times[one] / times[mine])
-    trial.found_by(PIECES.name, lambda times: times[whole] / times[cut])
-    for name, tasks in recorded.items():
-        plain = name.replace(" ", "_").replace("-", "_")
-        trial.found(f"{plain}_bytes", moved[f"bytes {name}"][-1])
-        trial.found(f"{plain}_waits", float(crossings(tasks)))
-
-
-def _refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: int, micro_batches: int) -> None:
-    """Raise RequestError if a device or a micro-batch would have nothing to do."""
-    if devices > CHANNELS * narrow:
+    if devices > (channels := divisions.CHANNELS * narrow):
         raise RequestError(
-            f"the narrowest network has {CHANNELS * narrow} channels for {devices} devices: choose a larger --narrow"
+            f"the narrowest network has {channels} channels for {devices} devices: choose a larger --narrow"
         )
     if narrow > wide:
         raise RequestError(f"the narrowest network ({narrow}) must not be wider than the widest ({wide})")
@@ -139,84 +91,59 @@ def _refuse_what_cannot_be_divided(devices: int, narrow: int, wide: int, batch: 
             f"a batch of {batch} leaves one of {devices} devices or {micro_batches} micro-batches without rows: "
             f"choose a larger --batch"
         )
+    ways, rows = strategies(micro_batches), divisions.synthetic_batch(batch)
+    moved: dict[str, tuple[float, ...]] = {f"bytes {name}": () for name in ways if name != UNDIVIDED}
+    widths = tuple(doublings(narrow, wide))
+    for width in swept(trial, widths, widths):
+        initial = divisions.initial_parameters(width)
+        check_steps(trial, ways, initial, divisions.synthetic_batch(2 * max(devices, micro_batches) + 1))
+        steps = {name: in_single_precision(way, initial, rows) for name, way in ways.items()}
+        recorded = {name: recorded_step(backend, steps[name]) for name in ways if name != UNDIVIDED}
+        for name, tasks in recorded.items():
+            moved[f"bytes {name}"] += (float(sum(task.bytes for task in tasks)),)
+        for name in ways:
+            time_steps_in_a_row(trial, f"{name}, width {width}", steps[name], STEPS, curve=name, at=width)
+    trial.described["series"] = moved
+
+    mine, one, whole, cut = (f"{name}, width {width}" for name in (DIVIDED_BATCH, UNDIVIDED, WHOLE, CUT))
+    others = (whole, cut, f"{DIVIDED_LAYERS}, width {width}")
+    fastest = min(others, key=lambda name: trial.cases[name].median)
+    trial.found_by("data_parallel_advantage", ratio(fastest, mine))
+    trial.found_by("data_parallel_speedup", ratio(one, mine))
+    trial.found_by("micro_batch_speedup", ratio(whole, cut))
+    for name, tasks in recorded.items():
+        plain = name.replace(" ", "_").replace("-", "_")
+        trial.found(f"{plain}_bytes", moved[f"bytes {name}"][-1])
+        trial.found(f"{plain}_waits", float(crossings(tasks)))
 
 
-def _steps(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> Work:
-    """Take several steps in a row in float32, each time from where the last ones led."""
-    loaded = way.load(backend, *_single_precision(*batch))
-    placed = way.place(backend, _single_precision(*parameters))
-
-    def launch() -> Array:
-        nonlocal placed
-        for _ in range(STEPS):
-            placed = way.step(backend, placed, loaded, RATE / len(batch[1]))
-        return placed
-
-    return Work(launch)
+def in_single_precision(way: Strategy, parameters: Parameters, batch: Batch) -> Steps:
+    """Return what loads parameters and a batch in float32, and what takes a step from there."""
+    images, labels = batch
+    single = tuple(x.astype(np.float32) for x in (*parameters, images))
+    return Steps(
+        lambda backend: (way.place(backend, single[:-1]), way.load(backend, single[-1], labels)),
+        lambda backend, placed, loaded: way.step(backend, placed, loaded, RATE / len(labels)),
+    )
 
 
-def _take_step(way: Strategy, parameters: Parameters, batch: Batch, backend: Backend) -> Array:
-    """Load parameters and a batch in float32, and launch a step."""
-    loaded = way.load(backend, *_single_precision(*batch))
-    return way.step(backend, way.place(backend, _single_precision(*parameters)), loaded, RATE / len(batch[1]))
-
-
-def recorded_step(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> tuple[Task, ...]:
-    """Take one step in float32 and return its tasks, without the loading of parameters and batch."""
-    recording = Recording(backend)
-    _take_step(way, parameters, batch, recording)
-    return without_loads(recording.tasks)
-
-
-def error_of_steps(backend: Backend, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch) -> float:
+def check_steps(trial: Trial, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch) -> None:
     """Take steps from these parameters by each strategy; compare the change of the parameters with NumPy's.
 
-    Returns the largest difference as a share of the parameter's largest change. Parameters and batch keep their dtype.
+    Errors are shares of the parameter's largest change. Parameters and batch keep their dtype.
     """
-    reference = backends.load("numpy", devices=1, threads_per_device=backend.threads_per_device)
-    expected = _changes(reference, ONE_DEVICE, parameters, batch)
-    pairs = (zip(_changes(backend, way, parameters, batch), expected, strict=True) for way in ways.values())
-    return largest_of(error for each in pairs for error in starmap(relative_error, each))
+    numpy = backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device)
+    expected = changes_by(numpy, divisions.ONE_DEVICE, parameters, batch)
+    for way in ways.values():
+        trial.check("changes of the parameters", changes_by(trial.backend, way, parameters, batch), expected)
 
 
-def _changes(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> list[np.ndarray]:
-    loaded = way.load(backend, *batch)
-    placed = way.place(backend, parameters)
+def changes_by(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> list[np.ndarray]:
+    placed, loaded = way.place(backend, parameters), way.load(backend, *batch)
     for _ in range(CHECKED_STEPS):
         placed = way.step(backend, placed, loaded, RATE)
     return [new - old for new, old in zip(way.gather(backend, placed), parameters, strict=True)]
 
-
-def _single_precision(*arrays: np.ndarray) -> Parameters:
-    """Turn float64 into float32; labels stay as they are."""
-    return tuple(x.astype(np.float32) if x.dtype == np.float64 else x for x in arrays)
-
-
-ADVANTAGE = Metric(
-    "data_parallel_advantage",
-    means="the fastest other division's time over that of a divided batch: above 1 the divided batch wins",
-    bands=(
-        Band(LOWEST, "slower", "Another division was faster than data parallelism on the widest network"),
-        Band(0.9, "equal", "Data parallelism was about as fast as the fastest other division on the widest network"),
-        Band(1.1, "faster", "Data parallelism was faster than every other division on the widest network"),
-    ),
-)
-SPEEDUP = Metric(
-    "data_parallel_speedup",
-    bands=(
-        Band(LOWEST, "slower", "One device was faster than data parallelism"),
-        Band(0.9, "equal", "Data parallelism was about as fast as one device"),
-        Band(1.1, "faster", "Data parallelism was faster than one device"),
-    ),
-)
-PIECES = Metric(
-    "micro_batch_speedup",
-    bands=(
-        Band(LOWEST, "slower", "Cutting the batch into micro-batches cost more than it gave"),
-        Band(0.9, "equal", "Cutting the batch into micro-batches changed little"),
-        Band(1.1, "faster", "Cutting the batch into micro-batches paid"),
-    ),
-)
 
 EXPERIMENT = Experiment(
     name="partitioning",
@@ -224,7 +151,27 @@ EXPERIMENT = Experiment(
     remark="the figure of three ways to divide a network",
     program=program,
     case="data parallelism, width 4",
-    metrics=(ADVANTAGE, SPEEDUP, PIECES),
+    metrics=(
+        speed(
+            "data_parallel_advantage",
+            "Another division was faster than data parallelism on the widest network",
+            "Data parallelism was about as fast as the fastest other division on the widest network",
+            "Data parallelism was faster than every other division on the widest network",
+            means="the fastest other division's time over that of a divided batch: above 1 the divided batch wins",
+        ),
+        speed(
+            "data_parallel_speedup",
+            "One device was faster than data parallelism",
+            "Data parallelism was about as fast as one device",
+            "Data parallelism was faster than one device",
+        ),
+        speed(
+            "micro_batch_speedup",
+            "Cutting the batch into micro-batches cost more than it gave",
+            "Cutting the batch into micro-batches changed little",
+            "Cutting the batch into micro-batches paid",
+        ),
+    ),
     changes=(
         with_queue("devices should work at the same time, and a division be faster than one device"),
         LESS_NOISE,

@@ -14,9 +14,8 @@ from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS, Mode
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as collectives
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import checks
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.parts import size_of_parts
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.timing import additions, swept_sizes, time_repeated
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import additions, swept_sizes, time_repeated
 from parallel_core.system.formatting import parse_sizes, write_size
 
 
@@ -60,7 +59,7 @@ def test_each_sum_has_the_bare_time_of_its_additions(backend: Backend) -> None:
     # A unit is of many additions, and a sum of one.
     assert [work.times for work in additions(backend, 7, 5)] == [1 / 5] * 3
     # On zero elements, too, and on fewer than there are devices.
-    assert parallel_core.run_allreduce(backend, **{**asked, "sizes": (4,)}).cases[1].bare_seconds
+    assert parallel_core.run_allreduce(backend, **(asked | {"sizes": (4,)})).cases[1].bare_seconds
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.floats(0, 50), st.booleans())
@@ -110,7 +109,7 @@ def test_sums_that_are_wrong_make_the_result_invalid(
     asked: Sequence[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(checks.CHECKED, name, wrong)
+    monkeypatch.setitem(sums.CHECKED, name, wrong)
     problems = parallel_core.run_allreduce(backend, algorithms=asked, sizes=(64,), rounds=1).problems
     assert problems[0].startswith("sums differ from NumPy's by ")
 
@@ -131,19 +130,18 @@ def test_allreduce_refuses_what_it_cannot_do(
         parallel_core.run_allreduce(backend, algorithms=algorithms, sizes=sizes)
 
 
-def test_the_parts_of_sharded_sums_are_timed_beside_them(backend: Backend) -> None:
+@pytest.mark.parametrize(("largest", "size"), [(2**24, "4 KiB"), (40, "40 B"), (4, "40 B")])
+def test_the_parts_of_sharded_sums_are_timed_beside_them_at_a_size_that_spares_the_budget(
+    backend: Backend, largest: int, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sums, "LARGEST", largest)
     asked = {"algorithms": ("sharded", "native"), "sizes": (40, 4096), "rounds": 2}
     result = parallel_core.run_allreduce(backend, **asked)
     timed = {one.name: one.median for one in result.cases}
     assert result.metrics["spread_roots_speedup"] == pytest.approx(
-        timed["parts on one root, 4 KiB"] / timed["parts on spread roots, 4 KiB"]
+        timed[f"parts on one root, {size}"] / timed[f"parts on spread roots, {size}"]
     )
     for part in ("dividing", "copying", "adding", "joining"):
-        assert result.metrics[f"{part}_alone_seconds"] == pytest.approx(timed[f"{part} alone, 4 KiB"])
+        assert result.metrics[f"{part}_alone_seconds"] == pytest.approx(timed[f"{part} alone, {size}"])
     assert result.metrics["share_of_copy_bound"] == pytest.approx(result.series["share_of_copy_bound native"][-1])
     assert result.bands.keys() == {"spread_roots_speedup"}
-
-
-def test_parts_are_of_a_size_that_does_not_take_the_whole_budget() -> None:
-    assert size_of_parts((4, 2**20, 2**28)) == 2**20
-    assert size_of_parts((2**26, 2**28)) == 2**26

@@ -1,6 +1,7 @@
 """However a network is divided, a step is the step of one device; what moves and who waits is what the theory says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,50 +9,52 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 
 import parallel_core
-from backends import Backend
+from backends import Array, Backend
 from backends.arrays import tree_leaves
 from parallel_core import RequestError
-from parallel_core.experiments.training_on_multiple_gpus import partitioning
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     CUT,
     DIVIDED_BATCH,
     DIVIDED_LAYERS,
     UNDIVIDED,
     WHOLE,
-    error_of_steps,
-    recorded_step,
+    check_steps,
+    divisions,
+    in_single_precision,
     strategies,
 )
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.network import initial_parameters, synthetic_batch
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.divisions import Batch, Strategy
+from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import recorded_step
 from parallel_core.measurement.task_graph import Task, crossings
 
 NAMES = list(strategies(2))
 FEATURES, UNITS, CLASSES, ITEM = 8 * 144, 32, 10, 4
 
 
+def error_of_steps(backend: Backend, ways: Mapping[str, Strategy], batch: Batch, seed: int = 0) -> float:
+    trial = Trial(backend, {})
+    check_steps(trial, ways, divisions.initial_parameters(1, seed), batch)
+    (error,) = trial.errors.values()
+    return error
+
+
 @pytest.mark.parametrize("devices", [2, 3, 5])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_is_that_of_one_device(load: Callable[[int], Backend], name: str, devices: int) -> None:
     ways = {name: strategies(3)[name]}
-    assert error_of_steps(load(devices), ways, initial_parameters(1), synthetic_batch(7)) < 1e-6
+    assert error_of_steps(load(devices), ways, divisions.synthetic_batch(7)) < 1e-6
 
 
 @settings(max_examples=8)
 @given(rows=draw.integers(4, 9), micro_batches=draw.integers(1, 4), seed=draw.integers(0, 99))
 def test_a_step_is_that_of_one_device_for_any_batch(backend: Backend, rows: int, micro_batches: int, seed: int) -> None:
     ways = strategies(micro_batches)
-    assert error_of_steps(backend, ways, initial_parameters(1, seed), synthetic_batch(rows, seed)) < 1e-6
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_gathered_is_what_was_placed(backend: Backend, name: str) -> None:
-    way, initial = strategies(2)[name], initial_parameters(1)
-    for found, placed in zip(way.gather(backend, way.place(backend, initial)), initial, strict=True):
-        np.testing.assert_array_equal(found, placed)
+    assert error_of_steps(backend, ways, divisions.synthetic_batch(rows, seed), seed) < 1e-6
 
 
 def test_each_device_holds_its_part(backend: Backend) -> None:
-    initial = initial_parameters(1)
+    initial = divisions.initial_parameters(1)
     sizes = [parameter.size for parameter in initial]
 
     def held(name: str) -> list[int]:
@@ -70,17 +73,20 @@ def test_layers_are_shared_out_and_the_last_devices_take_more(
     load: Callable[[int], Backend], devices: int, layers: list[int]
 ) -> None:
     backend = load(devices)
-    placed = strategies(2)[WHOLE].place(backend, initial_parameters(1))
+    placed = strategies(2)[WHOLE].place(backend, divisions.initial_parameters(1))
     assert [len(backend.to_numpy(own)) for own in placed] == layers
 
 
 def recorded(backend: Backend, name: str, rows: int, micro_batches: int) -> tuple[Task, ...]:
-    return recorded_step(backend, strategies(micro_batches)[name], initial_parameters(1), synthetic_batch(rows))
+    way = strategies(micro_batches)[name]
+    return recorded_step(
+        backend, in_single_precision(way, divisions.initial_parameters(1), divisions.synthetic_batch(rows))
+    )
 
 
 def test_bytes_are_those_of_activations_or_of_gradients(backend: Backend) -> None:
     moved = {name: sum(task.bytes for task in recorded(backend, name, 7, 2)) for name in NAMES}
-    parameters = sum(parameter.size for parameter in initial_parameters(1))
+    parameters = sum(parameter.size for parameter in divisions.initial_parameters(1))
     there_and_back, others = 2, 2
     assert moved == {
         UNDIVIDED: 0,
@@ -114,8 +120,13 @@ def test_the_first_device_goes_on_before_the_others_have_begun(load: Callable[[i
 
 
 def test_a_step_that_is_wrong_makes_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    for error in (1e-3, float("nan")):
-        monkeypatch.setattr(partitioning, "error_of_steps", lambda *_, error=error: error)
+    right = divisions.DATA_PARALLELISM
+    for factor in (1.001, float("nan")):
+
+        def inexact(backend: Backend, placed: Array, factor: float = factor) -> tuple[np.ndarray, ...]:
+            return tuple(factor * x for x in right.gather(backend, placed))
+
+        monkeypatch.setattr(divisions, "DATA_PARALLELISM", replace(right, gather=inexact))
         options = {"wide": 1, "batch": 4, "micro_batches": 2, "rounds": 1}
         (problem,) = parallel_core.run_partitioning(backend, **options).problems
         assert problem.startswith("changes of the parameters differ from NumPy's by ")

@@ -14,8 +14,8 @@ from backends import Array, Backend
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous
 from parallel_core import RequestError, Result
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.rank_to_rank import other_end, stream_between
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import other_end, stream_between
 from parallel_core.terminal.sweep import bandwidths
 from tests.backends.process_groups.threads import together
 
@@ -66,13 +66,13 @@ def test_a_sum_that_is_wrong_on_one_rank_is_a_problem_on_all(monkeypatch: pytest
         sums = backend.allreduce(vectors)
         return tuple(total * 1.01 for total in sums) if backend.group.rank == wrong else sums
 
-    monkeypatch.setattr(between_processes, "native", inexact)
+    monkeypatch.setitem(sums.CHECKED, "native", inexact)
     for result in on_ranks((1, 1, 1), sizes=(64,)):
         assert result.problems[0].startswith("sums differ from NumPy's by ")
 
 
 def test_a_sum_without_the_other_ranks_numbers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(between_processes, "native", lambda backend, vectors: tuple(vectors))
+    monkeypatch.setitem(sums.CHECKED, "native", lambda backend, vectors: tuple(vectors))
     assert all(result.problems for result in on_ranks((1, 1), sizes=(64,)))
 
 
@@ -85,7 +85,7 @@ def test_how_often_a_sum_is_repeated_is_decided_alike(monkeypatch: pytest.Monkey
         seconds = 1e-4 * (1 + backend.group.rank) / next(clocks[backend.group.rank])
         return seconds, seconds
 
-    monkeypatch.setattr(between_processes, "measure_each", take)
+    monkeypatch.setattr(sums, "measure_each", take)
     first, second = on_ranks((1, 1), sizes=(64,))
     assert first.cases == second.cases
     # The slower rank's times, in the fourth run.
@@ -119,8 +119,8 @@ def test_the_stream_leads_to_another_host_where_there_is_one(hosts: list[str]) -
 def test_the_stream_carries_the_vector_to_the_other_end_and_back_past_a_third_rank() -> None:
     def program(group: Group) -> tuple[float, bytes]:
         vector = bytearray(b"\1" * 100_001 if group.rank == 0 else 100_001)
-        with stream_between(group, WHERE) as stream:
-            seconds = stream.carry(memoryview(vector), 3)
+        with stream_between(group, WHERE) as carry:
+            seconds = carry(memoryview(vector), 3)
         return seconds, bytes(vector)
 
     (there, sent), (_, arrived), (nothing, untouched) = together(3, program)
@@ -131,10 +131,10 @@ def test_the_stream_carries_the_vector_to_the_other_end_and_back_past_a_third_ra
 
 def test_an_end_that_is_gone_is_another_rank_s_fault() -> None:
     def program(group: Group) -> None:
-        with stream_between(group, WHERE) as stream:
+        with stream_between(group, WHERE) as carry:
             if group.rank == 0:
                 with pytest.raises(GroupError, match="the TCP stream between rank 0 and rank 1 broke"):
-                    stream.carry(memoryview(bytearray(8)), 1)
+                    carry(memoryview(bytearray(8)), 1)
 
     together(2, program)
 
