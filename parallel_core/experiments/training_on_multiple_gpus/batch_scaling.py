@@ -37,15 +37,8 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     numpy_losses,
     placed,
 )
-from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import one_step, time_steps
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
-    FIXED,
-    SCALED,
-    case_name,
-    device_counts,
-    plans,
-)
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import one_step, time_steps, works_of_step
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
 from parallel_core.training.batches import Settings
@@ -80,15 +73,21 @@ def program(
             f"{steps or 1} steps of {total} × {batch_size} images are more than the {len(data.train_labels)} there "
             "are: choose fewer --steps or a smaller --batch-size"
         )
-    check_losses(trial, data, min(batch_size, CHECKED_IMAGES), seed)
+    tell("check against NumPy", 0.0)
+    start, checked = enlarged_start(seed, CHECKED_SCALE), plans(min(batch_size, CHECKED_IMAGES), total)
+    for batch in set(checked.values()):
+        settings = Settings(1, batch, seed=seed)
+        expected = numpy_losses(data, settings, start, CHECKED_STEPS)
+        counts = [count for (_, count), own in checked.items() if own == batch]
+        found = [first_losses(trial.backend, count, data, settings, start, len(expected)) for count in counts]
+        trial.check("first losses", map(np.array, found), [np.array(expected)] * len(counts))
     taken = steps or fitting_steps(trial, data, batch_size)
     trial.parameters["steps"] = taken
     batches = plans(batch_size, total)
     for (kind, count), batch in batches.items():
         settings = Settings(1, batch, limit=taken, seed=seed)
-        take = partial(
-            time_steps, trial.backend, placed(trial.backend, initial_parameters(seed), count), data, settings
-        )
+        params = placed(trial.backend, initial_parameters(seed), count)
+        take = partial(time_steps, trial.backend, params, data, settings)
         bare = works_of_step(trial.backend, one_step(count, data, settings), times=taken)
         trial.time(case_name(kind, count, total), take=take, bare=bare)
     medians = {name: case.median for name, case in trial.run().items()}
@@ -102,7 +101,7 @@ def program(
         "scaling_efficiency": lambda kind, k, times: speed(kind, k, times) / (k * speed(kind, 1, times)),
         "step_seconds": lambda kind, k, times: times[case_name(kind, k, total)] / taken,
     }
-    counts = device_counts(total)
+    counts = sorted({count for _, count in batches})
     series = {"devices": tuple(map(float, counts))}
     for kind in (FIXED, SCALED):
         for name, quantity in quantities.items():
@@ -111,21 +110,6 @@ def program(
     series["images_per_second k times one device"] = tuple(count * speed(FIXED, 1, medians) for count in counts)
     trial.found_by(SPEEDUP.name, lambda times: speed(SCALED, total, times) / speed(FIXED, total, times))
     trial.described |= {"data": data.source, "series": series}
-
-
-def check_losses(trial: Trial, data: Dataset, batch_size: int, seed: int) -> None:
-    """Compare the first losses with NumPy's, for all kinds of batches."""
-    start, batches = enlarged_start(seed, CHECKED_SCALE), plans(batch_size, len(trial.devices))
-    tell("check against NumPy", 0.0)
-    expected = {
-        batch: numpy_losses(data, Settings(1, batch, seed=seed), start, CHECKED_STEPS)
-        for batch in set(batches.values())
-    }
-    found = [
-        first_losses(trial.backend, count, data, Settings(1, batch, seed=seed), start, len(expected[batch]))
-        for (_, count), batch in batches.items()
-    ]
-    trial.check("first losses", map(np.array, found), [np.array(expected[batch]) for batch in batches.values()])
 
 
 def fitting_steps(trial: Trial, data: Dataset, batch_size: int) -> int:

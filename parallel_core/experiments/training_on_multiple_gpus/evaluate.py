@@ -23,6 +23,7 @@ difference is an error, and makes the result invalid. If devices share cores, or
 cannot be faster.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -44,10 +45,10 @@ from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
     Parameters,
     enlarged_start,
     placed,
-    without_test,
+    tested_on,
 )
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import counted_devices, device_counts
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import works_of_step
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.progress import tell
@@ -106,13 +107,14 @@ def program(
         trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
     params = {count: placed(backend, parameters, count) for count in device_counts(len(backend.devices))}
     last = max(params)
-    tell("scores of each image", 0.0)
     scores = {count: scores_on(backend, own, data, batch_size) for count, own in params.items()}
     counted = {
         count: add_counts(backend, own, launch_counts(backend, own, data, count * batch_size))
         for count, own in params.items()
     }
-    expected = numpy_scores(parameters, data, batch_size, partial(trial.left, NUMPY_SHARE))
+    reference = backends.load("numpy", devices=1, threads_per_device=1)
+    left = partial(trial.left, NUMPY_SHARE)
+    expected = scores_on(reference, placed(reference, parameters, 1), data, batch_size, left)
     compare(trial, scores, expected, data.test_labels, counted)
 
     shards = last * batch_size
@@ -122,8 +124,12 @@ def program(
         images = shards * max(1, int(trial.left(TIMED_SHARE) / ((trial.rounds + 2) * 2 * len(params) * seconds)))
     timed = tested_on(data, slice(images))
     trial.parameters["images"] = shown = len(timed.test_labels)
+
+    def launched(count: int, backend: Backend) -> object:
+        return launch_counts(backend, placed(backend, parameters, count), timed, count * batch_size)
+
     for count, own in params.items():
-        bare = works_of_step(backend, partial(launched_on, parameters, count, timed, batch_size))
+        bare = works_of_step(backend, partial(launched, count))
         take = partial(evaluated, backend, own, timed, batch_size)
         trial.time(counted_devices(count), take=take, bare=bare)
     cases = trial.run(TIMED_SHARE)
@@ -149,47 +155,39 @@ def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> Paramete
     """Train on all devices from enlarged weights for one epoch, or until a share of the budget is spent."""
     params = placed(trial.backend, enlarged_start(settings.seed, INITIAL_SCALE), len(trial.devices))
     wanted = steps_of(data, settings)
-    steps = 0
     tell("training", 0.0)
-    for progress in continue_training(trial.backend, params, without_test(data), settings, every=STEPS_AT_ONCE):
-        steps = len(progress.losses)
-        tell("training", steps / wanted)
+    for progress in continue_training(trial.backend, params, tested_on(data, slice(1)), settings, every=STEPS_AT_ONCE):
+        tell("training", len(progress.losses) / wanted)
         if trial.left(TRAINING_SHARE) <= 0:
             break
-    trial.parameters["train_steps"] = steps
+    trial.parameters["train_steps"] = steps = len(progress.losses)
     if steps < wanted:
         trial.notes.append(f"The budget ended the training after {steps} of {wanted} steps (--budget).")
     return trial.backend.to_numpy(params[0])
 
 
-def tested_on(data: Dataset, images: slice) -> Dataset:
-    """Return the data with some of the test images only."""
-    return replace(data, test_images=data.test_images[images], test_labels=data.test_labels[images])
+def scores_on(
+    backend: Backend,
+    params: Sequence[Array],
+    data: Dataset,
+    batch_size: int,
+    left: Callable[[], float] = lambda: math.inf,
+) -> np.ndarray:
+    """Compute the scores (images, 10) on all devices of `params`, with shards of `batch_size` images.
 
-
-def scores_on(backend: Backend, params: Sequence[Array], data: Dataset, batch_size: int) -> np.ndarray:
-    """Compute the scores (images, 10) on all devices of `params`, with shards of `batch_size` images."""
+    They are of as many of the first images as it launches while seconds are left, and of some.
+    """
     lenet, devices = network(backend.ops), devices_of(backend, params)
     launched: list[Array] = []
     for start in range(0, len(data.test_labels), batch_size * len(devices)):
+        if launched and left() <= 0:
+            break
+        tell(f"scores in {backend.name}", start / len(data.test_labels))
         images = as_input(data.test_images[start : start + batch_size * len(devices)])
         shards = zip(params, backend.split_and_load(images, devices), strict=True)
         # Of fewer images than devices the last ones have none, which frameworks refuse to convolve.
         launched += [backend.launch(lenet, p, x) for p, x in islice(shards, len(images))]
     return np.concatenate([backend.to_numpy(one) for one in launched])
-
-
-def numpy_scores(parameters: Parameters, data: Dataset, batch_size: int, left: Callable[[], float]) -> np.ndarray:
-    """Compute NumPy's scores of the first images: of as many as it begins while seconds are left, and of some."""
-    reference = backends.load("numpy", devices=1, threads_per_device=1)
-    params = placed(reference, parameters, 1)
-    computed: list[np.ndarray] = []
-    for start in range(0, len(data.test_labels), batch_size):
-        if computed and left() <= 0:
-            break
-        tell("scores in NumPy", start / len(data.test_labels))
-        computed.append(scores_on(reference, params, tested_on(data, slice(start, start + batch_size)), batch_size))
-    return np.concatenate(computed)
 
 
 def compare(
@@ -204,10 +202,8 @@ def compare(
     if checked < len(one):
         trial.notes.append(f"NumPy's scores are of the first {checked:,} images (--budget).")
     unequal: dict[int, str] = {}
-    for where, each in {
-        **{f"on {counted_devices(k)}": each for k, each in scores.items()},
-        "in NumPy": expected,
-    }.items():
+    everywhere = {f"on {counted_devices(count)}": each for count, each in scores.items()} | {"in NumPy": expected}
+    for where, each in everywhere.items():
         for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
             unequal.setdefault(int(image), where)
     trial.found(UNEQUAL.name, Interval(len(unequal), len(unequal), len(unequal)))
@@ -221,11 +217,6 @@ def compare(
         if abs(correct - counted[count]) > len(unequal):
             told = f"{counted_devices(count)} counted {counted[count]:,} correct images, and their scores {correct:,}"
             trial.problems.append(told)
-
-
-def launched_on(parameters: Parameters, count: int, data: Dataset, batch_size: int, backend: Backend) -> object:
-    """Launch the evaluation on so many first devices."""
-    return launch_counts(backend, placed(backend, parameters, count), data, count * batch_size)
 
 
 def evaluated(backend: Backend, params: list[Array], data: Dataset, batch_size: int) -> Timing:

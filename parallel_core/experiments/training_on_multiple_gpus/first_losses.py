@@ -1,5 +1,6 @@
 """The first losses of a training, on some of the devices and in NumPy on one: the same numbers, up to rounding."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -12,7 +13,7 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
-from parallel_core.training.loop import continue_training, ignore, train
+from parallel_core.training.loop import continue_training, ignore
 
 __all__ = [
     "Parameters",
@@ -21,7 +22,7 @@ __all__ = [
     "first_losses",
     "numpy_losses",
     "placed",
-    "without_test",
+    "tested_on",
 ]
 
 CHECKED_BATCHES = 3
@@ -57,12 +58,7 @@ def numpy_losses(
 ) -> tuple[float, ...]:
     """Return the first losses of NumPy on one device: so many, or as many as it begins within `NUMPY_SECONDS`."""
     reference = backends.load("numpy", devices=1, threads_per_device=1)
-    params = [reference.asarray(start, reference.devices[0])]
-    until = perf_counter() + NUMPY_SECONDS
-    few = replace(settings, epochs=1, limit=count)
-    training = continue_training(reference, params, without_test(data), few, on_batch, every=1)
-    # The last step of an epoch ends it; what ends earlier ends for lack of time.
-    return next(so_far.losses for so_far in training if len(so_far.losses) == count or perf_counter() > until)
+    return first_losses(reference, 1, data, settings, start, count, NUMPY_SECONDS, on_batch)
 
 
 def first_losses(
@@ -72,11 +68,19 @@ def first_losses(
     settings: Settings,
     start: Parameters,
     count: int = CHECKED_BATCHES,
+    seconds: float = math.inf,
+    on_batch: Callable[[int, int], object] = ignore,
 ) -> tuple[float, ...]:
-    """Train for a few batches on the first devices, from the same start; return the batches' losses per image."""
-    params = placed(backend, start, devices)
+    """Train on the first devices for so many batches, or as many as begin within some seconds; return their losses."""
+    until = perf_counter() + seconds
     few = replace(settings, epochs=1, limit=count)
-    return next(train(backend, params, without_test(data), few)).losses
+    params = placed(backend, start, devices)
+    every = 1 if seconds < math.inf else None
+    for so_far in continue_training(backend, params, tested_on(data, slice(1)), few, on_batch, every=every):
+        losses = so_far.losses
+        if perf_counter() > until:
+            break
+    return losses
 
 
 def placed(backend: Backend, parameters: Parameters, count: int) -> list[Array]:
@@ -92,6 +96,6 @@ def enlarged_start(seed: int, scale: float) -> Parameters:
     return tuple(np.float32(scale) * parameter for parameter in initial_parameters(seed))
 
 
-def without_test(data: Dataset) -> Dataset:
-    """Return the data with a single test image, for training that need not be evaluated."""
-    return replace(data, test_images=data.test_images[:1], test_labels=data.test_labels[:1])
+def tested_on(data: Dataset, images: slice) -> Dataset:
+    """Return the data with some of the test images only."""
+    return replace(data, test_images=data.test_images[images], test_labels=data.test_labels[images])

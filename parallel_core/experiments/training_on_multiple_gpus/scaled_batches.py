@@ -1,12 +1,6 @@
-"""The two ways to train on more devices: divide the same batch further, or give every device the whole of it.
+"""The two ways to train on more devices: divide the same batch further, or give every device the whole of it."""
 
-Which numbers of devices are tried, the batches that belong to them, and what they are called.
-"""
-
-from collections.abc import Iterator
-
-__all__ = ["FIXED", "SCALED", "case_name", "counted_devices", "device_counts", "doublings", "plans"]
-
+__all__ = ["FIXED", "SCALED", "case_name", "counted_devices", "device_counts", "plans"]
 
 FIXED, SCALED = "fixed batch", "scaled batch"
 
@@ -22,8 +16,7 @@ def plans(batch_size: int, loaded: int) -> dict[tuple[str, int], int]:
 
 def device_counts(loaded: int) -> tuple[int, ...]:
     """Return 1, 2, 4, … up to the number of loaded devices, and that number itself."""
-    doubled = (2**power for power in range(loaded.bit_length()))
-    return tuple(sorted({*doubled, loaded}))
+    return tuple(sorted({*(2**power for power in range(loaded.bit_length())), loaded}))
 
 
 def counted_devices(count: int) -> str:
@@ -36,10 +29,3 @@ def case_name(kind: str, count: int, loaded: int = 0) -> str:
     if count == 1:
         return counted_devices(1)
     return f"{'all devices' if count == loaded else counted_devices(count)}, {kind}"
-
-
-def doublings(first: int, last: int) -> Iterator[int]:
-    """Count from first to last by doubling; `last` is left out if it is not reached exactly."""
-    while first <= last:
-        yield first
-        first *= 2

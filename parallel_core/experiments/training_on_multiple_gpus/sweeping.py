@@ -1,4 +1,4 @@
-"""Sweep over a few points within a trial's budget, each of which has a share of it."""
+"""Sweep over a few points, of which each has its share of a trial's budget."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -6,9 +6,16 @@ from typing import TypeVar
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.measurement.progress import part
 
-__all__ = ["swept"]
+__all__ = ["doublings", "swept"]
 
 Point = TypeVar("Point")
+
+
+def doublings(first: int, last: int) -> Iterator[int]:
+    """Count from first to last by doubling; `last` is left out if it is not reached exactly."""
+    while first <= last:
+        yield first
+        first *= 2
 
 
 def swept(

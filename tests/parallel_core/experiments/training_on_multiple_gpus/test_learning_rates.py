@@ -18,14 +18,15 @@ from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
-    Trained,
+    MIN_NOISE,
     find_figures,
+    noise_of,
     train_once,
     with_batch,
 )
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates.noise import MIN_NOISE, Seeds, noise_of
 from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
 from parallel_core.training.dataset import Dataset
+from parallel_core.training.progress import Epoch
 from tests.parallel_core.experiments.runner.pretended import pretended
 from tests.parallel_core.experiments.small import small
 
@@ -37,7 +38,7 @@ def learning_rates(backend: Backend, **changed: Any) -> Result:
 
 @given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 16))
 def test_larger_batches_see_as_many_images(batch_size: int, limit: int, times: int) -> None:
-    settings = with_batch(Settings(1, batch_size, limit=limit), times, 0.5)
+    settings = with_batch(Settings(1, batch_size, limit=limit), times, learning_rate=0.5)
     assert settings.limit is not None
     assert settings.batch_size == times * batch_size
     assert settings.learning_rate == 0.5
@@ -65,9 +66,12 @@ def test_learning_rates_have_a_curve_for_each_kind_of_batch(backend: Backend) ->
 def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def train_and_say_what(backend: Backend, devices: int, data: Dataset, settings: Settings, *rest: Any) -> Trained:
-        trained = train_once(backend, devices, data, settings, *rest)
-        return replace(trained, accuracy=settings.learning_rate + settings.seed / 100 + settings.batch_size / 1000)
+    def train_and_say_what(
+        backend: Backend, devices: int, data: Dataset, settings: Settings, *rest: Any
+    ) -> tuple[Epoch]:
+        (epoch,) = train_once(backend, devices, data, settings, *rest)
+        accuracy = settings.learning_rate + settings.seed / 100 + settings.batch_size / 1000
+        return (replace(epoch, accuracy=accuracy),)
 
     monkeypatch.setattr(
         "parallel_core.experiments.training_on_multiple_gpus.learning_rates.train_once", train_and_say_what
@@ -173,28 +177,30 @@ def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:
     # The second seed is better by 0.04 in the mean of the points, and by 0.02 more or less at each of them.
     points = [[0.6, 0.62], [0.5, 0.56]]
     # Student's t of one degree of freedom, and the normal quantile, at 98.5 %.
-    assert noise_of(points, 2, 2000) == pytest.approx(21.205 * (2 * 0.0004 / 2) ** 0.5, rel=1e-3)
-    assert noise_of([[0.6, 0.64], [0.5, 0.54]], 2, 2000) == MIN_NOISE
-    assert noise_of(points, 2, 2000, differences=10) > 5 * noise_of(points, 2, 2000)
+    assert noise_of(points, 2000) == pytest.approx(21.205 * (2 * 0.0004 / 2) ** 0.5, rel=1e-3)
+    assert noise_of([[0.6, 0.64], [0.5, 0.54]], 2000) == MIN_NOISE
+    assert noise_of(points, 2000, differences=10) > 5 * noise_of(points, 2000)
     for too_few, count in (([[0.6], [0.7]], 1), ([[0.6, 0.7]], 2)):
-        assert noise_of(too_few, count, 2000) == pytest.approx(2.1701 * (0.5 / 2000 / count) ** 0.5, rel=1e-3)
+        assert noise_of(too_few, 2000) == pytest.approx(2.1701 * (0.5 / 2000 / count) ** 0.5, rel=1e-3)
 
 
 def test_the_noise_of_two_rates_passes_over_guesses_and_that_of_devices_is_of_one_rate() -> None:
-    calm, loud = (0.6, 0.6, 0.6), (0.5, 0.7, 0.6)
-    guessed = (0.1, 0.7, 0.1)
-    seeds = Seeds(
-        {
-            (FIXED, 1): {0.1: calm, 0.2: calm, 0.4: guessed},
-            (FIXED, 2): {0.1: calm, 0.2: loud, 0.4: calm},
-            (SCALED, 2): {0.1: loud, 0.2: calm, 0.4: guessed},
-        },
-        2000,
-    )
-    assert seeds.between_devices(0.1) == MIN_NOISE
-    assert seeds.between_devices(0.2) > 0.1
-    assert seeds.between_devices(0.4) > seeds.between_devices(0.2)
-    assert MIN_NOISE < seeds.between_rates < seeds.between_devices(0.4)
+    calm, loud, guessed = (0.6, 0.6, 0.6), (0.5, 0.7, 0.6), (0.1, 0.7, 0.1)
+
+    def noise(*rates: float) -> tuple[float, float]:
+        trial = Trial(backends.load("numpy", 2), {})
+        rows = {(FIXED, 1): (calm, calm, guessed), (FIXED, 2): (calm, loud, calm), (SCALED, 2): (loud, calm, guessed)}
+        accuracies = {plan: dict(zip((0.1, 0.2, 0.4), row, strict=True)) for plan, row in rows.items()}
+        find_figures(trial, {plan: {rate: row[rate] for rate in rates} for plan, row in accuracies.items()}, 2000)
+        names = ("accuracy_noise", "largest_accuracy_noise_between_devices")
+        return trial.figures[names[0]].estimate, trial.figures[names[1]].estimate
+
+    (_, first), (_, second), (_, third) = noise(0.1), noise(0.2), noise(0.4)
+    assert first == MIN_NOISE
+    assert third > second > 0.1
+    between_rates, largest = noise(0.1, 0.2, 0.4)
+    assert MIN_NOISE < between_rates < largest
+    assert largest > third
 
 
 def test_differences_of_nothing_but_noise_are_seldom_called_any() -> None:
