@@ -19,11 +19,10 @@ batch, because a smaller share of a batch fits better into a core's cache. Speed
 take fewer steps for the same images, and `learning-rates` asks what that does to accuracy.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any
-
-import numpy as np
 
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
@@ -31,13 +30,16 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import (
+    FIXED,
+    SCALED,
+    case_name,
+    check_first_losses,
     enlarged_start,
     first_losses,
-    numpy_losses,
     placed,
+    plans,
 )
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import one_step, time_steps, works_of_step
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
@@ -47,11 +49,6 @@ from parallel_core.training.lenet import initial_parameters
 
 __all__ = ["EXPERIMENT", "program"]
 
-CHECKED_SCALE = 8.0
-CHECKED_STEPS = 2
-"""The first loss is of the start only; the second one shows the gradients, and NumPy is slow."""
-CHECKED_IMAGES = 64
-"""Of one device, at most."""
 MOST_STEPS = 10
 
 
@@ -74,13 +71,13 @@ def program(
             "are: choose fewer --steps or a smaller --batch-size"
         )
     tell("check against NumPy", 0.0)
-    start, checked = enlarged_start(seed, CHECKED_SCALE), plans(min(batch_size, CHECKED_IMAGES), total)
+    start, checked = enlarged_start(seed, 8.0), plans(min(batch_size, 64), total)
     for batch in set(checked.values()):
         settings = Settings(1, batch, seed=seed)
-        expected = numpy_losses(data, settings, start, CHECKED_STEPS)
         counts = [count for (_, count), own in checked.items() if own == batch]
-        found = [first_losses(trial.backend, count, data, settings, start, len(expected)) for count in counts]
-        trial.check("first losses", map(np.array, found), [np.array(expected)] * len(counts))
+        # The first loss is of the start only; the second one shows the gradients, and NumPy is slow.
+        found = [first_losses(trial.backend, count, data, settings, start, 2) for count in counts]
+        check_first_losses(trial, data, settings, start, *found)
     taken = steps or fitting_steps(trial, data, batch_size)
     trial.parameters["steps"] = taken
     batches = plans(batch_size, total)
@@ -159,7 +156,7 @@ EXPERIMENT = Experiment(
     program=program,
     case="all devices, scaled batch",
     # Shares of a batch have no limit, for they may fit better into a core's cache.
-    metrics=(SPEEDUP, efficiency(FIXED, np.inf), efficiency(SCALED, 1.0)),
+    metrics=(SPEEDUP, efficiency(FIXED, math.inf), efficiency(SCALED, 1.0)),
     changes=(
         with_queue("devices should work at the same time, and each count for more"),
         LESS_NOISE,

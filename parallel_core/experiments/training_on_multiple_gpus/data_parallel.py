@@ -26,7 +26,7 @@ from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import check_first_losses, tested_on
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import check_first_losses, tested_on
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import SCALING, measure_scaling
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs
 from parallel_core.measurement.confidence_intervals import Interval
@@ -35,7 +35,7 @@ from parallel_core.training.batches import Settings, batches
 from parallel_core.training.checkpoints import Checkpointing, check_resumable, continue_and_keep
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.gradient_exchange import buckets_of, count_reduced_early
-from parallel_core.training.lenet import shapes
+from parallel_core.training.lenet import initial_parameters, shapes
 from parallel_core.training.loop import ignore
 from parallel_core.training.progress import Epoch
 from parallel_core.training.replicas import largest_replica_difference
@@ -101,7 +101,8 @@ def program(
     if difference:
         trial.problems.append(f"the devices' parameters differ after training, by {difference:.1e} of the largest")
     # It trains nothing, but tells the watchdog of this process that work goes on.
-    check_first_losses(trial, data, settings, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
+    book_s = initial_parameters(settings.seed, settings.width)
+    check_first_losses(trial, data, settings, book_s, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
     timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
     trial.cases[EPOCH] = case_of_epochs(EPOCH, backend, lambda: params, len(params), data, settings, timed, watch)
     accuracies = tuple(epoch.accuracy for epoch in epochs)

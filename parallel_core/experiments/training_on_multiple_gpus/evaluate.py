@@ -40,14 +40,14 @@ from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Cha
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
-from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
-    Parameters,
+from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import (
+    counted_devices,
+    device_counts,
     enlarged_start,
     placed,
     tested_on,
 )
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import counted_devices, device_counts
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import works_of_step
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
@@ -55,7 +55,7 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Timing
 from parallel_core.measurement.sweep import Curves
 from parallel_core.training.batches import Settings, as_input, steps_of
-from parallel_core.training.checkpoints import Checkpoint, CheckpointError, read_checkpoint
+from parallel_core.training.checkpoints import Checkpoint, read_checkpoint
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import network
 from parallel_core.training.loop import add_counts, continue_training, launch_counts
@@ -63,24 +63,12 @@ from parallel_core.training.step import devices_of
 
 __all__ = ["EXPERIMENT", "compare", "program", "trained_briefly"]
 
+CHECKPOINT = Parameter(
+    "Evaluate the training that is kept there.", metavar="DIR", parse=lambda text: read_checkpoint(Path(text))
+)
 TRAINING = Settings(epochs=1, batch_size=64, learning_rate=0.1)
-INITIAL_SCALE = 8.0
-"""From the book's own weights so short a training would stay at chance."""
-STEPS_AT_ONCE = 10
-"""Of training, between two looks at the clock."""
 TRAINING_SHARE, NUMPY_SHARE, TIMED_SHARE = 0.3, 0.55, 0.95
 """Of the budget: until when is trained, until when NumPy may begin another shard, and until when is timed."""
-ROUNDING = 1e-4
-"""The largest difference of scores, as a share of the largest, that is laid to rounding."""
-NAMED = 3
-"""How many images of unequal classes are named."""
-
-
-def _checkpoint(directory: str) -> Checkpoint:
-    try:
-        return read_checkpoint(Path(directory))
-    except CheckpointError as error:
-        raise ValueError(str(error)) from error
 
 
 def program(
@@ -88,9 +76,7 @@ def program(
     data: Dataset,
     batch_size: Annotated[int, Parameter("Of one device.")] = 500,
     train_steps: Annotated[int, Parameter("Steps of training before, at most.")] = 100,
-    checkpoint: Annotated[
-        Checkpoint | None, Parameter("Evaluate the training that is kept there.", metavar="DIR", parse=_checkpoint)
-    ] = None,
+    checkpoint: Annotated[Checkpoint | None, CHECKPOINT] = None,
     images: Annotated[int | None, Chosen("Test images in a timing. Default: as many as fit.")] = None,
     seed: Seed = 0,
 ) -> None:
@@ -151,12 +137,13 @@ def program(
     }
 
 
-def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> Parameters:
+def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
     """Train on all devices from enlarged weights for one epoch, or until a share of the budget is spent."""
-    params = placed(trial.backend, enlarged_start(settings.seed, INITIAL_SCALE), len(trial.devices))
+    # From the book's own weights so short a training would stay at chance.
+    params = placed(trial.backend, enlarged_start(settings.seed, 8.0), len(trial.devices))
     wanted = steps_of(data, settings)
     tell("training", 0.0)
-    for progress in continue_training(trial.backend, params, tested_on(data, slice(1)), settings, every=STEPS_AT_ONCE):
+    for progress in continue_training(trial.backend, params, tested_on(data, slice(1)), settings, every=10):
         tell("training", len(progress.losses) / wanted)
         if trial.left(TRAINING_SHARE) <= 0:
             break
@@ -197,7 +184,7 @@ def compare(
     one, checked = scores[1], len(expected)
     trial.check("scores", [each[:checked] for each in scores.values()], [expected] * len(scores))
     apart = trial.checks["max_device_difference"] = largest_of(relative_error(each, one) for each in scores.values())
-    if not apart < ROUNDING:
+    if not apart < LARGEST_ERROR:
         trial.problems.append(f"the scores depend on the number of devices, by {apart:.1e} of the largest")
     if checked < len(one):
         trial.notes.append(f"NumPy's scores are of the first {checked:,} images (--budget).")
@@ -207,7 +194,7 @@ def compare(
         for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
             unequal.setdefault(int(image), where)
     trial.found(UNEQUAL.name, Interval(len(unequal), len(unequal), len(unequal)))
-    for image in sorted(unequal)[:NAMED]:
+    for image in sorted(unequal)[:3]:
         second, first = np.sort(one[image])[-2:]
         margin = f"its two highest scores are {(first - second) / np.max(np.abs(one)):.0e} of the largest apart"
         trial.notes.append(f"Image {image} has another class {unequal[image]} than on one device: {margin}.")

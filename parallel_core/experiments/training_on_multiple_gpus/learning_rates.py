@@ -46,13 +46,16 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import (
+    FIXED,
+    SCALED,
+    case_name,
     check_first_losses,
     enlarged_start,
     placed,
+    plans,
     tested_on,
 )
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED, case_name, plans
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval, student_t
@@ -143,7 +146,7 @@ def program(
         trial.cases[name] = case_of_epochs(name, backend, again, count, data, own, epochs, watch)
         # NumPy repeats the fixed batch once: more devices are compared with one.
         if kind == SCALED or count == 1:
-            check_first_losses(trial, data, own, epochs[0].losses, start)
+            check_first_losses(trial, data, own, start, epochs[0].losses)
     # The trainings of each plan stand in the same order. One that ended early on one side only counts as infinite.
     losses = {
         count: [np.array(epochs[0].losses[:COMPARED_STEPS]) for _, epochs in trainings]

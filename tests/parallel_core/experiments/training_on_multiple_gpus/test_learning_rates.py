@@ -24,7 +24,7 @@ from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
     train_once,
     with_batch,
 )
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import FIXED, SCALED
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.progress import Epoch
 from tests.parallel_core.experiments.runner.pretended import pretended

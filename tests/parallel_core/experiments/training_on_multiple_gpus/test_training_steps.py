@@ -11,7 +11,7 @@ import backends
 from backends import Backend, Device
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import training_steps
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import enlarged_start, placed
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import enlarged_start, placed
 from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs, works_of_step
 from parallel_core.measurement.progress import listening, tell

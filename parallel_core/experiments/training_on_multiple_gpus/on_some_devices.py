@@ -1,4 +1,7 @@
-"""The first losses of a training, on some of the devices and in NumPy on one: the same numbers, up to rounding."""
+"""Training on 1, 2, 4, … of the loaded devices: with which batches, and the first losses, which equal NumPy's.
+
+There are two ways: divide the same batch further, or give every device the whole of it.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,49 +19,70 @@ from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import continue_training, ignore
 
 __all__ = [
+    "FIXED",
+    "SCALED",
     "Parameters",
+    "case_name",
     "check_first_losses",
+    "counted_devices",
+    "device_counts",
     "enlarged_start",
     "first_losses",
-    "numpy_losses",
     "placed",
+    "plans",
     "tested_on",
 ]
 
+FIXED, SCALED = "fixed batch", "scaled batch"
 CHECKED_BATCHES = 3
 NUMPY_SECONDS = 2.0
-"""No further batch is begun after so long: NumPy takes seconds for a large one, or for a wide network."""
+"""NumPy takes seconds for a large batch, or for a wide network."""
 
 Parameters = tuple[np.ndarray, ...]
+
+
+def plans(batch_size: int, loaded: int) -> dict[tuple[str, int], int]:
+    """Return the global batch for each kind of batch and number of devices; on one device there is one kind."""
+    return {
+        (kind, count): batch_size * (count if kind == SCALED else 1)
+        for count in device_counts(loaded)
+        for kind in ((FIXED, SCALED) if count > 1 else (FIXED,))
+    }
+
+
+def device_counts(loaded: int) -> tuple[int, ...]:
+    """Return 1, 2, 4, … up to the number of loaded devices, and that number itself."""
+    return tuple(sorted({*(2**power for power in range(loaded.bit_length())), loaded}))
+
+
+def counted_devices(count: int) -> str:
+    """Write a number of devices."""
+    return "1 device" if count == 1 else f"{count} devices"
+
+
+def case_name(kind: str, count: int, loaded: int = 0) -> str:
+    """Name a kind of batch on some devices; all that are loaded have the same name however many they are."""
+    if count == 1:
+        return counted_devices(1)
+    return f"{'all devices' if count == loaded else counted_devices(count)}, {kind}"
 
 
 def check_first_losses(
     trial: Trial,
     data: Dataset,
     settings: Settings,
-    losses: Sequence[float],
-    start: Parameters | None = None,
+    start: Parameters,
+    *losses: Sequence[float],
     on_batch: Callable[[int, int], object] = ignore,
 ) -> None:
-    """Compare the first losses with those of NumPy on one device.
+    """Compare the first losses of one or more trainings from a start with those of NumPy on one device.
 
-    `start` are the initial parameters; None takes the book's. `on_batch` is called as in `training.train`.
+    `on_batch` is called as in `training.train`. What NumPy does not begin within `NUMPY_SECONDS` is not compared.
     """
-    start = start or initial_parameters(settings.seed, settings.width)
-    expected = numpy_losses(data, settings, start, min(CHECKED_BATCHES, len(losses)), on_batch)
-    trial.check("first losses", [np.array(losses[: len(expected)])], [np.array(expected)])
-
-
-def numpy_losses(
-    data: Dataset,
-    settings: Settings,
-    start: Parameters,
-    count: int = CHECKED_BATCHES,
-    on_batch: Callable[[int, int], object] = ignore,
-) -> tuple[float, ...]:
-    """Return the first losses of NumPy on one device: so many, or as many as it begins within `NUMPY_SECONDS`."""
     reference = backends.load("numpy", devices=1, threads_per_device=1)
-    return first_losses(reference, 1, data, settings, start, count, NUMPY_SECONDS, on_batch)
+    count = min(CHECKED_BATCHES, *map(len, losses))
+    expected = first_losses(reference, 1, data, settings, start, count, NUMPY_SECONDS, on_batch)
+    trial.check("first losses", [np.array(own[: len(expected)]) for own in losses], [np.array(expected)] * len(losses))
 
 
 def first_losses(
