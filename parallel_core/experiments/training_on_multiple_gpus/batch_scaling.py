@@ -7,16 +7,16 @@ launching the operators on every device, exchanging the gradients, updating. Wit
 images to itself, so the fixed part weighs k times less, and images a second should come nearer to k times one device's.
 
 Method: LeNet takes the same few steps on 1, 2, 4, … of the loaded devices up to all of them, with the batch of b that
-one device has and with k·b; all of them are timed in turn. The threads of a device stay the same. The first losses of
-each are checked against NumPy on one device, with batches of 64 images for each device at most.
+one device has and with k·b, in turn. The threads of a device stay the same. The first losses of each are checked
+against NumPy on one device, with batches of 64 images for each device at most.
 
 Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all devices; the curves
 of images a second over the number of devices; `…_scaling_efficiency`, the speed of k devices over k times that of one.
 
-Read: An efficiency of 1 means that every device counts in full. If devices share cores (`--devices 4` on 2 cores) it
-cannot be reached; on a synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed
-batch, because a smaller share of a batch fits better into a core's cache. Speed is half of the answer: larger batches
-take fewer steps for the same images, and `learning-rates` asks what that does to accuracy.
+Read: An efficiency of 1 means that every device counts in full. If devices share cores it cannot be reached; on a
+synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed batch, because a smaller share
+of a batch fits better into a core's cache. Speed is half of the answer: larger batches take fewer steps for the same
+images, and `learning-rates` asks what that does to accuracy.
 """
 
 import math
@@ -49,8 +49,6 @@ from parallel_core.training.lenet import initial_parameters
 
 __all__ = ["EXPERIMENT", "program"]
 
-MOST_STEPS = 10
-
 
 def program(
     trial: Trial,
@@ -78,8 +76,7 @@ def program(
         # The first loss is of the start only; the second one shows the gradients, and NumPy is slow.
         found = [first_losses(trial.backend, count, data, settings, start, 2) for count in counts]
         check_first_losses(trial, data, settings, start, *found)
-    taken = steps or fitting_steps(trial, data, batch_size)
-    trial.parameters["steps"] = taken
+    trial.parameters["steps"] = taken = steps or fitting_steps(trial, data, batch_size)
     batches = plans(batch_size, total)
     for (kind, count), batch in batches.items():
         settings = Settings(1, batch, limit=taken, seed=seed)
@@ -116,10 +113,8 @@ def fitting_steps(trial: Trial, data: Dataset, batch_size: int) -> int:
     step = min(time_steps(trial.backend, params, data, settings)[1] for _ in range(2))
     # One more for the warm-up, and in each round a step of every device as one unit.
     round_of_a_step = (trial.rounds + 1) * sum(plans(1, total).values()) * step
-    fitting = min(
-        MOST_STEPS, trial.left(TIMED_SHARE) / round_of_a_step - 1, len(data.train_labels) // (total * batch_size)
-    )
-    return max(1, int(fitting))
+    fitting = trial.left(TIMED_SHARE) / round_of_a_step - 1
+    return max(1, int(min(10, fitting, len(data.train_labels) // (total * batch_size))))
 
 
 SPEEDUP = Metric(

@@ -44,7 +44,6 @@ from parallel_core.training.step import launch_gradients
 __all__ = ["EXPERIMENT", "program"]
 
 EPOCH = "training, an epoch"
-UNTIMED_STEPS = 5
 SETTINGS = Parameter(
     fields={
         "epochs": Parameter(),
@@ -83,7 +82,7 @@ def program(
     buckets = buckets_of(settings.exchange, len(shapes()))
     trial.found("buckets", len(buckets))
     # The only bucket holds the last gradient too.
-    few = replace(settings, limit=0 if len(buckets) == 1 else min(UNTIMED_STEPS, settings.limit or UNTIMED_STEPS))
+    few = replace(settings, limit=0 if len(buckets) == 1 else min(5, settings.limit or 5))
     steps = (launch_gradients(backend, params, *batch) for batch in batches(data, few, epoch=0))
     early = [count_reduced_early(backend, [one[1] for one in step], buckets) for step in steps]
     trial.found("buckets_reduced_early", median(early or [0]))

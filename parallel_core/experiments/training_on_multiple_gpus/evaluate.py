@@ -4,27 +4,25 @@ Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 4: implemen
 on several devices.
 
 Prediction: A trained network classifies each image by itself. So the images can be divided over devices that hold the
-same parameters, each device counts the images that it has classified correctly, and the sum of the counts is the number
-that one device finds: exactly the same predictions, on every framework. Nothing but a number travels between devices,
-so k devices should be nearly k times as fast.
+same parameters, each counts those that it has classified correctly, and the sum of the counts is the number that one
+device finds: exactly the same predictions, on every framework. Nothing but a number travels between devices, so k
+devices should be nearly k times as fast.
 
 Method: LeNet is trained for a few steps on all devices, or read from `--checkpoint`. Then the test set is evaluated on
-1, 2, 4, … of them up to all, in turn. A device has shards of `--batch-size` images whatever the number of devices, so
-that their number is the only difference; what is timed are as many images as fit into the budget. Apart from that the
-scores of all images are computed on every number of devices and compared image by image, with each other and with
-NumPy's as far as the budget lasts.
+1, 2, 4, … of them up to all, in turn, as many images as fit into the budget. A device has shards of `--batch-size`
+images whatever the number of devices, so that their number is the only difference. The scores of all images are
+compared image by image between numbers of devices, and with NumPy's as far as the budget lasts.
 
 Look at: `evaluation_speedup`, the images a second on all devices over those on one; `unequal_images`, those that are
 not classified alike everywhere; the curve of images a second over the number of devices.
 
 Read: The count may differ where an image's two highest scores are closer to each other than rounding: a shard of
-another length may be summed in another order. The notes name such images and the distance of their scores. A larger
-difference is an error, and makes the result invalid. If devices share cores, or on a synchronous engine, more devices
-cannot be faster.
+another length may be summed in another order. The notes name such images. A larger difference is an error, and makes
+the result invalid. If devices share cores, or on a synchronous engine, more devices cannot be faster.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -38,7 +36,7 @@ import backends
 from backends import Array, Backend
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import (
@@ -98,13 +96,12 @@ def program(
         count: add_counts(backend, own, launch_counts(backend, own, data, count * batch_size))
         for count, own in params.items()
     }
-    reference = backends.load("numpy", devices=1, threads_per_device=1)
-    left = partial(trial.left, NUMPY_SHARE)
-    expected = scores_on(reference, placed(reference, parameters, 1), data, batch_size, left)
+    numpy = backends.load("numpy", devices=1, threads_per_device=1)
+    expected = scores_on(numpy, placed(numpy, parameters, 1), data, batch_size, partial(trial.left, NUMPY_SHARE))
     compare(trial, scores, expected, data.test_labels, counted)
 
-    shards = last * batch_size
     if images is None:
+        shards = last * batch_size
         _, seconds = evaluated(backend, params[1], tested_on(data, slice(shards)), batch_size)
         # Each number of devices, and its units; once more for the warm-up, and once to make the units.
         images = shards * max(1, int(trial.left(TIMED_SHARE) / ((trial.rounds + 2) * 2 * len(params) * seconds)))
@@ -115,16 +112,15 @@ def program(
         return launch_counts(backend, placed(backend, parameters, count), timed, count * batch_size)
 
     for count, own in params.items():
-        bare = works_of_step(backend, partial(launched, count))
         take = partial(evaluated, backend, own, timed, batch_size)
-        trial.time(counted_devices(count), take=take, bare=bare)
+        trial.time(counted_devices(count), take=take, bare=works_of_step(backend, partial(launched, count)))
     cases = trial.run(TIMED_SHARE)
 
     one, every = counted_devices(1), counted_devices(last)
     trial.found_by("images_per_second", lambda times: shown / times[every])
     trial.found_by("images_per_second_one_device", lambda times: shown / times[one])
     if last > 1:
-        trial.found_by(SPEEDUP.name, lambda times: times[one] / times[every])
+        trial.found_by(SPEEDUP.name, ratio(one, every))
     trial.found("test_accuracy", counted[last] / len(data.test_labels))
     trial.found("correct_images", counted[last])
     trial.described |= {
@@ -154,23 +150,19 @@ def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np
 
 
 def scores_on(
-    backend: Backend,
-    params: Sequence[Array],
-    data: Dataset,
-    batch_size: int,
-    left: Callable[[], float] = lambda: math.inf,
+    backend: Backend, params: list[Array], data: Dataset, size: int, left: Callable[[], float] = lambda: math.inf
 ) -> np.ndarray:
-    """Compute the scores (images, 10) on all devices of `params`, with shards of `batch_size` images.
+    """Compute the scores (images, 10) on all devices of `params`, with shards of `size` images.
 
     They are of as many of the first images as it launches while seconds are left, and of some.
     """
     lenet, devices = network(backend.ops), devices_of(backend, params)
     launched: list[Array] = []
-    for start in range(0, len(data.test_labels), batch_size * len(devices)):
+    for start in range(0, len(data.test_labels), size * len(devices)):
         if launched and left() <= 0:
             break
         tell(f"scores in {backend.name}", start / len(data.test_labels))
-        images = as_input(data.test_images[start : start + batch_size * len(devices)])
+        images = as_input(data.test_images[start : start + size * len(devices)])
         shards = zip(params, backend.split_and_load(images, devices), strict=True)
         # Of fewer images than devices the last ones have none, which frameworks refuse to convolve.
         launched += [backend.launch(lenet, p, x) for p, x in islice(shards, len(images))]

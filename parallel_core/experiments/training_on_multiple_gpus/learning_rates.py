@@ -13,19 +13,17 @@ the batch of b and with k·b, in at least three rounds; each has a seed of its o
 of images, the same for all. The rate is per image: gradients are averaged over the global batch. The weights start 8
 times as large as the book's, with which the first 300 steps at a rate of 0.2 stay at chance (`--initial-scale 1`). The
 first losses are checked against NumPy, and with the same batch against those of one device. Noise is what the seeds do
-to one point and not to another: of rates that are compared on the same devices, and at each rate of numbers of devices
-that are compared with the same batch.
+to one point and not to another: of rates on the same devices, and at each rate of numbers of devices with the same
+batch.
 
-Look at: the curves of accuracy over the rate, one for each number of devices and kind of batch; `best_rate_ratio`,
-which linear scaling predicts to be k; `scaled_rate_gain`, the accuracy that a rate k times as large gains with k times
-the batch.
+Look at: the curves of accuracy over the rate; `best_rate_ratio`, which linear scaling predicts to be k;
+`scaled_rate_gain`, the accuracy that a rate k times as large gains with k times the batch.
 
-Read: The curves of the fixed batch coincide within the noise, which is small in the middle and grows towards rates that
-the network hardly bears: there rounding errors, which the number of devices changes, grow from step to step. So losses
-that agree to the last digits in the first steps may end in accuracies that differ by a tenth. The best rate is a set:
-all whose accuracy on 2000 test images differs from the best by no more than the noise. 0.1 is guessing, here mostly
-after a rate that was too large. Training is short, 200 steps at most unless `--limit` says more, and a longer one moves
-the curves.
+Read: The curves of the fixed batch coincide within the noise, which grows towards rates that the network hardly bears:
+there rounding errors, which the number of devices changes, grow from step to step. So losses that agree to the last
+digits in the first steps may end in accuracies that differ by a tenth. The best rate is a set: all whose accuracy on
+2000 test images differs from the best by no more than the noise. 0.1 is guessing, here mostly after a rate that was too
+large. Training is short, 200 steps at most unless `--limit` says more, and a longer one moves the curves.
 """
 
 import math
@@ -80,11 +78,10 @@ SETTINGS = Parameter(
         "seed": Parameter(minimum=0, maximum=2**32 - 1),
     }
 )
+BUDGET = Parameter("Seconds that trainings may take, about: shorter ones if they are too few.")
 DEFAULTS = Settings(epochs=1, batch_size=32)
 MOST_STEPS, FEWEST_STEPS, PROBED_STEPS = 200, 20, 10
 """Of a training on one device, if the budget chooses."""
-TEST_IMAGES = 2000
-COMPARED_STEPS = 5
 CHANCE = 0.2
 """An accuracy below this is guessing among ten classes, or hardly better."""
 MIN_NOISE = 0.01
@@ -100,9 +97,7 @@ def program(
     settings: Annotated[Settings, SETTINGS] = DEFAULTS,
     initial_scale: Annotated[float, Parameter("Times the book's initial weights.")] = 8.0,
     rounds: Annotated[int, Parameter("Trainings at each point, seed by seed.")] = 3,
-    budget: Annotated[
-        float, Parameter("Seconds that trainings may take, about: shorter ones if they are too few.")
-    ] = 180,
+    budget: Annotated[float, BUDGET] = 180,
     on_batch: Callable[[int, int], object] = ignore,
 ) -> None:
     """Train with every rate on 1, 2, 4, … devices, with batches of `settings.batch_size` and of as many times that.
@@ -114,7 +109,7 @@ def program(
     """
     trial.refuse_single_device("learning-rates", "compares devices")
     backend, total, rates = trial.backend, len(trial.devices), tuple(sorted(rates))
-    data = tested_on(data, slice(TEST_IMAGES))
+    data = tested_on(data, slice(2000))
     batches = plans(settings.batch_size, total)
     points = list(product(range(rounds), rates, batches))
     probed = replace(settings, learning_rate=rates[0])
@@ -149,7 +144,7 @@ def program(
             check_first_losses(trial, data, own, start, epochs[0].losses)
     # The trainings of each plan stand in the same order. One that ended early on one side only counts as infinite.
     losses = {
-        count: [np.array(epochs[0].losses[:COMPARED_STEPS]) for _, epochs in trainings]
+        count: [np.array(epochs[0].losses[:5]) for _, epochs in trainings]
         for (kind, count), trainings in trained.items()
         if kind == FIXED
     }
@@ -160,10 +155,7 @@ def program(
         unlike = f"with the same batch the first losses differ from one device's by {difference:.1e} of their size"
         trial.problems.append(unlike)
     accuracies = {
-        plan: {
-            rate: [epochs[-1].accuracy for _, epochs in trainings[place :: len(rates)]]
-            for place, rate in enumerate(rates)
-        }
+        plan: {rate: [each[-1].accuracy for own, each in trainings if own.learning_rate == rate] for rate in rates}
         for plan, trainings in trained.items()
     }
     find_figures(trial, accuracies, len(data.test_labels))

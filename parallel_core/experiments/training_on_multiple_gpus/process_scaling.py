@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, final
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 
-from backends import Array, Backend
+from backends import Backend
 from backends.host import clock_without_compiling
 from backends.process_groups import Group, GroupedBackend, barrier, broadcast
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, interval_of
@@ -52,10 +53,9 @@ def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: in
     if not isinstance(backend, GroupedBackend) or backend.group.size == 1:
         return
     few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
-    silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, on_exchange=ignore)
     ways = {
         TOGETHER: partial(_time_step, backend, data, few),
-        SILENT: partial(_time_step, silent, data, few),
+        SILENT: partial(_time_step, _without_exchange(backend), data, few),
         ONE: partial(_time_on_first, backend, data, few),
         EXCHANGE: partial(_time_exchange, backend, few),
     }
@@ -83,6 +83,17 @@ def find_figures(trial: Trial, timed: Mapping[str, list[float]], processes: int)
     for name, formula in formulas.items():
         if interval := interval_of(formula, cases, is_ratio=name != EXPOSED.name):
             trial.found(name, interval)
+
+
+def _without_exchange(backend: GroupedBackend) -> GroupedBackend:
+    """Return a backend of a group that sums nothing: every rank keeps what it has."""
+    group = SimpleNamespace(
+        **{name: getattr(backend.group, name) for name in ("rank", "size", "hosts")},
+        **dict.fromkeys(("sum", "sum_on_host"), lambda x: x),
+        **dict.fromkeys(("waitall", "close"), ignore),
+        transport="silence",
+    )
+    return GroupedBackend(backend.local, cast(Group, group), backend.device_counts, on_exchange=ignore)
 
 
 def _time_round(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
@@ -127,22 +138,6 @@ def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
         gradients = exchange(backend, gradients, buckets)
         backend.wait(tuple(gradients))
     return (perf_counter() - start) / steps
-
-
-@final
-class _Silence:
-    """A group that sums nothing: every rank keeps what it has."""
-
-    transport = "silence"
-    waitall = close = staticmethod(ignore)
-
-    def __init__(self, group: Group) -> None:
-        self.rank, self.size, self.hosts = group.rank, group.size, group.hosts
-
-    def sum_on_host(self, x: Array) -> Array:
-        return x
-
-    sum = sum_on_host
 
 
 EFFICIENCY = Metric(

@@ -48,13 +48,8 @@ def test_larger_batches_see_as_many_images(batch_size: int, limit: int, times: i
 def test_learning_rates_have_a_curve_for_each_kind_of_batch(backend: Backend) -> None:
     result = learning_rates(backend)
     assert result.series["rate"] == (0.1, 0.2)
-    assert list(result.series)[1:] == [
-        "test_accuracy 1 device",
-        "test_accuracy 2 devices, fixed batch",
-        "test_accuracy 2 devices, scaled batch",
-        "test_accuracy 3 devices, fixed batch",
-        "test_accuracy 3 devices, scaled batch",
-    ]
+    on_more = [f"{count} devices, {kind} batch" for count in (2, 3) for kind in ("fixed", "scaled")]
+    assert list(result.series)[1:] == [f"test_accuracy {name}" for name in ("1 device", *on_more)]
     assert all(len(values) == 2 for values in result.series.values())
     assert result.checks["max_device_difference"] < 1e-4
     assert result.problems == ()
@@ -86,13 +81,11 @@ def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
 def test_progress_counts_through_all_trainings(backend: Backend) -> None:
     seen: list[tuple[int, int]] = []
     # As many images as any of the batches divides.
-    settings = Settings(1, 8, limit=6)
-    learning_rates(
-        backend, rates=(0.1,), settings=settings, on_batch=lambda epoch, images: seen.append((epoch, images))
-    )
-    assert [epoch for epoch, _ in seen] == sorted(epoch for epoch, _ in seen)
-    assert {epoch for epoch, _ in seen} == {1, 2, 3, 4, 5}
-    assert sum(images for _, images in seen) == 5 * 48
+    learning_rates(backend, rates=(0.1,), settings=Settings(1, 8, limit=6), on_batch=lambda *done: seen.append(done))
+    epochs, images = zip(*seen, strict=True)
+    assert list(epochs) == sorted(epochs)
+    assert set(epochs) == {1, 2, 3, 4, 5}
+    assert sum(images) == 5 * 48
 
 
 def test_a_rate_at_which_the_loss_is_not_finite_is_one_more_point(backend: Backend) -> None:
@@ -165,12 +158,11 @@ def test_what_would_change_it_depends_on_what_was_found() -> None:
         assert answer is not None
         return answer.would_change
 
-    clear = {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}
+    clear, guessed = {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}, {0.1: 0.1, 0.2: 0.12}
     assert "(--rounds 6)" in change(LEARNT, clear)
     assert "(--limit 400)" in change(clear, clear)
-    guessed = found({0.1: 0.1, 0.2: 0.12}, {0.1: 0.1, 0.2: 0.11})
-    assert guessed.bands["best_rate_ratio"] is None
-    assert "--initial-scale" in change({0.1: 0.1, 0.2: 0.12}, {0.1: 0.1, 0.2: 0.11})
+    assert "--initial-scale" in change(guessed, {0.1: 0.1, 0.2: 0.11})
+    assert found(guessed, guessed).bands["best_rate_ratio"] is None
 
 
 def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:
@@ -187,20 +179,21 @@ def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:
 def test_the_noise_of_two_rates_passes_over_guesses_and_that_of_devices_is_of_one_rate() -> None:
     calm, loud, guessed = (0.6, 0.6, 0.6), (0.5, 0.7, 0.6), (0.1, 0.7, 0.1)
 
+    rows = {(FIXED, 1): (calm, calm, guessed), (FIXED, 2): (calm, loud, calm), (SCALED, 2): (loud, calm, guessed)}
+
     def noise(*rates: float) -> tuple[float, float]:
         trial = Trial(backends.load("numpy", 2), {})
-        rows = {(FIXED, 1): (calm, calm, guessed), (FIXED, 2): (calm, loud, calm), (SCALED, 2): (loud, calm, guessed)}
-        accuracies = {plan: dict(zip((0.1, 0.2, 0.4), row, strict=True)) for plan, row in rows.items()}
-        find_figures(trial, {plan: {rate: row[rate] for rate in rates} for plan, row in accuracies.items()}, 2000)
-        names = ("accuracy_noise", "largest_accuracy_noise_between_devices")
-        return trial.figures[names[0]].estimate, trial.figures[names[1]].estimate
+        each = {plan: dict(zip((0.1, 0.2, 0.4), row, strict=True)) for plan, row in rows.items()}
+        find_figures(trial, {plan: {rate: row[rate] for rate in rates} for plan, row in each.items()}, 2000)
+        between = (trial.figures[name] for name in ("accuracy_noise", "largest_accuracy_noise_between_devices"))
+        between_rates, between_devices = (one.estimate for one in between)
+        return between_rates, between_devices
 
     (_, first), (_, second), (_, third) = noise(0.1), noise(0.2), noise(0.4)
     assert first == MIN_NOISE
     assert third > second > 0.1
     between_rates, largest = noise(0.1, 0.2, 0.4)
-    assert MIN_NOISE < between_rates < largest
-    assert largest > third
+    assert MIN_NOISE < between_rates < third < largest
 
 
 def test_differences_of_nothing_but_noise_are_seldom_called_any() -> None:
