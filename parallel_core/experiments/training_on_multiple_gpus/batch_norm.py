@@ -42,8 +42,7 @@ from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.training_on_multiple_gpus.sweeping import doublings, swept
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import doublings, swept, works_of_step
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.recording import Recording

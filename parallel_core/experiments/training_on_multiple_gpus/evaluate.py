@@ -194,8 +194,8 @@ def compare(
         correct = int(np.sum(each.argmax(axis=1) == labels))
         # Images within rounding may fall on either side when they are computed again.
         if abs(correct - counted[count]) > len(unequal):
-            told = f"{counted_devices(count)} counted {counted[count]:,} correct images, and their scores {correct:,}"
-            trial.problems.append(told)
+            counts = f"{counted[count]:,} correct images, and their scores {correct:,}"
+            trial.problems.append(f"{counted_devices(count)} counted {counts}")
 
 
 def evaluated(backend: Backend, params: list[Array], data: Dataset, batch_size: int) -> Timing:

@@ -1,12 +1,13 @@
-"""A few steps of a training: to be timed, in place of an epoch to be profiled, and as units for their kernels."""
+"""A few steps of a training: timed, in place of an epoch to be profiled, as units for their kernels, and in sweeps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from backends import Array, Backend, Device
-from parallel_core.experiments.runner.trial import Work
+from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
+from parallel_core.measurement.progress import part
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import if_repeatable, interleave, measure
@@ -17,23 +18,23 @@ from parallel_core.training.loop import train_epoch
 from parallel_core.training.progress import Epoch
 from parallel_core.training.step import get_params, guards, train_batch
 
-__all__ = ["Step", "case_of_epochs", "one_step", "time_steps", "works_of_step"]
+__all__ = ["Step", "case_of_epochs", "doublings", "one_step", "swept", "time_steps", "works_of_step"]
 
 REPEATED_STEPS = 5
 BARE_ROUNDS, BARE_SECONDS = 5, 0.5
 
 Step: TypeAlias = Callable[[Backend], object]
 """A function of a backend that loads what it needs and launches one step on it."""
+Point = TypeVar("Point")
 
 
 def works_of_step(backend: Backend, step: Step, times: int = 1) -> list[Work]:
     """Take a step once, and return each device's share of it as a unit, for a case that takes it so many times.
 
     It is taken on a recording, and a unit launches all that the step launched on a device again, as one function with
-    the same arguments. Copies and sums between devices are left out: they are exchange, and belong to the schedule.
-    MXNet queues the operators of a unit one by one even so, for it has no graph of gradients. A framework that compiles
-    the unit leaves out what nobody can see, so a unit returns all that was launched; and it may merge what two launches
-    of a step have in common, which is then in the unit once.
+    the same arguments. Copies and sums between devices are left out: they are exchange, and belong to the schedule. A
+    unit returns all that was launched, because a framework that compiles it leaves out what nobody can see; what two
+    launches have in common may be merged. MXNet has no graph of gradients, and queues a unit's operators one by one.
     """
     launched: dict[Device, list[tuple[Callable[..., Array], tuple[Any, ...]]]] = {}
     step(Recording(backend, on_launch=lambda device, fn, args: launched.setdefault(device, []).append((fn, args))))
@@ -105,3 +106,26 @@ def case_of_epochs(
         share=steps / len(first.losses),
         watch=watch,
     )
+
+
+def doublings(first: int, last: int) -> Iterator[int]:
+    """Count from first to last by doubling; `last` is left out if it is not reached exactly."""
+    while first <= last:
+        yield first
+        first *= 2
+
+
+def swept(
+    trial: Trial, points: Sequence[Point], weights: Sequence[float], share: float = TIMED_SHARE
+) -> Iterator[Point]:
+    """Iterate over the points; what a loop's body registers is timed when it ends.
+
+    Their shares are as the weights, one a point; what one leaves over is the next one's. What is told of the progress
+    of a point is told as its part of the sweep.
+    """
+    total, done = sum(weights), 0.0
+    for point, weight in zip(points, weights, strict=True):
+        before, done = done, done + weight
+        with part(before / total, done / total):
+            yield point
+            trial.run(share * done / total)

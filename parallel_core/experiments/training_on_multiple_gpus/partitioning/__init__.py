@@ -53,8 +53,7 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning.strategy i
     ONE_DEVICE,
     Strategy,
 )
-from parallel_core.experiments.training_on_multiple_gpus.sweeping import doublings, swept
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import doublings, swept, works_of_step
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.sweep import Curves

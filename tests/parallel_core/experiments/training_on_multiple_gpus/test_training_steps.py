@@ -12,8 +12,7 @@ from backends import Backend, Device
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import training_steps
 from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import enlarged_start, placed
-from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs, works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs, swept, works_of_step
 from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case, Timing
