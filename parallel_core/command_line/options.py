@@ -12,6 +12,7 @@ import click
 
 from backends import BackendError, Device
 from backends.devices import parse_devices
+from parallel_core.errors import MeasurementError
 from parallel_core.experiments.runner.parameters import MOST
 
 __all__ = [
@@ -51,7 +52,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Parsed(click.ParamType[Any]):
-    """Values that a function reads from a text; it raises ValueError or BackendError for a text that it cannot read.
+    """Values that a function reads from a text; it raises ValueError or an error of ours if it cannot read one.
 
     `name` stands for a value in the help, in capitals.
     """
@@ -65,7 +66,7 @@ class Parsed(click.ParamType[Any]):
             return value
         try:
             return self.parse(value)
-        except (BackendError, ValueError) as error:
+        except (BackendError, MeasurementError, ValueError) as error:
             self.fail(str(error), param, ctx)
 
 

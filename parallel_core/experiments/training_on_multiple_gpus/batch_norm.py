@@ -41,9 +41,13 @@ from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import Steps, recorded_step, time_steps_in_a_row
-from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
+    Steps,
+    doublings,
+    recorded_step,
+    swept,
+    time_steps_in_a_row,
+)
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.sweep import Curves

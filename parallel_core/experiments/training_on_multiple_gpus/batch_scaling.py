@@ -7,23 +7,22 @@ launching the operators on every device, exchanging the gradients, updating. Wit
 images to itself, so the fixed part weighs k times less, and images a second should come nearer to k times one device's.
 
 Method: LeNet takes the same few steps on 1, 2, 4, … of the loaded devices up to all of them, with the batch of b that
-one device has and with k·b; all of them are timed in turn. The threads of a device stay the same. The first losses of
-each are checked against NumPy on one device, with batches of 64 images for each device at most.
+one device has and with k·b, in turn. The threads of a device stay the same. The first losses of each are checked
+against NumPy on one device, with batches of 64 images for each device at most.
 
 Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all devices; the curves
 of images a second over the number of devices; `…_scaling_efficiency`, the speed of k devices over k times that of one.
 
-Read: An efficiency of 1 means that every device counts in full. If devices share cores (`--devices 4` on 2 cores) it
-cannot be reached; on a synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed
-batch, because a smaller share of a batch fits better into a core's cache. Speed is half of the answer: larger batches
-take fewer steps for the same images, and `learning-rates` asks what that does to accuracy.
+Read: An efficiency of 1 means that every device counts in full. If devices share cores it cannot be reached; on a
+synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed batch, because a smaller share
+of a batch fits better into a core's cache. Speed is half of the answer: larger batches take fewer steps for the same
+images, and `learning-rates` asks what that does to accuracy.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any
-
-import numpy as np
 
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
@@ -31,21 +30,17 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
-    enlarged_start,
-    first_losses,
-    numpy_losses,
-    placed,
-)
-from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import one_step, time_steps
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import (
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import (
     FIXED,
     SCALED,
     case_name,
-    device_counts,
+    check_first_losses,
+    enlarged_start,
+    first_losses,
+    placed,
     plans,
 )
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import one_step, time_steps, works_of_step
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
 from parallel_core.training.batches import Settings
@@ -53,13 +48,6 @@ from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 
 __all__ = ["EXPERIMENT", "program"]
-
-CHECKED_SCALE = 8.0
-CHECKED_STEPS = 2
-"""The first loss is of the start only; the second one shows the gradients, and NumPy is slow."""
-CHECKED_IMAGES = 64
-"""Of one device, at most."""
-MOST_STEPS = 10
 
 
 def program(
@@ -80,15 +68,20 @@ def program(
             f"{steps or 1} steps of {total} × {batch_size} images are more than the {len(data.train_labels)} there "
             "are: choose fewer --steps or a smaller --batch-size"
         )
-    check_losses(trial, data, min(batch_size, CHECKED_IMAGES), seed)
-    taken = steps or fitting_steps(trial, data, batch_size)
-    trial.parameters["steps"] = taken
+    tell("check against NumPy", 0.0)
+    start, checked = enlarged_start(seed, 8.0), plans(min(batch_size, 64), total)
+    for batch in set(checked.values()):
+        settings = Settings(1, batch, seed=seed)
+        counts = [count for (_, count), own in checked.items() if own == batch]
+        # The first loss is of the start only; the second one shows the gradients, and NumPy is slow.
+        found = [first_losses(trial.backend, count, data, settings, start, 2) for count in counts]
+        check_first_losses(trial, data, settings, start, *found)
+    trial.parameters["steps"] = taken = steps or fitting_steps(trial, data, batch_size)
     batches = plans(batch_size, total)
     for (kind, count), batch in batches.items():
         settings = Settings(1, batch, limit=taken, seed=seed)
-        take = partial(
-            time_steps, trial.backend, placed(trial.backend, initial_parameters(seed), count), data, settings
-        )
+        params = placed(trial.backend, initial_parameters(seed), count)
+        take = partial(time_steps, trial.backend, params, data, settings)
         bare = works_of_step(trial.backend, one_step(count, data, settings), times=taken)
         trial.time(case_name(kind, count, total), take=take, bare=bare)
     medians = {name: case.median for name, case in trial.run().items()}
@@ -102,7 +95,7 @@ def program(
         "scaling_efficiency": lambda kind, k, times: speed(kind, k, times) / (k * speed(kind, 1, times)),
         "step_seconds": lambda kind, k, times: times[case_name(kind, k, total)] / taken,
     }
-    counts = device_counts(total)
+    counts = sorted({count for _, count in batches})
     series = {"devices": tuple(map(float, counts))}
     for kind in (FIXED, SCALED):
         for name, quantity in quantities.items():
@@ -113,21 +106,6 @@ def program(
     trial.described |= {"data": data.source, "series": series}
 
 
-def check_losses(trial: Trial, data: Dataset, batch_size: int, seed: int) -> None:
-    """Compare the first losses with NumPy's, for all kinds of batches."""
-    start, batches = enlarged_start(seed, CHECKED_SCALE), plans(batch_size, len(trial.devices))
-    tell("check against NumPy", 0.0)
-    expected = {
-        batch: numpy_losses(data, Settings(1, batch, seed=seed), start, CHECKED_STEPS)
-        for batch in set(batches.values())
-    }
-    found = [
-        first_losses(trial.backend, count, data, Settings(1, batch, seed=seed), start, len(expected[batch]))
-        for (_, count), batch in batches.items()
-    ]
-    trial.check("first losses", map(np.array, found), [np.array(expected[batch]) for batch in batches.values()])
-
-
 def fitting_steps(trial: Trial, data: Dataset, batch_size: int) -> int:
     """Choose how many steps a timing has, so that all rounds fit into the budget even if devices take turns."""
     total = len(trial.devices)
@@ -135,10 +113,8 @@ def fitting_steps(trial: Trial, data: Dataset, batch_size: int) -> int:
     step = min(time_steps(trial.backend, params, data, settings)[1] for _ in range(2))
     # One more for the warm-up, and in each round a step of every device as one unit.
     round_of_a_step = (trial.rounds + 1) * sum(plans(1, total).values()) * step
-    fitting = min(
-        MOST_STEPS, trial.left(TIMED_SHARE) / round_of_a_step - 1, len(data.train_labels) // (total * batch_size)
-    )
-    return max(1, int(fitting))
+    fitting = trial.left(TIMED_SHARE) / round_of_a_step - 1
+    return max(1, int(min(10, fitting, len(data.train_labels) // (total * batch_size))))
 
 
 SPEEDUP = Metric(
@@ -175,7 +151,7 @@ EXPERIMENT = Experiment(
     program=program,
     case="all devices, scaled batch",
     # Shares of a batch have no limit, for they may fit better into a core's cache.
-    metrics=(SPEEDUP, efficiency(FIXED, np.inf), efficiency(SCALED, 1.0)),
+    metrics=(SPEEDUP, efficiency(FIXED, math.inf), efficiency(SCALED, 1.0)),
     changes=(
         with_queue("devices should work at the same time, and each count for more"),
         LESS_NOISE,

@@ -18,32 +18,28 @@ short run is no error: the network has learnt nothing yet.
 
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import median
 from typing import Annotated
 
-from backends import Backend
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import check_first_losses
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import check_first_losses, tested_on
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import SCALING, measure_scaling
-from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import (
-    bare_epoch_seconds,
-    buckets_reduced_early,
-    repeated_steps,
-)
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Case
 from parallel_core.system.machine_watch import sample_machine, watched
-from parallel_core.training.batches import Settings
+from parallel_core.training.batches import Settings, batches
 from parallel_core.training.checkpoints import Checkpointing, check_resumable, continue_and_keep
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.gradient_exchange import buckets_of
-from parallel_core.training.lenet import shapes
+from parallel_core.training.gradient_exchange import buckets_of, count_reduced_early
+from parallel_core.training.lenet import initial_parameters, shapes
 from parallel_core.training.loop import ignore
 from parallel_core.training.progress import Epoch
 from parallel_core.training.replicas import largest_replica_difference
+from parallel_core.training.step import launch_gradients
 
 __all__ = ["EXPERIMENT", "program"]
 
@@ -85,10 +81,13 @@ def program(
     params = [backend.asarray(checkpoints.parameters(settings), device) for device in backend.devices]
     buckets = buckets_of(settings.exchange, len(shapes()))
     trial.found("buckets", len(buckets))
-    trial.found("buckets_reduced_early", buckets_reduced_early(backend, params, data, settings, buckets))
+    # The only bucket holds the last gradient too.
+    few = replace(settings, limit=0 if len(buckets) == 1 else min(5, settings.limit or 5))
+    steps = (launch_gradients(backend, params, *batch) for batch in batches(data, few, epoch=0))
+    early = [count_reduced_early(backend, [one[1] for one in step], buckets) for step in steps]
+    trial.found("buckets_reduced_early", median(early or [0]))
     # A short run ends soon: it is tested on as many images as it trains on.
-    few = slice((settings.limit or len(data.train_labels)) * settings.batch_size)
-    tested = replace(data, test_images=data.test_images[few], test_labels=data.test_labels[few])
+    tested = tested_on(data, slice((settings.limit or len(data.train_labels)) * settings.batch_size))
     start = checkpoints.start
     epochs, before = start.epochs, sample_machine()
     for progress in continue_and_keep(backend, params, tested, settings, checkpoints, on_batch):
@@ -101,12 +100,10 @@ def program(
     if difference:
         trial.problems.append(f"the devices' parameters differ after training, by {difference:.1e} of the largest")
     # It trains nothing, but tells the watchdog of this process that work goes on.
-    check_first_losses(trial, data, settings, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
+    book_s = initial_parameters(settings.seed, settings.width)
+    check_first_losses(trial, data, settings, book_s, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
     timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
-    again, share = repeated_steps(backend, lambda: params, data, settings, epochs[0])
-    seconds, dispatched = zip(*((epoch.seconds, epoch.dispatch_seconds) for epoch in timed), strict=True)
-    bare = bare_epoch_seconds(backend, len(params), data, settings, timed[0])
-    trial.cases[EPOCH] = Case(EPOCH, seconds, dispatched, bare_seconds=bare, again=again, share=share, watch=watch)
+    trial.cases[EPOCH] = case_of_epochs(EPOCH, backend, lambda: params, len(params), data, settings, timed, watch)
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     losses = tuple(loss for epoch in epochs for loss in epoch.losses)
     trial.found_by(SPEED.name, lambda times: timed[-1].images / times[EPOCH])
@@ -115,12 +112,6 @@ def program(
     trial.found("final_loss", losses[-1])
     trial.described |= {"data": data.source, "series": {"test_accuracy": accuracies, "loss": losses}}
     measure_scaling(trial, data, settings, trained=len(losses) - len(start.losses))
-
-
-def _extent(_: Backend, data: Dataset, settings: Settings, **__: object) -> tuple[int, int]:
-    """Return the epochs, and the images of each."""
-    images = len(data.train_labels)
-    return settings.epochs, min(images, settings.batch_size * (settings.limit or images))
 
 
 SPEED = Metric("images_per_second", means="images that training gets through in a second, on all devices together")
@@ -136,7 +127,10 @@ EXPERIMENT = Experiment(
     position=1,
     program=program,
     between_processes=program,
-    extent=_extent,
+    extent=lambda _, data, settings, **__: (
+        settings.epochs,
+        min(len(data.train_labels), settings.batch_size * (settings.limit or len(data.train_labels))),
+    ),
     case=EPOCH,
     metrics=(SPEED, Metric("seconds_per_epoch", lambda times: times[EPOCH], ratio=True), ACCURACY, *SCALING),
     changes=(

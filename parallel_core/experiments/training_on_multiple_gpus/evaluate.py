@@ -4,26 +4,25 @@ Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 4: implemen
 on several devices.
 
 Prediction: A trained network classifies each image by itself. So the images can be divided over devices that hold the
-same parameters, each device counts the images that it has classified correctly, and the sum of the counts is the number
-that one device finds: exactly the same predictions, on every framework. Nothing but a number travels between devices,
-so k devices should be nearly k times as fast.
+same parameters, each counts those that it has classified correctly, and the sum of the counts is the number that one
+device finds: exactly the same predictions, on every framework. Nothing but a number travels between devices, so k
+devices should be nearly k times as fast.
 
 Method: LeNet is trained for a few steps on all devices, or read from `--checkpoint`. Then the test set is evaluated on
-1, 2, 4, … of them up to all, in turn. A device has shards of `--batch-size` images whatever the number of devices, so
-that their number is the only difference; what is timed are as many images as fit into the budget. Apart from that the
-scores of all images are computed on every number of devices and compared image by image, with each other and with
-NumPy's as far as the budget lasts.
+1, 2, 4, … of them up to all, in turn, as many images as fit into the budget. A device has shards of `--batch-size`
+images whatever the number of devices, so that their number is the only difference. The scores of all images are
+compared image by image between numbers of devices, and with NumPy's as far as the budget lasts.
 
 Look at: `evaluation_speedup`, the images a second on all devices over those on one; `unequal_images`, those that are
 not classified alike everywhere; the curve of images a second over the number of devices.
 
 Read: The count may differ where an image's two highest scores are closer to each other than rounding: a shard of
-another length may be summed in another order. The notes name such images and the distance of their scores. A larger
-difference is an error, and makes the result invalid. If devices share cores, or on a synchronous engine, more devices
-cannot be faster.
+another length may be summed in another order. The notes name such images. A larger difference is an error, and makes
+the result invalid. If devices share cores, or on a synchronous engine, more devices cannot be faster.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -37,24 +36,24 @@ import backends
 from backends import Array, Backend
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
-from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import (
-    Parameters,
+from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import (
+    counted_devices,
+    device_counts,
     enlarged_start,
     placed,
-    without_test,
+    tested_on,
 )
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import counted_devices, device_counts
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import works_of_step
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Timing
 from parallel_core.measurement.sweep import Curves
 from parallel_core.training.batches import Settings, as_input, steps_of
-from parallel_core.training.checkpoints import Checkpoint, CheckpointError, read_checkpoint
+from parallel_core.training.checkpoints import Checkpoint, read_checkpoint
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import network
 from parallel_core.training.loop import add_counts, continue_training, launch_counts
@@ -62,24 +61,12 @@ from parallel_core.training.step import devices_of
 
 __all__ = ["EXPERIMENT", "compare", "program", "trained_briefly"]
 
+CHECKPOINT = Parameter(
+    "Evaluate the training that is kept there.", metavar="DIR", parse=lambda text: read_checkpoint(Path(text))
+)
 TRAINING = Settings(epochs=1, batch_size=64, learning_rate=0.1)
-INITIAL_SCALE = 8.0
-"""From the book's own weights so short a training would stay at chance."""
-STEPS_AT_ONCE = 10
-"""Of training, between two looks at the clock."""
 TRAINING_SHARE, NUMPY_SHARE, TIMED_SHARE = 0.3, 0.55, 0.95
 """Of the budget: until when is trained, until when NumPy may begin another shard, and until when is timed."""
-ROUNDING = 1e-4
-"""The largest difference of scores, as a share of the largest, that is laid to rounding."""
-NAMED = 3
-"""How many images of unequal classes are named."""
-
-
-def _checkpoint(directory: str) -> Checkpoint:
-    try:
-        return read_checkpoint(Path(directory))
-    except CheckpointError as error:
-        raise ValueError(str(error)) from error
 
 
 def program(
@@ -87,9 +74,7 @@ def program(
     data: Dataset,
     batch_size: Annotated[int, Parameter("Of one device.")] = 500,
     train_steps: Annotated[int, Parameter("Steps of training before, at most.")] = 100,
-    checkpoint: Annotated[
-        Checkpoint | None, Parameter("Evaluate the training that is kept there.", metavar="DIR", parse=_checkpoint)
-    ] = None,
+    checkpoint: Annotated[Checkpoint | None, CHECKPOINT] = None,
     images: Annotated[int | None, Chosen("Test images in a timing. Default: as many as fit.")] = None,
     seed: Seed = 0,
 ) -> None:
@@ -106,33 +91,36 @@ def program(
         trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
     params = {count: placed(backend, parameters, count) for count in device_counts(len(backend.devices))}
     last = max(params)
-    tell("scores of each image", 0.0)
     scores = {count: scores_on(backend, own, data, batch_size) for count, own in params.items()}
     counted = {
         count: add_counts(backend, own, launch_counts(backend, own, data, count * batch_size))
         for count, own in params.items()
     }
-    expected = numpy_scores(parameters, data, batch_size, partial(trial.left, NUMPY_SHARE))
+    numpy = backends.load("numpy", devices=1, threads_per_device=1)
+    expected = scores_on(numpy, placed(numpy, parameters, 1), data, batch_size, partial(trial.left, NUMPY_SHARE))
     compare(trial, scores, expected, data.test_labels, counted)
 
-    shards = last * batch_size
     if images is None:
+        shards = last * batch_size
         _, seconds = evaluated(backend, params[1], tested_on(data, slice(shards)), batch_size)
         # Each number of devices, and its units; once more for the warm-up, and once to make the units.
         images = shards * max(1, int(trial.left(TIMED_SHARE) / ((trial.rounds + 2) * 2 * len(params) * seconds)))
     timed = tested_on(data, slice(images))
     trial.parameters["images"] = shown = len(timed.test_labels)
+
+    def launched(count: int, backend: Backend) -> object:
+        return launch_counts(backend, placed(backend, parameters, count), timed, count * batch_size)
+
     for count, own in params.items():
-        bare = works_of_step(backend, partial(launched_on, parameters, count, timed, batch_size))
         take = partial(evaluated, backend, own, timed, batch_size)
-        trial.time(counted_devices(count), take=take, bare=bare)
+        trial.time(counted_devices(count), take=take, bare=works_of_step(backend, partial(launched, count)))
     cases = trial.run(TIMED_SHARE)
 
     one, every = counted_devices(1), counted_devices(last)
     trial.found_by("images_per_second", lambda times: shown / times[every])
     trial.found_by("images_per_second_one_device", lambda times: shown / times[one])
     if last > 1:
-        trial.found_by(SPEEDUP.name, lambda times: times[one] / times[every])
+        trial.found_by(SPEEDUP.name, ratio(one, every))
     trial.found("test_accuracy", counted[last] / len(data.test_labels))
     trial.found("correct_images", counted[last])
     trial.described |= {
@@ -145,51 +133,40 @@ def program(
     }
 
 
-def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> Parameters:
+def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
     """Train on all devices from enlarged weights for one epoch, or until a share of the budget is spent."""
-    params = placed(trial.backend, enlarged_start(settings.seed, INITIAL_SCALE), len(trial.devices))
+    # From the book's own weights so short a training would stay at chance.
+    params = placed(trial.backend, enlarged_start(settings.seed, 8.0), len(trial.devices))
     wanted = steps_of(data, settings)
-    steps = 0
     tell("training", 0.0)
-    for progress in continue_training(trial.backend, params, without_test(data), settings, every=STEPS_AT_ONCE):
-        steps = len(progress.losses)
-        tell("training", steps / wanted)
+    for progress in continue_training(trial.backend, params, tested_on(data, slice(1)), settings, every=10):
+        tell("training", len(progress.losses) / wanted)
         if trial.left(TRAINING_SHARE) <= 0:
             break
-    trial.parameters["train_steps"] = steps
+    trial.parameters["train_steps"] = steps = len(progress.losses)
     if steps < wanted:
         trial.notes.append(f"The budget ended the training after {steps} of {wanted} steps (--budget).")
     return trial.backend.to_numpy(params[0])
 
 
-def tested_on(data: Dataset, images: slice) -> Dataset:
-    """Return the data with some of the test images only."""
-    return replace(data, test_images=data.test_images[images], test_labels=data.test_labels[images])
+def scores_on(
+    backend: Backend, params: list[Array], data: Dataset, size: int, left: Callable[[], float] = lambda: math.inf
+) -> np.ndarray:
+    """Compute the scores (images, 10) on all devices of `params`, with shards of `size` images.
 
-
-def scores_on(backend: Backend, params: Sequence[Array], data: Dataset, batch_size: int) -> np.ndarray:
-    """Compute the scores (images, 10) on all devices of `params`, with shards of `batch_size` images."""
+    They are of as many of the first images as it launches while seconds are left, and of some.
+    """
     lenet, devices = network(backend.ops), devices_of(backend, params)
     launched: list[Array] = []
-    for start in range(0, len(data.test_labels), batch_size * len(devices)):
-        images = as_input(data.test_images[start : start + batch_size * len(devices)])
+    for start in range(0, len(data.test_labels), size * len(devices)):
+        if launched and left() <= 0:
+            break
+        tell(f"scores in {backend.name}", start / len(data.test_labels))
+        images = as_input(data.test_images[start : start + size * len(devices)])
         shards = zip(params, backend.split_and_load(images, devices), strict=True)
         # Of fewer images than devices the last ones have none, which frameworks refuse to convolve.
         launched += [backend.launch(lenet, p, x) for p, x in islice(shards, len(images))]
     return np.concatenate([backend.to_numpy(one) for one in launched])
-
-
-def numpy_scores(parameters: Parameters, data: Dataset, batch_size: int, left: Callable[[], float]) -> np.ndarray:
-    """Compute NumPy's scores of the first images: of as many as it begins while seconds are left, and of some."""
-    reference = backends.load("numpy", devices=1, threads_per_device=1)
-    params = placed(reference, parameters, 1)
-    computed: list[np.ndarray] = []
-    for start in range(0, len(data.test_labels), batch_size):
-        if computed and left() <= 0:
-            break
-        tell("scores in NumPy", start / len(data.test_labels))
-        computed.append(scores_on(reference, params, tested_on(data, slice(start, start + batch_size)), batch_size))
-    return np.concatenate(computed)
 
 
 def compare(
@@ -199,19 +176,17 @@ def compare(
     one, checked = scores[1], len(expected)
     trial.check("scores", [each[:checked] for each in scores.values()], [expected] * len(scores))
     apart = trial.checks["max_device_difference"] = largest_of(relative_error(each, one) for each in scores.values())
-    if not apart < ROUNDING:
+    if not apart < LARGEST_ERROR:
         trial.problems.append(f"the scores depend on the number of devices, by {apart:.1e} of the largest")
     if checked < len(one):
         trial.notes.append(f"NumPy's scores are of the first {checked:,} images (--budget).")
     unequal: dict[int, str] = {}
-    for where, each in {
-        **{f"on {counted_devices(k)}": each for k, each in scores.items()},
-        "in NumPy": expected,
-    }.items():
+    everywhere = {f"on {counted_devices(count)}": each for count, each in scores.items()} | {"in NumPy": expected}
+    for where, each in everywhere.items():
         for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
             unequal.setdefault(int(image), where)
     trial.found(UNEQUAL.name, Interval(len(unequal), len(unequal), len(unequal)))
-    for image in sorted(unequal)[:NAMED]:
+    for image in sorted(unequal)[:3]:
         second, first = np.sort(one[image])[-2:]
         margin = f"its two highest scores are {(first - second) / np.max(np.abs(one)):.0e} of the largest apart"
         trial.notes.append(f"Image {image} has another class {unequal[image]} than on one device: {margin}.")
@@ -219,13 +194,8 @@ def compare(
         correct = int(np.sum(each.argmax(axis=1) == labels))
         # Images within rounding may fall on either side when they are computed again.
         if abs(correct - counted[count]) > len(unequal):
-            told = f"{counted_devices(count)} counted {counted[count]:,} correct images, and their scores {correct:,}"
-            trial.problems.append(told)
-
-
-def launched_on(parameters: Parameters, count: int, data: Dataset, batch_size: int, backend: Backend) -> object:
-    """Launch the evaluation on so many first devices."""
-    return launch_counts(backend, placed(backend, parameters, count), data, count * batch_size)
+            counts = f"{counted[count]:,} correct images, and their scores {correct:,}"
+            trial.problems.append(f"{counted_devices(count)} counted {counts}")
 
 
 def evaluated(backend: Backend, params: list[Array], data: Dataset, batch_size: int) -> Timing:

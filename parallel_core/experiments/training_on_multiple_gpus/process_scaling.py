@@ -2,8 +2,8 @@
 
     together            the ranks' steps, as they were trained
     without exchange    the same shares of the rows, and nothing is summed over processes
-    alone               the whole batches on rank 0, while the others wait
-    exchange alone      sums as large as the gradients, and nothing is computed
+    one process         the whole batches on rank 0, while the others wait
+    exchange only       sums as large as the gradients, and nothing is computed
 
 Steps without exchange have wrong gradients, which take as long to compute as right ones; they train parameters of their
 own, which are discarded. How often all is timed the first rank decides, and its times are those of all.
@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, final
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 
-from backends import Array, Backend
+from backends import Backend
 from backends.host import clock_without_compiling
 from backends.process_groups import Group, GroupedBackend, barrier, broadcast
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, interval_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Case
@@ -34,14 +35,13 @@ from parallel_core.training.step import get_params
 
 __all__ = ["SCALING", "find_figures", "measure_scaling"]
 
-TOGETHER, SILENT, ALONE, EXCHANGE = "together", "without exchange", "alone", "exchange alone"
-
+TOGETHER, SILENT, ONE, EXCHANGE = "together", "without exchange", "one process", "exchange only"
 STEPS = 5
 MOST_ROUNDS = 7
 TIMED_SECONDS = 15.0
 """How long the rounds may take before there are fewer of them."""
 LONG_STEP = 1.0
-"""Seconds; if a step takes longer, only one is timed."""
+"""Seconds; if a step takes longer, only one is timed: the others' wait at a barrier must not exceed the deadline."""
 
 
 def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: int) -> None:
@@ -53,39 +53,51 @@ def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: in
     if not isinstance(backend, GroupedBackend) or backend.group.size == 1:
         return
     few = replace(settings, limit=min(STEPS, settings.limit or STEPS))
-    silent = GroupedBackend(backend.local, _Silence(backend.group), backend.device_counts, on_exchange=ignore)
-    steps = {
+    ways = {
         TOGETHER: partial(_time_step, backend, data, few),
-        SILENT: partial(_time_step, silent, data, few),
-        ALONE: partial(_time_alone, backend, data, few),
-        EXCHANGE: partial(_time_exchange, backend, settings, few.limit or STEPS),
+        SILENT: partial(_time_step, _without_exchange(backend), data, few),
+        ONE: partial(_time_on_first, backend, data, few),
+        EXCHANGE: partial(_time_exchange, backend, few),
     }
-    find_figures(trial, _time_in_turn(backend, steps), backend.group.size)
-    size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
-    trial.found("exchanged_bytes", size * trained)
-
-
-def find_figures(trial: Trial, timed: Mapping[str, Case], processes: int) -> None:
-    """Keep the figures of a step's times in the four ways."""
-    trial.parameters["processes"] = processes
-    efficiency = replace(EFFICIENCY, formula=lambda times: times[ALONE] / (processes * times[TOGETHER]))
-    for metric in (efficiency, EXPOSED, STEP, LONE_STEP, EXCHANGED):
-        if (interval := metric.measured(timed)) is not None:
-            trial.found(metric.name, interval)
-
-
-def _time_in_turn(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, Case]:
-    """Time every way in turn, in all ranks at once; return the first rank's times of a step in all of them."""
     warmed = clock_without_compiling()
     _time_round(backend, ways)
     fitting = int(TIMED_SECONDS / (clock_without_compiling() - warmed))
     rounds = _of_first(backend.group, max(FEWEST_FOR_A_VERDICT, min(MOST_ROUNDS, fitting)))
-    timed = [_time_round(backend, ways) for _ in range(rounds)]
-    by_way = _of_first(backend.group, {name: [one[name] for one in timed] for name in ways})
-    return {name: Case(name, tuple(seconds), tuple(seconds)) for name, seconds in by_way.items()}
+    timed = _of_first(backend.group, [_time_round(backend, ways) for _ in range(rounds)])
+    find_figures(trial, {way: [one[way] for one in timed] for way in ways}, backend.group.size)
+    size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
+    trial.found("exchanged_bytes", size * trained)
+
+
+def find_figures(trial: Trial, timed: Mapping[str, list[float]], processes: int) -> None:
+    """Keep the figures of a step's seconds in the four ways, round by round."""
+    trial.parameters["processes"] = processes
+    cases = {way: Case(way, tuple(seconds), tuple(seconds)) for way, seconds in timed.items()}
+    formulas: Mapping[str, Formula] = {
+        EFFICIENCY.name: lambda times: times[ONE] / (processes * times[TOGETHER]),
+        EXPOSED.name: lambda times: times[TOGETHER] - times[SILENT],
+        "step_seconds": lambda times: times[TOGETHER],
+        "lone_step_seconds": lambda times: times[ONE],
+        "exchange_seconds": lambda times: times[EXCHANGE],
+    }
+    for name, formula in formulas.items():
+        if interval := interval_of(formula, cases, is_ratio=name != EXPOSED.name):
+            trial.found(name, interval)
+
+
+def _without_exchange(backend: GroupedBackend) -> GroupedBackend:
+    """Return a backend of a group that sums nothing: every rank keeps what it has."""
+    group = SimpleNamespace(
+        **{name: getattr(backend.group, name) for name in ("rank", "size", "hosts")},
+        **dict.fromkeys(("sum", "sum_on_host"), lambda x: x),
+        **dict.fromkeys(("waitall", "close"), ignore),
+        transport="silence",
+    )
+    return GroupedBackend(backend.local, cast(Group, group), backend.device_counts, on_exchange=ignore)
 
 
 def _time_round(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+    """Time every way in turn, in all ranks at once."""
     seconds = {}
     for name, time_once in ways.items():
         barrier(backend.group)
@@ -107,20 +119,19 @@ def _time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
     return epoch.seconds / len(epoch.losses)
 
 
-def _time_alone(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
+def _time_on_first(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
     """Train whole batches on rank 0 only; the others wait at the next barrier. Return the seconds of one step."""
     if backend.group.rank > 0:
         return 0.0
     one = _time_step(backend.local, data, replace(settings, limit=1))
-    # The wait at the barrier must not exceed the deadline.
     return one if one > LONG_STEP else _time_step(backend.local, data, settings)
 
 
-def _time_exchange(backend: GroupedBackend, settings: Settings, steps: int) -> float:
+def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
     """Exchange zeros in the shapes of the gradients; return the seconds of one step's exchange."""
     zeros = tuple(np.zeros_like(array) for array in initial_parameters(settings.seed, settings.width))
     gradients = [backend.asarray(zeros, device) for device in backend.devices]
-    buckets = buckets_of(settings.exchange, len(zeros))
+    buckets, steps = buckets_of(settings.exchange, len(zeros)), settings.limit or STEPS
     backend.waitall()
     start = perf_counter()
     for _ in range(steps):
@@ -129,35 +140,10 @@ def _time_exchange(backend: GroupedBackend, settings: Settings, steps: int) -> f
     return (perf_counter() - start) / steps
 
 
-@final
-class _Silence:
-    """A group that sums nothing: every rank keeps what it has."""
-
-    transport = "silence"
-
-    def __init__(self, group: Group) -> None:
-        self.rank, self.size, self.hosts = group.rank, group.size, group.hosts
-
-    def sum(self, x: Array) -> Array:
-        return x
-
-    def sum_on_host(self, x: np.ndarray) -> np.ndarray:
-        return x
-
-    def waitall(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 EFFICIENCY = Metric(
     "scaling_efficiency",
     means="the speed of all n processes over n times that of one: 1 is the most",
-    ratio=True,
-    share=lambda efficiency, result: (
-        (efficiency * result.parameters["processes"] - 1) / (result.parameters["processes"] - 1)
-    ),
+    share=lambda efficiency, result: (efficiency * (n := result.parameters["processes"]) - 1) / (n - 1),
     bands=(
         Band(LOWEST, "slower", "A single process is faster than all together"),
         Band(0.0, "faster", "Further processes counted in part"),
@@ -166,7 +152,6 @@ EFFICIENCY = Metric(
 )
 EXPOSED = Metric(
     "exposed_exchange_seconds",
-    lambda times: times[TOGETHER] - times[SILENT],
     means="what a step takes longer than one without exchange",
     # If the exchange hides under computation it is less than the exchange by itself.
     share=lambda seconds, result: seconds / result.metrics["exchange_seconds"],
@@ -177,7 +162,4 @@ EXPOSED = Metric(
         Band(1.2, "waiting", "Besides the exchange, processes waited for each other"),
     ),
 )
-STEP = Metric("step_seconds", lambda times: times[TOGETHER], ratio=True)
-LONE_STEP = Metric("lone_step_seconds", lambda times: times[ALONE], ratio=True)
-EXCHANGED = Metric("exchange_seconds", lambda times: times[EXCHANGE], ratio=True)
 SCALING = (EFFICIENCY, EXPOSED)

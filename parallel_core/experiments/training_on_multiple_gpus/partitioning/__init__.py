@@ -39,9 +39,13 @@ from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import divisions
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.divisions import Batch, Parameters, Strategy
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import doublings
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import Steps, recorded_step, time_steps_in_a_row
-from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
+    Steps,
+    doublings,
+    recorded_step,
+    swept,
+    time_steps_in_a_row,
+)
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import crossings
 

@@ -9,7 +9,7 @@ import pytest
 import parallel_core
 from backends import Array, Backend, Device
 from parallel_core.experiments.training_on_multiple_gpus import building_blocks
-from parallel_core.experiments.training_on_multiple_gpus.first_losses import enlarged_start
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import enlarged_start
 
 
 def test_every_building_block_shows_its_values(backend: Backend) -> None:

@@ -18,14 +18,15 @@ from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
-    Trained,
+    MIN_NOISE,
     find_figures,
+    noise_of,
     train_once,
     with_batch,
 )
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates.noise import MIN_NOISE, Seeds, noise_of
-from parallel_core.experiments.training_on_multiple_gpus.scaled_batches import FIXED, SCALED
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import FIXED, SCALED
 from parallel_core.training.dataset import Dataset
+from parallel_core.training.progress import Epoch
 from tests.parallel_core.experiments.runner.pretended import pretended
 from tests.parallel_core.experiments.small import small
 
@@ -37,7 +38,7 @@ def learning_rates(backend: Backend, **changed: Any) -> Result:
 
 @given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 16))
 def test_larger_batches_see_as_many_images(batch_size: int, limit: int, times: int) -> None:
-    settings = with_batch(Settings(1, batch_size, limit=limit), times, 0.5)
+    settings = with_batch(Settings(1, batch_size, limit=limit), times, learning_rate=0.5)
     assert settings.limit is not None
     assert settings.batch_size == times * batch_size
     assert settings.learning_rate == 0.5
@@ -47,13 +48,8 @@ def test_larger_batches_see_as_many_images(batch_size: int, limit: int, times: i
 def test_learning_rates_have_a_curve_for_each_kind_of_batch(backend: Backend) -> None:
     result = learning_rates(backend)
     assert result.series["rate"] == (0.1, 0.2)
-    assert list(result.series)[1:] == [
-        "test_accuracy 1 device",
-        "test_accuracy 2 devices, fixed batch",
-        "test_accuracy 2 devices, scaled batch",
-        "test_accuracy 3 devices, fixed batch",
-        "test_accuracy 3 devices, scaled batch",
-    ]
+    on_more = [f"{count} devices, {kind} batch" for count in (2, 3) for kind in ("fixed", "scaled")]
+    assert list(result.series)[1:] == [f"test_accuracy {name}" for name in ("1 device", *on_more)]
     assert all(len(values) == 2 for values in result.series.values())
     assert result.checks["max_device_difference"] < 1e-4
     assert result.problems == ()
@@ -65,9 +61,12 @@ def test_learning_rates_have_a_curve_for_each_kind_of_batch(backend: Backend) ->
 def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def train_and_say_what(backend: Backend, devices: int, data: Dataset, settings: Settings, *rest: Any) -> Trained:
-        trained = train_once(backend, devices, data, settings, *rest)
-        return replace(trained, accuracy=settings.learning_rate + settings.seed / 100 + settings.batch_size / 1000)
+    def train_and_say_what(
+        backend: Backend, devices: int, data: Dataset, settings: Settings, *rest: Any
+    ) -> tuple[Epoch]:
+        (epoch,) = train_once(backend, devices, data, settings, *rest)
+        accuracy = settings.learning_rate + settings.seed / 100 + settings.batch_size / 1000
+        return (replace(epoch, accuracy=accuracy),)
 
     monkeypatch.setattr(
         "parallel_core.experiments.training_on_multiple_gpus.learning_rates.train_once", train_and_say_what
@@ -82,13 +81,11 @@ def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
 def test_progress_counts_through_all_trainings(backend: Backend) -> None:
     seen: list[tuple[int, int]] = []
     # As many images as any of the batches divides.
-    settings = Settings(1, 8, limit=6)
-    learning_rates(
-        backend, rates=(0.1,), settings=settings, on_batch=lambda epoch, images: seen.append((epoch, images))
-    )
-    assert [epoch for epoch, _ in seen] == sorted(epoch for epoch, _ in seen)
-    assert {epoch for epoch, _ in seen} == {1, 2, 3, 4, 5}
-    assert sum(images for _, images in seen) == 5 * 48
+    learning_rates(backend, rates=(0.1,), settings=Settings(1, 8, limit=6), on_batch=lambda *done: seen.append(done))
+    epochs, images = zip(*seen, strict=True)
+    assert list(epochs) == sorted(epochs)
+    assert set(epochs) == {1, 2, 3, 4, 5}
+    assert sum(images) == 5 * 48
 
 
 def test_a_rate_at_which_the_loss_is_not_finite_is_one_more_point(backend: Backend) -> None:
@@ -162,40 +159,42 @@ def test_what_would_change_it_depends_on_what_was_found() -> None:
         assert answer is not None
         return answer.would_change
 
-    clear = {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}
+    clear, guessed = {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}, {0.1: 0.1, 0.2: 0.12}
     assert "(--rounds 6)" in change(LEARNT, clear)
     assert "(--limit 400)" in change(clear, clear)
-    guessed = found({0.1: 0.1, 0.2: 0.12}, {0.1: 0.1, 0.2: 0.11})
-    assert guessed.bands["best_rate_ratio"] is None
-    assert "--initial-scale" in change({0.1: 0.1, 0.2: 0.12}, {0.1: 0.1, 0.2: 0.11})
+    assert "--initial-scale" in change(guessed, {0.1: 0.1, 0.2: 0.11})
+    assert found(guessed, guessed).bands["best_rate_ratio"] is None
 
 
 def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:
     # The second seed is better by 0.04 in the mean of the points, and by 0.02 more or less at each of them.
     points = [[0.6, 0.62], [0.5, 0.56]]
     # Student's t of one degree of freedom, and the normal quantile, at 98.5 %.
-    assert noise_of(points, 2, 2000) == pytest.approx(21.205 * (2 * 0.0004 / 2) ** 0.5, rel=1e-3)
-    assert noise_of([[0.6, 0.64], [0.5, 0.54]], 2, 2000) == MIN_NOISE
-    assert noise_of(points, 2, 2000, differences=10) > 5 * noise_of(points, 2, 2000)
+    assert noise_of(points, 2000) == pytest.approx(21.205 * (2 * 0.0004 / 2) ** 0.5, rel=1e-3)
+    assert noise_of([[0.6, 0.64], [0.5, 0.54]], 2000) == MIN_NOISE
+    assert noise_of(points, 2000, differences=10) > 5 * noise_of(points, 2000)
     for too_few, count in (([[0.6], [0.7]], 1), ([[0.6, 0.7]], 2)):
-        assert noise_of(too_few, count, 2000) == pytest.approx(2.1701 * (0.5 / 2000 / count) ** 0.5, rel=1e-3)
+        assert noise_of(too_few, 2000) == pytest.approx(2.1701 * (0.5 / 2000 / count) ** 0.5, rel=1e-3)
 
 
 def test_the_noise_of_two_rates_passes_over_guesses_and_that_of_devices_is_of_one_rate() -> None:
-    calm, loud = (0.6, 0.6, 0.6), (0.5, 0.7, 0.6)
-    guessed = (0.1, 0.7, 0.1)
-    seeds = Seeds(
-        {
-            (FIXED, 1): {0.1: calm, 0.2: calm, 0.4: guessed},
-            (FIXED, 2): {0.1: calm, 0.2: loud, 0.4: calm},
-            (SCALED, 2): {0.1: loud, 0.2: calm, 0.4: guessed},
-        },
-        2000,
-    )
-    assert seeds.between_devices(0.1) == MIN_NOISE
-    assert seeds.between_devices(0.2) > 0.1
-    assert seeds.between_devices(0.4) > seeds.between_devices(0.2)
-    assert MIN_NOISE < seeds.between_rates < seeds.between_devices(0.4)
+    calm, loud, guessed = (0.6, 0.6, 0.6), (0.5, 0.7, 0.6), (0.1, 0.7, 0.1)
+
+    rows = {(FIXED, 1): (calm, calm, guessed), (FIXED, 2): (calm, loud, calm), (SCALED, 2): (loud, calm, guessed)}
+
+    def noise(*rates: float) -> tuple[float, float]:
+        trial = Trial(backends.load("numpy", 2), {})
+        each = {plan: dict(zip((0.1, 0.2, 0.4), row, strict=True)) for plan, row in rows.items()}
+        find_figures(trial, {plan: {rate: row[rate] for rate in rates} for plan, row in each.items()}, 2000)
+        between = (trial.figures[name] for name in ("accuracy_noise", "largest_accuracy_noise_between_devices"))
+        between_rates, between_devices = (one.estimate for one in between)
+        return between_rates, between_devices
+
+    (_, first), (_, second), (_, third) = noise(0.1), noise(0.2), noise(0.4)
+    assert first == MIN_NOISE
+    assert third > second > 0.1
+    between_rates, largest = noise(0.1, 0.2, 0.4)
+    assert MIN_NOISE < between_rates < third < largest
 
 
 def test_differences_of_nothing_but_noise_are_seldom_called_any() -> None:

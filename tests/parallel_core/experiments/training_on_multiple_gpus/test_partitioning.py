@@ -25,7 +25,7 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     strategies,
 )
 from parallel_core.experiments.training_on_multiple_gpus.partitioning.divisions import Batch, Strategy
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import recorded_step
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import recorded_step
 from parallel_core.measurement.task_graph import Task, crossings
 
 NAMES = list(strategies(2))

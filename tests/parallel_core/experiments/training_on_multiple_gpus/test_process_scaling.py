@@ -15,7 +15,7 @@ from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.lenet import initial_parameters
 from tests.backends.process_groups.threads import together
-from tests.parallel_core.experiments.runner.pretended import case, pretended
+from tests.parallel_core.experiments.runner.pretended import pretended
 
 # Two batches of 32: fewer than the steps that are asked for.
 DATA = synthetic("a test needs no more", train=40, test=10)
@@ -62,7 +62,7 @@ def test_a_single_process_has_no_such_figures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "silent", "alone", "exchange", "bands"),
+    ("step", "silent", "one", "exchange", "bands"),
     [
         (0.06, 0.03, 0.1, 0.1, ("faster", "partly")),
         (0.2, 0.2, 0.1, 0.3, ("slower", "hidden")),
@@ -72,10 +72,10 @@ def test_a_single_process_has_no_such_figures() -> None:
     ],
 )
 def test_what_the_times_of_a_step_mean(
-    step: float, silent: float, alone: float, exchange: float, bands: tuple[str | None, ...]
+    step: float, silent: float, one: float, exchange: float, bands: tuple[str | None, ...]
 ) -> None:
-    ways = {"together": step, "without exchange": silent, "alone": alone, "exchange alone": exchange}
-    timed = {name: case(name, *(seconds * near for near in (1, 1.001, 0.999) * 2)) for name, seconds in ways.items()}
+    ways = {"together": step, "without exchange": silent, "one process": one, "exchange only": exchange}
+    timed = {name: [seconds * near for near in (1, 1.001, 0.999) * 2] for name, seconds in ways.items()}
     trial = Trial(backends.load("numpy", 1), {})
     scaling.find_figures(trial, timed, 2)
     found = pretended(trial, *scaling.SCALING)

@@ -1,5 +1,7 @@
 """A unit is what a step launches on a device, again and as one, without the exchange; a sweep shares out its budget."""
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,15 +10,17 @@ from hypothesis import strategies as st
 import backends
 from backends import Backend, Device
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus import repeated_steps
-from parallel_core.experiments.training_on_multiple_gpus.repeated_steps import bare_epoch_seconds
-from parallel_core.experiments.training_on_multiple_gpus.steps_as_units import bare_seconds, works_of_step
-from parallel_core.experiments.training_on_multiple_gpus.sweeping import swept
+from parallel_core.experiments.training_on_multiple_gpus import training_steps
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import enlarged_start, placed
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs, swept, works_of_step
 from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
+from parallel_core.measurement.result import Case, Timing
+from parallel_core.measurement.timing import repeatable
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.progress import Epoch
+from tests.parallel_core.experiments.runner.pretended import case
 
 
 def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None:
@@ -39,19 +43,27 @@ def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None
     assert launched == [first, second]
     # b is 2 + a, of 1 + 1, and c is 2 + the sum of both. Each result is there: what is not, a compiler leaves out.
     assert [[value.tolist() for value in values] for values in made] == [[[2, 2, 2]], [[4, 4, 4], [8, 8, 8]]]
-    taken = bare_seconds(backend, step, rounds=2, budget=60)
-    assert len(taken) == 2
-    assert min(taken) > 0
-    assert len(bare_seconds(backend, step, rounds=2, budget=0)) == 1
 
 
-def test_a_smaller_last_batch_counts_by_its_images(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_steps, "bare_seconds", lambda *_: (1.0, 2.0))
+# The batch may be larger than the data.
+@pytest.mark.parametrize(("batch_size", "bare"), [(8, (2.5, 10.0)), (80, (1.0, 4.0))])
+def test_the_case_of_epochs_has_the_slowest_device_s_steps_and_a_smaller_last_batch_counts_by_its_images(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, batch_size: int, bare: tuple[float, ...]
+) -> None:
+    def timed(takes: Mapping[str, Callable[[], Timing]], *_: object, **__: object) -> list[Case]:
+        assert [take()[1] > 0 for take in takes.values()] == [True] * 3
+        return [case(name, 1.0, 2.0 * place) for place, name in enumerate(takes)]
+
+    monkeypatch.setattr(training_steps, "interleave", timed)
     data = synthetic("a test needs no more", train=20, test=1)
-    epoch = Epoch(1, seconds=9.0, dispatch_seconds=1.0, images=20, losses=(1.0, 1.0, 1.0))
-    assert bare_epoch_seconds(backend, 3, data, Settings(1, 8), epoch) == (2.5, 5.0)
-    # The batch may be larger than the data.
-    assert bare_epoch_seconds(backend, 3, data, Settings(1, 80), epoch) == (1.0, 2.0)
+    epochs = [Epoch(1, seconds=9.0, dispatch_seconds=1.0, images=20, losses=(1.0,) * 8), Epoch(2, 8.0, 2.0, 20, ())]
+    params = placed(backend, enlarged_start(0, 8), 3)
+    with repeatable():
+        found = case_of_epochs("epoch", backend, lambda: params, 3, data, Settings(1, batch_size), epochs, None)
+    assert (found.seconds, found.dispatch_seconds, found.bare_seconds) == ((9.0, 8.0), (1.0, 2.0), bare)
+    assert found.share == 5 / 8
+    assert found.again is not None
+    assert found.again()[1] > 0
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=5), st.floats(1, 100))
