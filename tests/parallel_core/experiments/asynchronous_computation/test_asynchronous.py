@@ -5,8 +5,8 @@ import pytest
 import backends
 import parallel_core
 from backends import Backend
-from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.experiments.asynchronous_computation.waiting import WAIT_FRACTION
+from parallel_core.experiments.asynchronous_computation.asynchrony import WAIT_FRACTION
+from parallel_core.experiments.asynchronous_computation.cost_model import CostModel
 from parallel_core.measurement.confidence_intervals import Interval
 from tests.parallel_core.experiments.runner.test_metrics import on
 from tests.parallel_core.experiments.small import small
