@@ -9,16 +9,18 @@ from hypothesis import strategies as st
 
 import parallel_core
 from backends import Backend
-from parallel_core.experiments.automatic_parallelism.dependencies import program_of
-from parallel_core.experiments.automatic_parallelism.layered_graphs import (
+from parallel_core.experiments.automatic_parallelism.dependencies import (
+    LOWER_BOUND,
     Node,
     device_matrices,
     diamond,
     expected,
     launch_graph,
+    program_of,
     random_graph,
+    record,
+    time_programs,
 )
-from parallel_core.experiments.automatic_parallelism.scheduling import LOWER_BOUND, record, time_programs
 from parallel_core.experiments.runner.metrics import Times
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.checks import relative_error

@@ -13,8 +13,8 @@ from backends import Backend
 from parallel_core import RequestError
 from parallel_core.command_line import cli
 from parallel_core.experiments.automatic_parallelism import graph
-from parallel_core.experiments.automatic_parallelism.book_graphs import mlp
-from parallel_core.experiments.automatic_parallelism.scheduling import Program, record
+from parallel_core.experiments.automatic_parallelism.dependencies import Program, record
+from parallel_core.experiments.automatic_parallelism.graph import mlp
 from parallel_core.measurement.task_graph import Task, without_implied, without_loads
 
 BATCH = 12
