@@ -57,8 +57,7 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     count = len(trial.devices)
     graphs = {DIAMOND: diamond(count), **{f"random {seed}, ": random_graph(seed, count) for seed in (1, 2, 3)}}
     programs = {name: program_of(nodes, size) for name, nodes in graphs.items()}
-    diamonds, *others = time_programs(trial, programs).values()
-    find_bounds(trial, DIAMOND, diamonds)
+    _, *others = time_programs(trial, programs)
     trial.found_by(RANDOM.name, lambda times: np.median([one.bound_fraction(times) for one in others], axis=0))
     for name, nodes in graphs.items():
         values = programs[name].run(trial.backend, programs[name].inputs(trial.backend))
@@ -193,11 +192,11 @@ def record(backend: Backend, program: Program, one_by_one: bool = False) -> tupl
     return recording.tasks
 
 
-def time_programs(trial: Trial, programs: Mapping[str, Program]) -> dict[str, Scheduled]:
-    """Time programs with a wait after every operation and with none; the names of a program's cases begin with its own.
+def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Scheduled]:
+    """Time programs with a wait after every operation and with none, and find what bounds the first.
 
-    Its bare time is that of the device with the most to compute: what passes between devices, and waiting for each
-    other, is a matter of scheduling.
+    The names of a program's cases begin with its own. Its bare time is that of the device with the most to compute:
+    what passes between devices, and waiting for each other, is a matter of scheduling.
     """
     recorded: dict[str, list[tuple[Task, ...]]] = {name: [] for name in programs}
 
@@ -215,7 +214,13 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> dict[str, Sc
         trial.time(name + ONE_BY_ONE, take=partial(one_by_one, name), bare=units)
         trial.time(name + FREE, take=partial(freely, name), bare=units)
     trial.run(0.85)
-    return {name: scheduled_in(trial, name, runs) for name, runs in recorded.items()}
+    scheduled = [scheduled_in(trial, name, runs) for name, runs in recorded.items()]
+    first = next(iter(programs))
+    trial.found_by(BOUND_FRACTION.name, scheduled[0].bound_fraction)
+    trial.found_by(SPEEDUP.name, ratio(first + ONE_BY_ONE, first + FREE))
+    for bound in LOWER_BOUND:
+        trial.found(bound, getattr(scheduled[0].bounds, bound.removesuffix("_seconds")))
+    return scheduled
 
 
 def scheduled_in(trial: Trial, name: str, runs: Sequence[tuple[Task, ...]]) -> Scheduled:
@@ -235,14 +240,6 @@ def places(backend: Backend) -> int:
     on_cpus = sum(device.kind == "cpu" for device in backend.devices)
     workers = min(on_cpus * backend.workers_per_device, max(1, available_cores() // backend.threads_per_device))
     return len(backend.devices) - on_cpus + workers
-
-
-def find_bounds(trial: Trial, name: str, scheduled: Scheduled) -> None:
-    """Find how near a program came to its bound, what bounds it, and what waiting for nothing in between gained."""
-    trial.found_by(BOUND_FRACTION.name, scheduled.bound_fraction)
-    trial.found_by(SPEEDUP.name, ratio(name + ONE_BY_ONE, name + FREE))
-    for bound in LOWER_BOUND:
-        trial.found(bound, getattr(scheduled.bounds, bound.removesuffix("_seconds")))
 
 
 BOUND_FRACTION = Metric(

@@ -33,7 +33,7 @@ import backends
 from backends import Array, Backend, Ops
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism import dependencies
-from parallel_core.experiments.automatic_parallelism.dependencies import Program, find_bounds, record, time_programs
+from parallel_core.experiments.automatic_parallelism.dependencies import Program, record, time_programs
 from parallel_core.experiments.layers import dense, pull_back
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
@@ -62,11 +62,10 @@ def program(
         raise RequestError("the graph of the MLP is of one device that keeps and two that compute (--devices 3)")
     trial.parameters["of"] = XY if of == "xy" else MLP
     drawn = xy(XY_SIZE) if of == "xy" else mlp(batch)
-    (scheduled,) = time_programs(trial, {"": drawn}).values()
+    (scheduled,) = time_programs(trial, {"": drawn})
     tasks = scheduled.tasks
     # The picture of z = x · y + 2 shows the inputs, as the book's does.
     trial.described["tasks"] = record(trial.backend, drawn, one_by_one=True) if of == "xy" else tasks
-    find_bounds(trial, "", scheduled)
     trial.found("parallelism", work_seconds(tasks) / scheduled.bounds.critical_path)
     trial.found("operations", len(tasks))
     trial.found("crossings", crossings(tasks))

@@ -11,11 +11,11 @@ far, is launched on one device and spread over all: the logical devices of a CPU
 share of the cores each. In a fresh process one device gets the threads of all (on CPUs). Times are of one
 multiplication of the many that are launched together. Small are the sizes up to 128.
 
-Look at: `small_speedup`, the speed-up of all devices over one device with its share of the threads, and
-`small_advantage_over_threads`, the same over one device with the threads of all: both are medians over the small sizes.
-`small_dispatch_fraction` is the share of one device's time after which control returns. Of all sizes:
-`largest_speedup` with its size, and `crossing_size`, from which on all devices are faster than one at every size, and
-at half of the sizes or more beyond the noise (interpolated between logarithms of sizes).
+Look at: medians over the small sizes: `small_speedup`, of all devices over one device with its share of the threads;
+`small_advantage_over_threads`, the same over one device with the threads of all; `small_dispatch_fraction`, the share
+of one device's time after which control returns. Of all sizes: `largest_speedup` with its size, and `crossing_size`,
+from which on all devices are faster than one at every size, and at half of the sizes or more beyond the noise
+(interpolated between logarithms of sizes).
 
 Read: 1 is no gain; the number of devices is the most that cores can give. An advantage over threads of more than 1
 means that parallel launches help more than parallel operators: the exercise's claim. The threads were measured in

@@ -69,9 +69,9 @@ def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COP
     results = [multiplied(trial, x, MULTIPLICATIONS) for x in matrices]
     buffers = [[trial.backend.copy_to(x, to) for x in made] for made, to in zip(results, (second, first), strict=True)]
     computing = [multiplications(trial, x) for x in matrices]
-    there = copies_of(trial, results[0], second, buffers[0], copies)
-    back = copies_of(trial, results[1], first, buffers[1], copies)
-    parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: [there, back]}
+    ways = zip(results, (second, first), buffers, strict=True)
+    copying = [copies_of(trial, made, to, into, copies) for made, to, into in ways]
+    parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: copying}
     worked: dict[str, list[float]] = {name: [] for name in parts}
 
     def take(name: str) -> Timing:
@@ -83,7 +83,7 @@ def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COP
     for name, works in parts.items():
         trial.time(name, *works, take=partial(take, name))
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
-    trial.time(TOGETHER, together, parts=parts, bare=(*computing, there, back))
+    trial.time(TOGETHER, together, parts=parts, bare=(*computing, *copying))
     cases = trial.run()
     # While others worked on them, the cores were not there.
     watch = cases[TOGETHER].watch
