@@ -15,10 +15,8 @@ __all__ = [
     "FEWEST_TIMINGS",
     "MULTIPLICATIONS",
     "chained",
-    "chosen_copies",
-    "chosen_size",
+    "chosen_to_copy",
     "copies_of",
-    "copies_to_hide",
     "copy_into",
     "in_units",
     "incremented",
@@ -29,7 +27,6 @@ __all__ = [
     "seconds_of_one",
     "size_for",
     "size_for_run",
-    "size_to_copy",
 ]
 
 MULTIPLICATIONS = 50
@@ -134,21 +131,16 @@ def largest_size(trial: Trial, seconds: float, wanted: int) -> int:
     return wanted if wanted <= largest else max(8, largest // 8 * 8)
 
 
-def chosen_size(destination: Callable[[Trial], Device]) -> Chosen:
-    """Declare the size of matrices whose multiplications are copied to another device."""
-    return Chosen("Side of the matrices. Default: chosen.", how=partial(size_to_copy, destination))
-
-
-def chosen_copies(destination: Callable[[Trial], Device]) -> Chosen:
-    """Declare the copies of each result."""
-    return Chosen(
-        "Copies of each result. Default: so many that copying takes as long as computing.",
-        maximum=1000,
-        how=partial(copies_to_hide, destination),
+def chosen_to_copy(destination: Callable[[Trial], Device]) -> tuple[Chosen, Chosen]:
+    """Declare the size of matrices that are multiplied and copied to another device, and the copies of each result."""
+    more = "Copies of each result. Default: so many that copying takes as long as computing."
+    return (
+        Chosen("Side of the matrices. Default: chosen.", how=partial(_size_to_copy, destination)),
+        Chosen(more, maximum=1000, how=partial(_copies_to_hide, destination)),
     )
 
 
-def size_to_copy(destination: Callable[[Trial], Device], trial: Trial) -> int:
+def _size_to_copy(destination: Callable[[Trial], Device], trial: Trial) -> int:
     """Choose the size with which computing takes about 0.2 s, and no less than copying each result once."""
     there = destination(trial)
     size = min(LARGEST_SIZE, size_for(trial, RUN_SECONDS, MULTIPLICATIONS))
@@ -157,7 +149,7 @@ def size_to_copy(destination: Callable[[Trial], Device], trial: Trial) -> int:
     return size if once >= 1 else min(LARGEST_SIZE, round(size / once / 8) * 8)
 
 
-def copies_to_hide(destination: Callable[[Trial], Device], trial: Trial) -> int:
+def _copies_to_hide(destination: Callable[[Trial], Device], trial: Trial) -> int:
     """Choose so many copies of each result that copying takes about as long as computing."""
     # Many copies of one result are faster apiece than few, because it stays in the cache: estimate, then correct.
     there, size, copies = destination(trial), trial.parameters["size"], 8

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
+from typing import Any
 
 from backends import Array, Backend
 from backends.host import clock_without_compiling
@@ -67,14 +68,21 @@ def countdown(budget: float) -> Callable[[float], float]:
     return lambda share: share * budget - (clock_without_compiling() - started)
 
 
-def measure(backend: Backend, fn: Callable[[], object]) -> Timing:
-    """Run `fn` once on idle devices and return its timing. The result of `fn` is kept until all is done."""
+def measure(backend: Backend, fn: Callable[[], Any], until: Callable[[Any], object] | None = None) -> Timing:
+    """Run `fn` once on idle devices and return its timing, until all is done or `until` has returned for its result.
+
+    The result is kept, and all is done, before the timing is returned.
+    """
     backend.waitall()
     start = perf_counter()
     result = fn()
     dispatched = perf_counter()
-    backend.waitall()
+    if until is None:
+        backend.waitall()
+    else:
+        until(result)
     done = perf_counter()
+    backend.waitall()
     del result
     return dispatched - start, done - start
 

@@ -6,20 +6,22 @@ Prediction: An asynchronous engine queues an operation and returns: Python gets 
 waiting after each step costs more than waiting once. A synchronous one returns when the work is done.
 
 Method: Ten matrix multiplications are timed in the backend and in NumPy, until control returns and until all is done.
-Ten multiplications are queued beside one, which is waited for, as everything is, and one is waited for by converting
-it to NumPy, to a number or to text. 1 is added to a small array ten thousand times, waiting each time or once. Both
-times are predicted by a cost model whose parts are measured separately. Last, the memory that a deep queue takes is
-measured. Where the budget of seconds is too short for all that, matrices are smaller and increments fewer.
+With ten queued beside another one, that one is waited for, or everything; with none beside it, it is waited for by
+converting it to NumPy, to a number or to text. 1 is added to a small array ten thousand times, waiting each time or
+once, and a cost model whose parts are measured separately predicts both times. The memory that a deep queue takes is
+measured while results are kept and while they are dropped. Matrices are smaller and increments fewer where the budget
+of seconds is too short for all that.
 
 Look at: `dispatch_fraction`, the share of the multiplications' time after which control returned; `async_speedup`,
 waiting each time over waiting once; `wait_fraction`, waiting for one result over waiting for all.
 
 Read: `dispatch_fraction` is near 0 for an engine that queues and near 1 for one that does not. Tiny operations show
 what a call costs, and not how fast a framework computes. `predicted_once_seconds` may differ from
-`measured_once_seconds` by a fifth if Python and the device slow each other down. Memory is measured while results are
-kept and while they are dropped: a deep queue costs memory only if dropped results take it too.
+`measured_once_seconds` by a fifth if Python and the device slow each other down. A deep queue costs memory only if
+dropped results take it too.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -27,71 +29,179 @@ import numpy as np
 
 import backends
 from backends import Array
-from parallel_core.experiments.asynchronous_computation.increments import EACH, ONCE, t2_over_t1, time_increments
-from parallel_core.experiments.asynchronous_computation.ten_multiplications import (
-    DISPATCH_FRACTION,
-    TEN,
-    WHEN_CONTROL_RETURNS,
-    drawn_matrices,
-    ten_multiplications,
-    time_ten,
-)
-from parallel_core.experiments.asynchronous_computation.waiting import WAIT_FRACTION, time_waiting
+from parallel_core.experiments.asynchronous_computation.cost_model import T2_OVER_T1, fit_cost_model
+from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
-from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen
-from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import FEWEST_TIMINGS, largest_size
+from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.works import (
+    FEWEST_TIMINGS,
+    incremented,
+    increments,
+    largest_size,
+    multiplications,
+    multiplied,
+)
 from parallel_core.measurement.timing import measure
 from parallel_core.system.machine import peak_memory_growth
 
 __all__ = ["EXPERIMENT", "program"]
 
-IN_NUMPY = "10 products in NumPy"
-SIZE = 1000
-MULTIPLICATIONS_OF_A_ROUND = 75
-"""About how many are timed in a round, with its share of those that are checked."""
-SIDE, DEPTH = 1024, 100
-"""The matrix whose increments fill a queue, and how many."""
+TEN, IN_NUMPY = "10 products", "10 products in NumPy"
+ONE, ALL = "wait for one result", "waitall"
+EACH, ONCE, SINGLE = "increments, waiting each time", "increments, waiting once", "increments in one launch"
+COUNT = 10
+SIDE = 1024
+"""Of the matrix whose increments fill a queue."""
+SIZE = Chosen(
+    "Side of the matrices. Default: 1000, or what the budget allows.",
+    # About 75 multiplications are timed in a round, with its share of those that are checked.
+    how=lambda trial: largest_size(trial, trial.left(0.55) / 75 / FEWEST_TIMINGS, 1000),
+)
+STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.")
 
 
-def _chosen_size(trial: Trial) -> int:
-    """Choose the size 1000, or the largest with which the budget allows enough rounds."""
-    return largest_size(trial, trial.left(0.55) / MULTIPLICATIONS_OF_A_ROUND / FEWEST_TIMINGS, SIZE)
-
-
-Size = Annotated[int, Chosen("Side of the matrices. Default: 1000, or what the budget allows.", how=_chosen_size)]
-Steps = Annotated[int | None, Chosen("Number of increments. Default: 10000, or what the budget allows.")]
-
-
-def program(trial: Trial, size: Size, steps: Steps = None) -> None:
+def program(trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None) -> None:
     """Measure a deep queue's memory, dispatch against completion, ways of waiting, and increments with their model."""
     x = trial.backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), trial.devices[0])
     for what in ("kept", "dropped"):
         for every in (1, 10, 100):
-            grown = peak_memory_growth(partial(_fill_queue, trial, x, what == "kept", every))
+            grown = peak_memory_growth(partial(fill_queue, trial, x, what == "kept", every))
             if grown is not None:
                 trial.found(f"peak_bytes_{what}_waiting_every_{every}", grown)
-    drawn = drawn_matrices(size)
     numpy = Trial(backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {})
-    trial.time(IN_NUMPY, take=partial(measure, numpy.backend, ten_multiplications(numpy, drawn).launch))
-    time_ten(trial, drawn)
+    trial.time(IN_NUMPY, take=partial(measure, numpy.backend, ten_multiplications(numpy, size)[0].launch))
+    time_ten(trial, size)
     time_waiting(trial, size)
     trial.run(0.75)
     time_increments(trial, steps)
 
 
-def _fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
+def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
     """Launch 100 increments, keep the results or drop them, and wait at every `every`-th."""
     kept = []
-    for step in range(1, DEPTH + 1):
-        y = trial.backend.launch(trial.backend.ops.add, x, 1.0)
+    for step in range(1, 101):
+        y = incremented(trial, x, 1)
         if keep:
             kept.append(y)
         if step % every == 0:
             trial.backend.wait(y)
     trial.backend.waitall()
 
+
+def ten_multiplications(trial: Trial, size: int) -> tuple[Work, np.ndarray]:
+    """Draw ten normal float32 matrices, the same for every framework; load them and multiply each with itself."""
+    drawn = np.random.default_rng(0).standard_normal((COUNT, size, size), dtype=np.float32)
+    loaded = [trial.backend.asarray(matrix, trial.devices[0]) for matrix in drawn]
+    launch, matmul = trial.backend.launch, trial.backend.ops.matmul
+    unit = trial.backend.ops.as_unit(lambda *matrices: tuple(matmul(a, a) for a in matrices))
+    return Work(lambda: [launch(matmul, a, a) for a in loaded], partial(launch, unit, *loaded)), drawn
+
+
+def time_ten(trial: Trial, size: int) -> None:
+    """Time the section's ten multiplications, without loading their matrices, and compare their values with NumPy's."""
+    ten, drawn = ten_multiplications(trial, size)
+    trial.time(TEN, ten)
+    trial.check("products", ten.launch(), (a @ a for a in drawn))
+
+
+def time_waiting(trial: Trial, size: int) -> None:
+    """Queue ten multiplications on the last device and one on the first; wait for the one, or for all, or convert it.
+
+    The bare time of a wait is that of what it is for. Conversions wait without saying so.
+    """
+    backend, to_numpy = trial.backend, trial.backend.to_numpy
+    x, other = (trial.normal(size, trial.devices[place]) for place in (0, -1))
+    one = multiplications(trial, x, 1)
+    on_two = (one, multiplications(trial, other, COUNT))
+    everything = on_two if len(trial.devices) > 1 else (multiplications(trial, x, 1 + COUNT),)
+
+    def time(name: str, beside: int, wait: Callable[[Array], object], *bare: Work) -> None:
+        def launch() -> list[Array]:
+            return [*multiplied(trial, other, beside), *multiplied(trial, x)]
+
+        trial.time(name, take=partial(measure, backend, launch, lambda made: wait(made[-1])), bare=bare)
+
+    time(ONE, COUNT, backend.wait, one)
+    time(ALL, COUNT, lambda _: backend.waitall(), *everything)
+    time("product, to NumPy", 0, to_numpy, one)
+    time("product, to a number", 0, lambda y: float(to_numpy(backend.launch(backend.ops.total, y))), one)
+    time("product, to text", 0, lambda y: str(to_numpy(y)), one)
+
+
+def time_increments(trial: Trial, steps: int | None) -> None:
+    """Fit the cost model, then time increments waited for each time and once, and made in one launch."""
+    launch, add = trial.backend.launch, trial.backend.ops.add
+    x = trial.backend.asarray(np.ones((1, 2), dtype=np.float32), trial.devices[0])
+    matrix = trial.normal(largest_size(trial, 0.01, 1000), trial.devices[0])
+    model = fit_cost_model(trial, x, matrix, budget=0.3 * trial.left(0.95))
+    if steps is None:
+        # Once by launches, and twice within some: in one, and in units.
+        of_a_step = model.waiting_each(1) + max(model.t1, model.t2) + 2 * (model.t1 + model.t2)
+        allowed = round(trial.left(0.95) / FEWEST_TIMINGS / of_a_step / 100) * 100
+        steps = trial.parameters["steps"] = max(100, min(10_000, allowed))
+    once = increments(trial, x, steps)
+
+    def waiting_each_time() -> Array:
+        for _ in range(steps):
+            y = trial.backend.wait(launch(add, x, 1.0))
+        return y
+
+    def in_one_launch(start: Array) -> Array:
+        for _ in range(steps):
+            y = add(start, 1.0)
+        return y
+
+    trial.time(EACH, Work(waiting_each_time), bare=(once,))
+    trial.time(ONCE, once)
+    trial.time(SINGLE, Work(partial(launch, in_one_launch, x)), bare=(once,))
+    trial.check("increments", [incremented(trial, x, 1)], [np.full((1, 2), 2.0)])
+    cases = trial.run(0.95)
+    # Beyond a single launch, the rest is the framework's own cost.
+    trial.found_by("launch_cost_seconds", lambda times: (times[ONCE] - times[SINGLE]) / steps, is_ratio=False)
+    trial.found(T2_OVER_T1.name, model.t2_over_t1)
+    for name, found in {
+        "t1": model.t1,
+        "t2": model.t2,
+        "t3": model.t3,
+        "measured_once": cases[ONCE].median,
+        "predicted_once": model.waiting_once(steps),
+        "book_predicted_once": model.waiting_once_by_the_book(steps),
+        "measured_each": cases[EACH].median,
+        "predicted_each": model.waiting_each(steps),
+    }.items():
+        trial.found(f"{name}_seconds", found)
+
+
+def dispatch_fraction(case: str) -> Formula:
+    """Return the share of a case's time after which control returned."""
+    return lambda times: times.dispatch(case) / times[case]
+
+
+DISPATCH_FRACTION = Metric(
+    "dispatch_fraction",
+    dispatch_fraction(TEN),
+    means="the share of the multiplications' time after which control returned: near 0 they were queued",
+    limits=(0.0, 1.0),
+    in_percent=True,
+    bands=(
+        Band(LOWEST, "queued", "The multiplications were queued: control returned after a small share of their time"),
+        Band(0.2, "partly", "Control returned when part of the multiplications was done, after a share of their time"),
+        Band(0.8, "not-queued", "Nothing was queued, and control returned when the multiplications were done"),
+    ),
+)
+WAIT_FRACTION = Metric(
+    "wait_fraction",
+    ratio(ONE, ALL),
+    ratio=True,
+    in_percent=True,
+    means="the time to wait for one result over that to wait for everything",
+    bands=(
+        Band(LOWEST, "selective", "Waiting for one result took only a part of the time of waiting for everything"),
+        Band(0.8, "not-selective", "Waiting for one result took as long as waiting for everything"),
+    ),
+)
 
 EXPERIMENT = Experiment(
     name="async",
@@ -101,11 +211,16 @@ EXPERIMENT = Experiment(
     metrics=(
         DISPATCH_FRACTION,
         WAIT_FRACTION,
-        t2_over_t1("t2_over_t1"),
-        Metric("speed_against_numpy", lambda times: times[IN_NUMPY] / times[TEN], ratio=True),
-        Metric("async_speedup", lambda times: times[EACH] / times[ONCE], ratio=True),
+        T2_OVER_T1,
+        Metric("speed_against_numpy", ratio(IN_NUMPY, TEN), ratio=True),
+        Metric("async_speedup", ratio(EACH, ONCE), ratio=True),
     ),
-    changes=WHEN_CONTROL_RETURNS,
+    changes=(
+        with_queue("control should return long before the multiplications are done"),
+        without_queue(DISPATCH_FRACTION.name, ("queued",), "control should return when the multiplications are done"),
+        LESS_NOISE,
+        larger("size", "Larger matrices", "multiplying them takes longer, and launching that does not"),
+    ),
     settings=OF_PRODUCTS,
     queued_case=TEN,
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500, "steps": 2000}},

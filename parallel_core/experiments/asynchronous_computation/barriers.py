@@ -30,8 +30,7 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array
-from parallel_core.experiments.asynchronous_computation.ten_multiplications import DISPATCH_FRACTION, dispatch_fraction
-from parallel_core.experiments.asynchronous_computation.waiting import time_until
+from parallel_core.experiments.asynchronous_computation.asynchrony import DISPATCH_FRACTION, dispatch_fraction
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
@@ -39,44 +38,40 @@ from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import multiplications, multiplied, size_for
 from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.timing import measure
 
-__all__ = ["EXPERIMENT", "FRACTIONS", "SAME", "added_by", "added_fraction", "depths", "named", "program"]
+__all__ = ["EXPERIMENT", "program"]
 
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
-QUEUED = 0.8
-"""If control returns before this share of the time, something was queued."""
-TARGET_SECONDS, AT_ONCE = 0.04, 20
-"""Seconds, and the number of multiplications that take them: each far longer than launching it, 64 of them not long."""
+TARGET_SECONDS = 0.04
+"""What 20 multiplications take: each far longer than launching it, 64 of them not long."""
+SIZE = Chosen(
+    "Side of the matrices. Default: chosen for about 2 ms.", how=lambda trial: size_for(trial, TARGET_SECONDS, 20)
+)
+DEEPEST = Parameter("Multiplications behind the first, at the most.")
 
 
-def _size_of_two_milliseconds(trial: Trial) -> int:
-    """Choose the size with which a multiplication takes about 2 ms."""
-    return size_for(trial, TARGET_SECONDS, AT_ONCE)
-
-
-Size = Annotated[int, Chosen("Side of the matrices. Default: chosen for about 2 ms.", how=_size_of_two_milliseconds)]
-Deepest = Annotated[int, Parameter("Multiplications behind the first, at the most.")]
-
-
-def program(trial: Trial, size: Size, deepest: Deepest = 64) -> None:
+def program(trial: Trial, size: Annotated[int, SIZE], deepest: Annotated[int, DEEPEST] = 64) -> None:
     """Time both waits with up to `deepest` multiplications queued behind the first, in powers of two, in each place."""
     x, *others = (trial.normal(size, device) for device in trial.devices[:2])
 
-    def launch(other: Array, count: int) -> tuple[Array, list[Array]]:
-        return multiplied(trial, x, 1)[0], multiplied(trial, other, count)
+    def launch(other: Array, count: int) -> list[Array]:
+        return [*multiplied(trial, x), *multiplied(trial, other, count)]
 
+    untils = {WAIT: lambda made: trial.backend.wait(made[0]), WAITALL: lambda _: trial.backend.waitall()}
     one, places = multiplications(trial, x, 1), dict(zip((SAME, OTHER), (x, *others), strict=False))
     for place, other in places.items():
         behind = multiplications(trial, other, deepest + (place == SAME))
         for count in depths(deepest):
             # The bare time of a wait is that of what it is for, and is measured with the most multiplications behind.
             bare = {WAIT: (one,), WAITALL: (one, behind)} if count == deepest else {}
-            for wait, until in {WAIT: trial.backend.wait, WAITALL: lambda _: trial.backend.waitall()}.items():
-                take, label = time_until(trial, partial(launch, other, count), until), f"{wait}, {place}"
+            for wait, until in untils.items():
+                take = partial(measure, trial.backend, partial(launch, other, count), until)
+                label = f"{wait}, {place}"
                 trial.time(named(wait, count, place), take=take, bare=bare.get(wait, ()), curve=label, at=count)
-        awaited, queued = launch(other, deepest)
-        trial.check("products", [awaited, queued[-1]], [a @ a for a in map(trial.backend.to_numpy, (x, other))])
+        awaited, *_, last_queued = launch(other, deepest)
+        trial.check("products", [awaited, last_queued], [a @ a for a in map(trial.backend.to_numpy, (x, other))])
     trial.run()
     for place in places:
         trial.found_by(FRACTIONS[place].name, added_fraction(place, deepest), is_ratio=False)
@@ -84,8 +79,8 @@ def program(trial: Trial, size: Size, deepest: Deepest = 64) -> None:
     trial.found_by("added_to_waitall_seconds", added_by(WAITALL, SAME, deepest), is_ratio=False)
     first, last = named(WAIT, deepest, SAME), named(WAITALL, deepest, SAME)
     dispatched = trial.found_by(DISPATCH_FRACTION.name, dispatch_fraction(last), is_ratio=False)
-    # If nothing is queued there is nothing to wait for, and either of the two may come out a little faster.
-    if dispatched is not None and dispatched.high < QUEUED:
+    # If control returns later, nothing was queued to wait for, and either of the two may come out a little faster.
+    if dispatched is not None and dispatched.high < 0.8:
         trial.cases[last] = replace(trial.cases[last], parts=(first,))
 
 

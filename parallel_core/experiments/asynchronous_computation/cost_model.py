@@ -4,96 +4,75 @@ Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the MXN
 takes t1, computing it t2 and reporting the result t3, ten thousand that are waited for once take t1 + 10 000 · t2 + t3.
 Why must 10 000 · t2 > 9 999 · t1 be assumed?
 
-Prediction: Issuing and computing go on at the same time, so the slower of the two is what is repeated: an operation
-takes the longer of t1 and t2. t1 does not depend on the vector's size and t2 does. For small vectors the time per
-operation is flat at t1, Python is the slower side, the assumption does not hold and the book's formula predicts too
-little. For large ones the time grows with the size and the formula is right. The two regimes meet where t2 = t1. If
-nothing is queued, t1 contains the computing and there is no second regime.
+Prediction: Issuing and computing go on at the same time, so an operation takes the longer of t1 and t2. Of these only
+t2 depends on the vector's size. For small vectors the time per operation is flat at t1: Python is the slower side,
+the assumption does not hold and the book's formula predicts too little. For large ones the time grows with the size and
+the formula is right. If nothing is queued, t1 contains the computing and there is no second regime.
 
-Method: For vectors of 2, 8, 32, … elements many increments are launched and waited for once, more of them for small
-vectors than for large ones. t1, t2 and t3 are measured separately at each size, behind matrix multiplications that keep
-the device busy, so the predictions know nothing of the times that they predict.
+Method: For vectors of 2, 8, 32, … elements many increments, fewer for large ones, are launched and waited for once. t1,
+t2 and t3 are measured separately at each size, behind matrix multiplications that keep the device busy, so the
+predictions know nothing of the times that they predict.
 
 Look at: the curves over the number of elements: measured, the longer of t1 and t2, the book's formula and t1;
 `smallest_t2_over_t1` for two elements; `crossing_elements`, the size where t2 = t1; `floor_left_elements`, the size
 where the measured time leaves its floor, by a quarter.
 
-Read: If `smallest_t2_over_t1` is below 1, Python is the slower side and the assumption fails for tiny operations. Above
-1 it holds at every size, because accepting a tiny operation already costs the device more than issuing it costs Python.
-The longer of t1 and t2 takes the two sides for independent. It predicts too little if they share an interpreter lock or
-a core, and too much if issuing costs more while the device is busy with multiplications than in the run.
-`sizes_missed` counts the sizes at which it is off by more than the noise, and `sizes_missed_with_disturbance` those at
-which it is even if both sides disturb each other by as much as at the other sizes with the same slower side.
+Read: If `smallest_t2_over_t1` is below 1, the assumption fails for tiny operations. Above 1 it holds at every size,
+because accepting a tiny operation already costs the device more than issuing it costs Python. The longer of t1 and t2
+takes the two sides for independent. It predicts too little if they share an interpreter lock or a core, and too much if
+issuing costs more while the device is busy with multiplications than in the run. `sizes_missed` counts the sizes at
+which it is off by more than the noise, and `sizes_missed_with_disturbance` those at which it is even if both sides
+disturb each other by as much as at the other sizes with the same slower side.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from math import exp, log
+from math import exp, inf, log
 from statistics import median
+from time import perf_counter
 from typing import Annotated
 
 import numpy as np
 
 from backends import Array
-from parallel_core.experiments.asynchronous_computation.increments import (
-    CostModel,
-    fit_cost_model,
-    matrix_to_wait_behind,
-    row_of_ones,
-    t2_over_t1,
-)
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
-from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import incremented, increments
-from parallel_core.measurement.confidence_intervals import Interval, decide
+from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.works import incremented, increments, largest_size, multiplied
+from parallel_core.measurement.confidence_intervals import Interval, decide, exponential
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import measure
+from parallel_core.measurement.timing import Timing, measure
 from parallel_core.measurement.verdicts import over_rounds
 from parallel_core.system.formatting import figure
 
-__all__ = [
-    "EXPERIMENT",
-    "T2_OVER_T1",
-    "Point",
-    "crossing",
-    "disturbance",
-    "floor_left",
-    "missed",
-    "program",
-    "sizes_up_to",
-]
-
-TARGET_SECONDS = 0.01
-"""About how long the increments of one timing take, within these numbers of steps."""
-FEWEST, MOST = 20, 1000
-ABOVE_FLOOR = 1.25
-SHORTEST = 1e-12
-"""Seconds: no prediction is shorter."""
+__all__ = ["EXPERIMENT", "program"]
 
 
 def program(
     trial: Trial, largest: Annotated[int, Parameter("Elements of a vector, at the most.", maximum=2**30)] = 2**19
 ) -> None:
     """Fit the cost model for vectors of up to `largest` elements, then time increments of them, waited for once."""
-    vectors = {size: row_of_ones(trial, size) for size in sizes_up_to(largest)}
-    matrix = matrix_to_wait_behind(trial)
+    ones = {size: np.ones((1, size), dtype=np.float32) for size in sizes_up_to(largest)}
+    vectors = {size: trial.backend.asarray(row, trial.devices[0]) for size, row in ones.items()}
+    matrix = trial.normal(largest_size(trial, 0.01, 1000), trial.devices[0])
     fitted: dict[int, tuple[int, CostModel]] = {}
     for place, (size, x) in enumerate(vectors.items()):
         tell(f"the cost model of {size:,} elements", place / len(vectors))
-        steps = _enough_steps(trial, x)
+        steps = enough_steps(trial, x)
         of_this = trial.left(0.6) / (len(vectors) - place)
         fitted[size] = steps, fit_cost_model(trial, x, matrix, steps, trial.rounds, of_this)
-        trial.time(_named(size), increments(trial, x, steps), repeats=steps, curve="measured", at=size)
+        trial.time(
+            f"increment of {size} elements", increments(trial, x, steps), repeats=steps, curve="measured", at=size
+        )
     once = [incremented(trial, x, 1) for x in vectors.values()]
     trial.check("increments", once, [np.full((1, size), 2.0) for size in vectors])
     cases = trial.run(0.95)
-    points = [Point(size, *fitted[size], cases[_named(size)]) for size in vectors]
+    points = [Point(size, *fitted[size], cases[f"increment of {size} elements"]) for size in vectors]
     for point in points:
         for label, seconds in {
             "longer of t1 and t2": point.predicted,
@@ -102,16 +81,17 @@ def program(
             "t1": point.model.t1,
         }.items():
             trial.points.setdefault(label, {})[point.elements] = seconds
-    trial.found(T2_OVER_T1.name, points[0].model.t2_over_t1)
-    count = len(missed(points))
+    trial.found(SMALLEST.name, points[0].model.t2_over_t1)
+    count = sum(point.misses() for point in points)
     trial.found(MISSED.name, Interval(count, count, count))
-    trial.found("sizes_missed_with_disturbance", len(missed(points, disturbed=True)))
-    trial.found(
-        "largest_prediction_error_fraction", max(abs(point.predicted / point.case.median - 1) for point in points)
-    )
-    for name, elements in {"crossing_elements": crossing(points), "floor_left_elements": floor_left(points)}.items():
-        if elements is not None:
-            trial.found(name, elements)
+    for name, found in {
+        "sizes_missed_with_disturbance": sum(point.misses(disturbance(points, point)) for point in points),
+        "largest_prediction_error_fraction": max(abs(point.predicted / point.case.median - 1) for point in points),
+        "crossing_elements": crossing(points),
+        "floor_left_elements": floor_left(points),
+    }.items():
+        if found is not None:
+            trial.found(name, found)
 
 
 def sizes_up_to(largest: int) -> tuple[int, ...]:
@@ -119,20 +99,91 @@ def sizes_up_to(largest: int) -> tuple[int, ...]:
     return tuple(2 * 4**power for power in range(32) if power == 0 or 2 * 4**power <= largest)
 
 
-def _named(size: int) -> str:
-    """Return the name of a case."""
-    return f"increment of {size} elements"
-
-
-def _enough_steps(trial: Trial, x: Array) -> int:
-    """Return how many increments of a vector take about a hundredth of a second."""
-    steps = FEWEST
+def enough_steps(trial: Trial, x: Array) -> int:
+    """Return how many increments of a vector, 20 to 1000, take about a hundredth of a second."""
+    steps = 20
     # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a second and a third.
     for _ in range(3):
         launch = partial(incremented, trial, x, steps)
         seconds = min(measure(trial.backend, launch)[1] for _ in range(3)) / steps
-        steps = min(MOST, max(FEWEST, round(TARGET_SECONDS / seconds)))
+        steps = min(1000, max(20, round(0.01 / seconds)))
     return steps
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Seconds of an operation: t1 to issue it and t2 to compute it, in each round, and t3 to hear that it is done."""
+
+    issued: tuple[float, ...]
+    computed: tuple[float, ...]
+    t3: float
+
+    @property
+    def t1(self) -> float:
+        """The median seconds to issue it."""
+        return median(self.issued)
+
+    @property
+    def t2(self) -> float:
+        """The median seconds to compute it."""
+        return median(self.computed)
+
+    @property
+    def python_is_slower(self) -> bool:
+        """Whether issuing takes as long as computing, or longer."""
+        return self.t2 <= self.t1
+
+    @property
+    def t2_over_t1(self) -> Interval:
+        """How many times as long computing takes as issuing."""
+        return exponential(over_rounds(lambda computed, issued: np.log(computed / issued), self.computed, self.issued))
+
+    def waiting_once(self, steps: int) -> float:
+        """Predict the seconds of `steps` operations that are waited for at the end."""
+        return self.t1 + (steps - 1) * max(self.t1, self.t2) + self.t2 + self.t3
+
+    def waiting_once_by_the_book(self, steps: int) -> float:
+        """Predict the same under the book's assumption that the backend is the slower side."""
+        return self.t1 + steps * self.t2 + self.t3
+
+    def waiting_each(self, steps: int) -> float:
+        """Predict the seconds of `steps` operations that are each waited for."""
+        return steps * (self.t1 + self.t2 + self.t3)
+
+
+def fit_cost_model(
+    trial: Trial, x: Array, matrix: Array, steps: int = 1000, rounds: int = 5, budget: float = inf
+) -> CostModel:
+    """Measure t1, t2 and t3 of an increment of `x` separately, without timing the totals that they are to predict.
+
+    The device of both arrays is kept busy with multiplications of the matrix (some milliseconds each) while `steps`
+    increments are issued: issuing them costs t1 each, and what the device needs for them after its multiplications is
+    t2 each. t3 is what remains of a single increment's round trip.
+    """
+    backend, increment = trial.backend, partial(incremented, trial, x)
+    issued = measure(backend, partial(increment, steps))[0]
+    # The fastest of three: too few multiplications would end before all increments are issued.
+    multiply = partial(multiplied, trial, matrix, 1)
+    blockers = 1 + round(4 * issued / min(measure(backend, multiply)[1] for _ in range(3)))
+
+    def behind_multiplications() -> Timing:
+        backend.waitall()
+        for _ in range(blockers):
+            (last,) = multiply()
+        start = perf_counter()
+        increment(steps)
+        sent = perf_counter() - start
+        backend.wait(last)
+        start = perf_counter()
+        backend.waitall()
+        return sent / steps, (perf_counter() - start) / steps
+
+    probe = Trial(backend, {}, rounds, budget)
+    probe.time("t1 and t2", take=behind_multiplications)
+    probe.time("round trip", Work(lambda: [backend.wait(increment(1)) for _ in range(20)]), repeats=20)
+    parts, trip = probe.run(1.0).values()
+    t1s, t2s = parts.dispatch_seconds, parts.seconds
+    return CostModel(t1s, t2s, max(0.0, trip.median - median(t1s) - median(t2s)))
 
 
 @dataclass(frozen=True)
@@ -145,55 +196,47 @@ class Point:
     case: Case
 
     @property
-    def t2_over_t1(self) -> float:
-        """How many times longer computing takes than issuing."""
-        return self.model.t2 / self.model.t1
-
-    @property
     def predicted(self) -> float:
         """Seconds per increment when the longer of t1 and t2 is repeated."""
         return self.model.waiting_once(self.steps) / self.steps
 
     def misses(self, disturbance: float = 0.0) -> bool:
-        """Return whether the longer of t1 and t2, and so many seconds more, is wrong beyond the noise.
-
-        The measured time is uncertain and so are t1 and t2, which were measured separately.
-        """
+        """Return whether the longer of t1 and t2, and so many seconds more, is wrong beyond the noise of all three."""
 
         def ratio(measured: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
             longer = np.maximum(t1, t2)
             predicted = longer + (t1 + t2 + self.model.t3 - longer) / self.steps + disturbance
-            return np.log(measured / np.maximum(predicted, SHORTEST))
+            # No prediction is shorter than a picosecond.
+            return np.log(measured / np.maximum(predicted, 1e-12))
 
         found = over_rounds(ratio, self.case.seconds, self.model.issued, self.model.computed, paired=False)
         return decide(found, 0.0) is not None
 
 
-def _passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
-    """Return the size from which on all ratios are above 1, interpolated between logarithms.
+def passes_one(points: Sequence[Point], ratio: Callable[[Point], float]) -> float | None:
+    """Return the number of elements from which on a ratio is above 1, interpolated between logarithms.
 
-    None if all are above 1, or the last is not.
+    None if it always is, or is not at the last point.
     """
-    below = [index for index, ratio in enumerate(ratios) if ratio <= 1]
-    if not below or below[-1] == len(ratios) - 1:
+    last = max((index for index, point in enumerate(points) if ratio(point) <= 1), default=None)
+    if last is None or last == len(points) - 1:
         return None
-    last = below[-1]
+    before, after = points[last : last + 2]
     # A fit can give no time at all for what is done already.
-    low, high = (log(max(ratio, 1e-9)) for ratio in ratios[last : last + 2])
-    step = log(sizes[last + 1] / sizes[last])
-    return sizes[last] * exp(step * -low / (high - low))
+    low, high = (log(max(ratio(point), 1e-9)) for point in (before, after))
+    return before.elements * exp(log(after.elements / before.elements) * -low / (high - low))
 
 
 def crossing(points: Sequence[Point]) -> float | None:
     """Return the number of elements from which on computing takes longer than issuing; None without such a change."""
-    ratios = [point.t2_over_t1 for point in points]
-    return _passes_one([point.elements for point in points], ratios) if ratios[0] <= 1 else None
+    change = passes_one(points, lambda point: point.model.t2 / point.model.t1)
+    return change if points[0].model.python_is_slower else None
 
 
 def floor_left(points: Sequence[Point]) -> float | None:
     """Return the number of elements at which the measured time is a quarter above its lowest; None if it is never."""
     floor = min(point.case.median for point in points)
-    return _passes_one([p.elements for p in points], [p.case.median / floor / ABOVE_FLOOR for p in points])
+    return passes_one(points, lambda point: point.case.median / floor / 1.25)
 
 
 def disturbance(points: Sequence[Point], at: Point) -> float:
@@ -202,22 +245,27 @@ def disturbance(points: Sequence[Point], at: Point) -> float:
     Of those at which the same side is the slower one, since what a size shows itself would predict nothing; 0 if there
     is none, and negative if it took less.
     """
-    alike = [one for one in points if one is not at and (one.t2_over_t1 <= 1) == (at.t2_over_t1 <= 1)]
+    alike = [one for one in points if one is not at and one.model.python_is_slower == at.model.python_is_slower]
     return median(one.case.median - one.predicted for one in alike) if alike else 0.0
 
 
-def missed(points: Sequence[Point], disturbed: bool = False) -> list[Point]:
-    """Return the points at which the longer of t1 and t2, with what both disturb each other or without it, is wrong."""
-    return [point for point in points if point.misses(disturbance(points, point) if disturbed else 0.0)]
-
-
-T2_OVER_T1 = t2_over_t1("smallest_t2_over_t1")
+T2_OVER_T1 = Metric(
+    "t2_over_t1",
+    means="the time to compute the smallest operation over that to issue it: below 1 Python is slower",
+    about="the ratio of t2 to t1",
+    bands=(
+        Band(LOWEST, "inside", "Nothing was queued, so issuing an increment contains computing it"),
+        Band(0.02, "python", "Python is the slower side for an increment, against the book's assumption"),
+        Band(1.0, "device", "The device is the slower side for an increment, as the book assumes"),
+    ),
+)
+SMALLEST = replace(T2_OVER_T1, name="smallest_t2_over_t1")
 MISSED = Metric(
     "sizes_missed",
     means="at how many sizes the longer of t1 and t2 is not the measured time",
     bands=(
         Band(
-            LOWEST, "predicts", "The longer of issuing and computing predicts the time at every size, within the noise"
+            LOWEST, "predicts", "The longer of issuing and computing predicts the time at every size within the noise"
         ),
         Band(0.5, "misses", "The longer of issuing and computing does not predict the time at some sizes"),
     ),
@@ -228,8 +276,8 @@ EXPERIMENT = Experiment(
     position=3,
     exercises=(Exercise(1, "Why must 10,000 t2 > 9,999 t1 be assumed?", edition="MXNet"),),
     program=program,
-    case=_named(2),
-    metrics=(T2_OVER_T1, MISSED),
+    case="increment of 2 elements",
+    metrics=(SMALLEST, MISSED),
     changes=(
         with_queue("t1 and t2 should be separate, and the longer one should set the pace"),
         LESS_NOISE,
@@ -241,7 +289,7 @@ EXPERIMENT = Experiment(
             ),
         ),
         Change(
-            lambda found: found.is_in(T2_OVER_T1.name, "device"),
+            lambda found: found.is_in(SMALLEST.name, "device"),
             "A faster device for tiny operations: issuing them would be the slower side then.",
         ),
         larger("largest", "Larger vectors", "computing takes longer then, and issuing does not"),

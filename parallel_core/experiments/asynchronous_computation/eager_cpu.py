@@ -9,12 +9,11 @@ backend gives it worker threads, control returns as soon as the multiplication i
 about the same: asynchrony moves the work and does not shorten it.
 
 Method: The book's ten multiplications of 1000 × 1000 normal matrices (smaller ones if the budget of seconds is too
-short), on the first device: the time until control returns and the time until all is done. Every other framework and
-engine does the same in a separate process, one after the other, with as many threads and without variants, because a
-framework reads its engine once.
+short), on the first device. Every other framework and engine does the same in a separate process, one after the other,
+with as many threads and without variants, because a framework reads its engine once.
 
-Look at: `dispatch_fraction`, the first time as a share of the second, and both times of every framework and engine in
-one table.
+Look at: `dispatch_fraction`, the time until control returns as a share of the time until all is done, and both times of
+every framework and engine in one table.
 
 Read: Near 1 nothing was queued, near 0 the multiplications were. In the JSON the backend's `scheduler` says whose queue
 it is: the framework's own, or this program's threads. Times of different processes differ by what the machine did
@@ -23,33 +22,23 @@ meanwhile: `compare` measures them in alternating rounds.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import backends
 from backends import Engine
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.experiments.asynchronous_computation.ten_multiplications import (
-    COUNT,
-    DISPATCH_FRACTION,
-    TEN,
-    WHEN_CONTROL_RETURNS,
-    dispatch_fraction,
-    drawn_matrices,
-    time_ten,
-)
+from parallel_core.experiments.asynchronous_computation import asynchrony
+from parallel_core.experiments.asynchronous_computation.asynchrony import TEN, dispatch_fraction, time_ten
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, largest_size
 from parallel_core.measurement.progress import tell
 
-__all__ = ["EXPERIMENT", "contrasts", "program"]
+__all__ = ["EXPERIMENT", "program"]
 
-SIZE = 1000
 STARTING = 0.6
 """The share of the time of a separate process that goes by until it measures, about: starting, and importing."""
-SLOWER = 2
-"""How many times as long as here a multiplication may take on one of the others, about."""
 OTHERS, NONE = "others", "none"
 
 
@@ -69,20 +58,20 @@ def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str],
     return tuple(dict.fromkeys(known[name] for name in asked))
 
 
-def _share_of_this(others: Sequence[tuple[str, str]]) -> float:
+def share_of_this(others: Sequence[tuple[str, str]]) -> float:
     """Return which share of the budget is for the timing in this process."""
     return (1 - STARTING if others else 0.9) / (1 + len(others))
 
 
-def _chosen_size(trial: Trial) -> int:
+def chosen_size(trial: Trial) -> int:
     """Choose the size 1000, or the largest with which the budget allows enough rounds, here and elsewhere."""
     others = contrasts(trial.parameters["against"], (trial.backend.name, trial.backend.engine))
-    # In each process the multiplications are timed twice: queued, and as one unit.
-    timings = FEWEST_TIMINGS * 2 * COUNT * (SLOWER if others else 1)
-    return largest_size(trial, _share_of_this(others) * trial.budget / timings, SIZE)
+    # Ten are timed queued and as one unit; on one of the others they may take twice as long.
+    timings = FEWEST_TIMINGS * 2 * 10 * (2 if others else 1)
+    return largest_size(trial, share_of_this(others) * trial.budget / timings, 1000)
 
 
-Size = Annotated[int, Chosen("Side of the matrices. Default: 1000, or what the budget allows.", how=_chosen_size)]
+Size = Annotated[int, Chosen("Side of the matrices. Default: 1000, or what the budget allows.", how=chosen_size)]
 AGAINST = "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none."
 
 
@@ -92,17 +81,10 @@ def program(trial: Trial, size: Size, against: Annotated[str, Parameter(AGAINST,
     One that cannot run there is a note.
     """
     others = contrasts(against, (trial.backend.name, trial.backend.engine))
-    time_ten(trial, drawn_matrices(size))
-    trial.run(_share_of_this(others))
-    shared: dict[str, str | float | Sequence[str]] = {
-        "variant": (),
-        "devices": len(trial.devices),
-        "device-kind": trial.devices[0].kind,
-        "threads": trial.backend.threads_per_device,
-        "size": size,
-        "rounds": trial.rounds,
-        "against": NONE,
-    }
+    time_ten(trial, size)
+    trial.run(share_of_this(others))
+    shared: dict[str, Any] = {"devices": len(trial.devices), "device-kind": trial.devices[0].kind, "variant": ()}
+    shared |= {"threads": trial.backend.threads_per_device, "size": size, "rounds": trial.rounds, "against": NONE}
     for place, (name, engine) in enumerate(others):
         tell(f"{name} {engine}, in a separate process", place / len(others))
         seconds = (1 - STARTING) * trial.left() / (len(others) - place)
@@ -126,8 +108,8 @@ EXPERIMENT = Experiment(
     exercises=(Exercise(1, "Can asynchrony be observed on a CPU?", edition="PyTorch"),),
     program=program,
     case=TEN,
-    metrics=(DISPATCH_FRACTION,),
-    changes=WHEN_CONTROL_RETURNS,
+    metrics=(asynchrony.DISPATCH_FRACTION,),
+    changes=asynchrony.EXPERIMENT.changes,
     settings=OF_PRODUCTS,
     options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},
 )

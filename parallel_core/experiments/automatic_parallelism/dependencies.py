@@ -23,41 +23,30 @@ those behind it, even if they could start. An engine that queues a task once it 
 one that nobody is waiting for before one on the critical path. Random graphs show both.
 """
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from statistics import median
 from typing import Annotated, Any
 
 import numpy as np
 
-from backends import Backend
-from parallel_core.experiments.automatic_parallelism.layered_graphs import (
-    Node,
-    device_matrices,
-    diamond,
-    expected,
-    graph_as_units,
-    launch_graph,
-    random_graph,
-)
-from parallel_core.experiments.automatic_parallelism.scheduling import (
-    BOUND_FRACTION,
-    CHANGES,
-    FREE,
-    SPEEDUP,
-    Program,
-    find_bounds,
-    time_programs,
-)
-from parallel_core.experiments.runner.changes import larger
+from backends import Array, Backend, Ops
+from backends.host import available_cores
+from parallel_core.experiments.runner.changes import LESS_NOISE, Change, Found, larger, with_queue
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import Times, Values
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import size_for
+from parallel_core.measurement.recording import Recording
+from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
+from parallel_core.measurement.timing import Timing, measure
 
-__all__ = ["EXPERIMENT", "program", "program_of"]
+__all__ = ["EXPERIMENT", "program"]
 
-DIAMOND = "diamonds"
-SEEDS = (1, 2, 3)
+ONE_BY_ONE, FREE = "one by one", "freely scheduled"
+DIAMOND = "diamonds, "
 MULTIPLICATION_SECONDS = 0.004
 """About how long a multiplication takes: long beside the call and the waiting that are timed with each."""
 SIZE = Chosen("Side of the matrices. Default: chosen.", how=lambda one: size_for(one, 10 * MULTIPLICATION_SECONDS, 10))
@@ -66,34 +55,234 @@ SIZE = Chosen("Side of the matrices. Default: chosen.", how=lambda one: size_for
 def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     """Time task graphs one operation after the other and freely scheduled, and compare with what is possible."""
     count = len(trial.devices)
-    graphs = {DIAMOND: diamond(count), **{f"random {seed}": random_graph(seed, count) for seed in SEEDS}}
+    graphs = {DIAMOND: diamond(count), **{f"random {seed}, ": random_graph(seed, count) for seed in (1, 2, 3)}}
     programs = {name: program_of(nodes, size) for name, nodes in graphs.items()}
-    scheduled = time_programs(trial, programs)
-    find_bounds(trial, DIAMOND, scheduled.pop(DIAMOND))
-
-    def median_of_random(times: Times) -> Values:
-        return np.median([one.bound_fraction(times) for one in scheduled.values()], axis=0)
-
-    trial.found_by(RANDOM.name, median_of_random)
+    _, *others = time_programs(trial, programs)
+    trial.found_by(RANDOM.name, lambda times: np.median([one.bound_fraction(times) for one in others], axis=0))
     for name, nodes in graphs.items():
         values = programs[name].run(trial.backend, programs[name].inputs(trial.backend))
         trial.check("results", values, expected(nodes, device_matrices(size, count)))
 
 
+@dataclass(frozen=True)
+class Program:
+    """Operations on a backend: `inputs` loads what they need, untimed, and `run` launches them.
+
+    `units` returns what launches each device's computations as one unit, on values such as they are given.
+    """
+
+    inputs: Callable[[Backend], Any]
+    run: Callable[[Backend, Any], Array]
+    units: Callable[[Backend], Sequence[Callable[[], object]]]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One task: which device computes it (by number), after which earlier nodes, with how many multiplications.
+
+    It takes the average of the matrices that it depends on, on its own device, and multiplies it by that device's
+    matrix. With a spectral norm of about 1 they do not overflow.
+    """
+
+    device: int
+    after: tuple[int, ...]
+    products: int
+
+
+def diamond(devices: int) -> tuple[Node, ...]:
+    """Make two diamonds one after the other: a fork to a branch on every device, a join, a fork again, a join."""
+    nodes = [Node(0, (), 1)]
+    for _ in range(2):
+        fork = len(nodes) - 1
+        nodes += [Node(device, (fork,), 4) for device in range(devices)]
+        nodes.append(Node(0, tuple(range(fork + 1, len(nodes))), 1))
+    return tuple(nodes)
+
+
+def random_graph(seed: int, devices: int, layers: int = 6) -> tuple[Node, ...]:
+    """Draw layers of nodes on random devices; each depends on one to three nodes of the two layers before its own."""
+    generator = np.random.default_rng(seed)
+    nodes: list[Node] = []
+    starts = [0, 0]
+    for _ in range(layers):
+        reachable = range(starts[-2], len(nodes))
+        starts.append(len(nodes))
+        for _ in range(generator.integers(1, 2 * devices + 1)):
+            count = min(len(reachable), int(generator.integers(1, 4)))
+            after = sorted(generator.choice(reachable, count, replace=False).tolist()) if count else []
+            nodes.append(Node(int(generator.integers(devices)), tuple(after), int(generator.integers(4))))
+    return tuple(nodes)
+
+
+def device_matrices(size: int, devices: int) -> list[np.ndarray]:
+    """Draw a float32 matrix for each device, of a spectral norm of about 1."""
+    generator = np.random.default_rng(0)
+    drawn = [generator.standard_normal((size, size)) for _ in range(devices)]
+    # The norm of a matrix of normal numbers is about 2 √size; computing it would take longer than the experiment.
+    return [(matrix / (2 * size**0.5)).astype(np.float32) for matrix in drawn]
+
+
+def launch_graph(backend: Backend, nodes: Sequence[Node], matrices: Sequence[Array]) -> list[Array]:
+    """Launch all nodes in their order, with a copy for each dependency on another device; return their values."""
+    values: list[Array] = []
+    for node in nodes:
+        device = backend.devices[node.device]
+        operands = [
+            values[earlier] if nodes[earlier].device == node.device else backend.copy_to(values[earlier], device)
+            for earlier in node.after
+        ]
+        values.append(backend.launch(partial(compute, backend.ops, node.products), matrices[node.device], *operands))
+    return values
+
+
 def program_of(nodes: tuple[Node, ...], size: int) -> Program:
     """Make the program that loads a matrix on every device and computes a graph."""
 
-    def inputs(backend: Backend) -> Any:
+    def inputs(backend: Backend) -> list[Array]:
         matrices = device_matrices(size, len(backend.devices))
         return [backend.asarray(matrix, device) for matrix, device in zip(matrices, backend.devices, strict=True)]
 
-    return Program(
-        inputs,
-        lambda backend, matrices: launch_graph(backend, nodes, matrices),
-        lambda backend: graph_as_units(backend, nodes, inputs(backend)),
-    )
+    def units(backend: Backend) -> list[Callable[[], Array]]:
+        # A device's matrix stands for the values that its nodes depend on.
+        def compute_all(own: Sequence[Node], matrix: Array) -> Array:
+            return tuple(compute(backend.ops, node.products, matrix, *[matrix] * len(node.after)) for node in own)
+
+        shares = [[node for node in nodes if node.device == number] for number in range(len(backend.devices))]
+        return [
+            partial(backend.launch, backend.ops.as_unit(partial(compute_all, own)), matrix)
+            for own, matrix in zip(shares, inputs(backend), strict=True)
+            if own
+        ]
+
+    return Program(inputs, lambda backend, matrices: launch_graph(backend, nodes, matrices), units)
 
 
+def compute(ops: Ops, products: int, matrix: Array, *operands: Array) -> Array:
+    """Average the operands, or take the matrix if there are none, and multiply by the matrix some times."""
+    value = ops.multiply(reduce(ops.add, operands or (matrix,)), 1 / max(1, len(operands)))
+    for _ in range(products):
+        value = ops.matmul(value, matrix)
+    return value
+
+
+def expected(nodes: Sequence[Node], matrices: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Compute the same values with NumPy, one node after the other, in double precision."""
+    values: list[np.ndarray] = []
+    for node in nodes:
+        matrix = matrices[node.device].astype(np.float64)
+        value = np.mean([values[earlier] for earlier in node.after], axis=0) if node.after else matrix
+        values.append(value @ np.linalg.matrix_power(matrix, node.products))
+    return values
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A program's tasks, each with the median of its own seconds, and what follows from them and its two cases."""
+
+    tasks: tuple[Task, ...]
+    bounds: Bounds
+    bound_fraction: Formula
+    """The bound over the time freely scheduled."""
+
+
+def record(backend: Backend, program: Program, one_by_one: bool = False) -> tuple[Task, ...]:
+    """Run a program and return what it did, the loading of its inputs included."""
+    recording = Recording(backend, one_by_one)
+    _kept = program.run(recording, program.inputs(recording))
+    return recording.tasks
+
+
+def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Scheduled]:
+    """Time programs with a wait after every operation and with none, and find what bounds the first.
+
+    The names of a program's cases begin with its own. Its bare time is that of the device with the most to compute:
+    what passes between devices, and waiting for each other, is a matter of scheduling.
+    """
+    recorded: dict[str, list[tuple[Task, ...]]] = {name: [] for name in programs}
+
+    def one_by_one(name: str) -> Timing:
+        tasks = without_loads(record(trial.backend, programs[name], one_by_one=True))
+        recorded[name].append(tasks)
+        return work_seconds(tasks), work_seconds(tasks)
+
+    def freely(name: str) -> Timing:
+        inputs = programs[name].inputs(trial.backend)
+        return measure(trial.backend, partial(programs[name].run, trial.backend, inputs))
+
+    for name, program in programs.items():
+        units = [Work(launch, launch) for launch in program.units(trial.backend)]
+        trial.time(name + ONE_BY_ONE, take=partial(one_by_one, name), bare=units)
+        trial.time(name + FREE, take=partial(freely, name), bare=units)
+    trial.run(0.85)
+    scheduled = [scheduled_in(trial, name, runs) for name, runs in recorded.items()]
+    first = next(iter(programs))
+    trial.found_by(BOUND_FRACTION.name, scheduled[0].bound_fraction)
+    trial.found_by(SPEEDUP.name, ratio(first + ONE_BY_ONE, first + FREE))
+    for bound in LOWER_BOUND:
+        trial.found(bound, getattr(scheduled[0].bounds, bound.removesuffix("_seconds")))
+    return scheduled
+
+
+def scheduled_in(trial: Trial, name: str, runs: Sequence[tuple[Task, ...]]) -> Scheduled:
+    """Return what a program's runs one by one give."""
+    separate, free = name + ONE_BY_ONE, name + FREE
+    # The first was the warm-up.
+    same = zip(*runs[-len(trial.cases[separate].seconds) :], strict=True)
+    tasks = tuple(replace(of[-1], seconds=median(task.seconds for task in of)) for of in same)
+    bounds = bounds_of(tasks, places(trial.backend), trial.backend.workers_per_device)
+    # The bound is made of the times one by one, and as uncertain as they are.
+    share = bounds.seconds / trial.cases[separate].median
+    return Scheduled(tasks, bounds, lambda times: share * times[separate] / times[free])
+
+
+def places(backend: Backend) -> int:
+    """Count what can work at once: all on GPUs, and the CPU devices' workers, but no more than there are cores for."""
+    on_cpus = sum(device.kind == "cpu" for device in backend.devices)
+    workers = min(on_cpus * backend.workers_per_device, max(1, available_cores() // backend.threads_per_device))
+    return len(backend.devices) - on_cpus + workers
+
+
+BOUND_FRACTION = Metric(
+    "bound_fraction",
+    means="the least time that any schedule needs over the time taken: 1 is as fast as any could be",
+    limits=(0.0, 1.0),
+    bands=(
+        Band(LOWEST, "slower", "Slower than the fastest schedule"),
+        Band(0.8, "near", "About as fast as any schedule can be"),
+        Band(1.25, "beyond", "Faster than the bound, since an operation that is timed separately is also waited for"),
+    ),
+)
+SPEEDUP = Metric(
+    "speedup",
+    bands=(
+        Band(LOWEST, "cost", "Launching without waits in between cost time"),
+        Band(0.9, "no-difference", "Launching without waits in between made little difference"),
+        Band(1.1, "paid", "Launching without waits in between paid"),
+    ),
+)
+LOWER_BOUND = {
+    "critical_path_seconds": "A shorter chain of dependent operations: no number of devices or workers beats it.",
+    "busiest_device_seconds": "Less work on the busiest device, or a second worker for its queue (--workers 2).",
+    "work_per_device_seconds": "More devices that can work at once (--devices), with a core for each.",
+}
+"""The bounds, and what would lower the largest one."""
+
+
+def waits_in_order(found: Found) -> bool:
+    """Return whether a second worker could start an operation behind one that waits."""
+    in_order = found.backend.workers_per_device == 1 and found.backend.devices[0].kind == "cpu"
+    return in_order and found.is_in(BOUND_FRACTION.name, "slower") and found.is_in(SPEEDUP.name, "paid")
+
+
+CHANGES = (
+    with_queue("operations that do not depend on each other should run at the same time"),
+    Change(
+        lambda found: found.is_in(BOUND_FRACTION.name, "near"),
+        lambda found: LOWER_BOUND[max(LOWER_BOUND, key=found.result.metrics.__getitem__)],
+    ),
+    LESS_NOISE,
+    Change(waits_in_order, "A second worker for each queue (--workers 2), which passes over what has to wait."),
+)
 RANDOM = replace(BOUND_FRACTION, name="random_bound_fraction", about="random graphs")
 
 EXPERIMENT = Experiment(
@@ -101,7 +290,7 @@ EXPERIMENT = Experiment(
     position=6,
     exercises=(Exercise(5, "Are tasks with complex dependencies right, and faster in parallel?"),),
     program=program,
-    case=f"{DIAMOND}, {FREE}",
+    case=DIAMOND + FREE,
     metrics=(BOUND_FRACTION, RANDOM, SPEEDUP),
     changes=(*CHANGES, larger("size", "Larger matrices", "handing operations over matters less")),
     settings=OF_COPIES,

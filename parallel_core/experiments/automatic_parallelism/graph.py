@@ -8,9 +8,9 @@ the second layer's gradients can be summed while the first layer goes back. The 
 device's passes, then the sum, the update and the broadcast of the first layer.
 
 Method: A step is launched operation by operation: the first device keeps the parameters, adds up the gradients and
-updates, the others compute. What is launched is recorded, with the values that pass from one operation to the next: the
-picture (`--plot FILE`) is drawn from this recording, and no dependency in it was written down by hand. The step is
-timed with a wait after every operation, which gives each operation's separate seconds, and then with none.
+updates, the others compute, each on its share of the batch. The picture (`--plot FILE`) is drawn from what is launched
+and the values that pass from one operation to the next: no dependency in it was written down by hand. The step is timed
+with a wait after every operation, which gives each operation's separate seconds, and then with none.
 
 Look at: `parallelism`, which is all work over the longest chain, and `bound_fraction`, the least time that any schedule
 needs over the time that the step took. In the picture, the longest chain in colour.
@@ -22,57 +22,50 @@ computes the layer again, since that is what the backends' gradients are of: rea
 With `--of xy` it is the asynchronous chapter's example: two operations in a chain, which nothing can run in parallel.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 import backends
+from backends import Array, Backend, Ops
 from parallel_core.errors import RequestError
-from parallel_core.experiments.automatic_parallelism.book_graphs import expected_step, mlp, xy
-from parallel_core.experiments.automatic_parallelism.scheduling import (
-    BOUND_FRACTION,
-    CHANGES,
-    FREE,
-    SPEEDUP,
-    find_bounds,
-    record,
-    time_programs,
-)
+from parallel_core.experiments.automatic_parallelism import dependencies
+from parallel_core.experiments.automatic_parallelism.dependencies import Program, record, time_programs
+from parallel_core.experiments.layers import dense, pull_back
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.measurement.recording import labelled
 from parallel_core.measurement.task_graph import crossings, work_seconds
 
 __all__ = ["EXPERIMENT", "program"]
 
-Of = Literal["mlp", "xy"]
-MIN_DEVICES = 3
-XY_SIZE = 1000
-TITLES: Mapping[Of, str] = MappingProxyType({"mlp": "A training step of a two-layer MLP", "xy": "z = x · y + 2"})
+MLP, XY = "A training step of a two-layer MLP", "z = x · y + 2"
 """What a picture is of."""
+XY_SIZE = 1000
 
 
 def program(
     trial: Trial,
-    of: Annotated[Of, Parameter("A two-layer MLP's training step, or z = x · y + 2.")] = "mlp",
+    of: Annotated[Literal["mlp", "xy"], Parameter("A two-layer MLP's training step, or z = x · y + 2.")] = "mlp",
     batch: Annotated[int, Parameter("Images in the MLP's step.")] = 1024,
 ) -> None:
     """Record a program's operations, and time them one by one and freely scheduled.
 
     Raises RequestError for fewer than three devices, which the MLP needs.
     """
-    if of == "mlp" and len(trial.devices) < MIN_DEVICES:
+    if of == "mlp" and len(trial.devices) < 3:
         raise RequestError("the graph of the MLP is of one device that keeps and two that compute (--devices 3)")
-    trial.parameters["of"] = TITLES[of]
+    trial.parameters["of"] = XY if of == "xy" else MLP
     drawn = xy(XY_SIZE) if of == "xy" else mlp(batch)
-    scheduled = time_programs(trial, {"": drawn})[""]
+    (scheduled,) = time_programs(trial, {"": drawn})
     tasks = scheduled.tasks
     # The picture of z = x · y + 2 shows the inputs, as the book's does.
     trial.described["tasks"] = record(trial.backend, drawn, one_by_one=True) if of == "xy" else tasks
-    find_bounds(trial, "", scheduled)
     trial.found("parallelism", work_seconds(tasks) / scheduled.bounds.critical_path)
     trial.found("operations", len(tasks))
     trial.found("crossings", crossings(tasks))
@@ -83,11 +76,133 @@ def program(
         trial.check("results", [made], [np.full((XY_SIZE, XY_SIZE), 3.0)])
         return
     # Each array of each layer, on every device.
-    expected = [
-        array for layer in expected_step(backends.load("numpy", 1, threads_per_device=1), batch) for array in layer
+    arrays = [array for layers in made for layer in layers for array in layer]
+    trial.check("results", arrays, expected_step(batch) * len(made))
+
+
+def xy(size: int) -> Program:
+    """Make the program z = x·y + 2 of two matrices, element by element, on the first device."""
+
+    def inputs(backend: Backend) -> Any:
+        ones, device = np.ones((size, size), dtype=np.float32), backend.devices[0]
+        return [labelled(name, backend.asarray(ones, device)) for name in ("x", "y")]
+
+    def run(backend: Backend, values: Sequence[Array]) -> Array:
+        product = labelled("x · y", backend.launch(backend.ops.multiply, *values))
+        return labelled("z = … + 2", backend.launch(backend.ops.add, product, 2.0))
+
+    def units(backend: Backend) -> list[Callable[[], Array]]:
+        ops = backend.ops
+        both = ops.as_unit(lambda x, y: ops.add(ops.multiply(x, y), 2.0))
+        return [partial(backend.launch, both, *inputs(backend))]
+
+    return Program(inputs, run, units)
+
+
+def mlp(batch: int) -> Program:
+    """Make the program of one training step: `run` returns the new layers on every device, the keeper's first."""
+
+    def inputs(backend: Backend) -> Any:
+        keeper, *workers = backend.devices
+        initial, images_and_labels = drawn_by_numpy(batch)
+        layers = [[backend.asarray(layer, device) for layer in initial] for device in backend.devices]
+        # The batch is where the parameters are, and is sent to the others as a part of the step.
+        shards = [backend.split_and_load(rows, [keeper] * len(workers)) for rows in images_and_labels]
+        return layers, list(zip(*shards, strict=True)), batch
+
+    def units(backend: Backend) -> list[Callable[[], Array]]:
+        (_, *replicas), shards, _ = inputs(backend)
+        both_ways = backend.ops.as_unit(partial(both_passes, backend.ops))
+        return [
+            partial(backend.launch, both_ways, tuple(layers), backend.copy_to(shard, device))
+            for layers, shard, device in zip(replicas, shards, backend.devices[1:], strict=True)
+        ]
+
+    return Program(inputs, train_step, units)
+
+
+def train_step(backend: Backend, inputs: Any) -> Array:
+    """Sum each layer's gradients and send its new parameters out while the layer before it still goes back."""
+    (kept, *replicas), shards, batch = inputs
+    keeper, *workers = backend.devices
+    running = [
+        passes(backend, layers, labelled("copy batch", backend.copy_to(shard, device)))
+        for layers, shard, device in zip(replicas, shards, workers, strict=True)
     ]
-    for layers in made:
-        trial.check("results", [array for layer in layers for array in layer], expected)
+    for each in running:
+        next(each)
+    new: list[list[Array]] = [[None, None] for _ in backend.devices]
+    for place in (1, 0):
+        number = place + 1
+        gradients = [labelled(f"copy ∇{number}", backend.copy_to(next(each), keeper)) for each in running]
+        summed = labelled(f"sum ∇{number}", backend.launch(partial(add_up, backend.ops), *gradients))
+        updated = backend.launch(backend.ops.sgd, kept[place], summed, 1 / batch)
+        new[0][place] = labelled(f"update W{number}", updated)
+        for k, (replica, device) in enumerate(zip(replicas, workers, strict=True), start=1):
+            # Over the old parameters, which this device's passes have read by then.
+            new[k][place] = labelled(f"copy W{number}", backend.copy_to(updated, device, out=replica[place]))
+    return new
+
+
+def passes(backend: Backend, layers: Sequence[Array], shard: Array) -> Iterator[Array]:
+    """Launch a device's forward pass and its loss, which comes first; then, when they are asked for, go back.
+
+    The gradients by the second layer's parameters come next, and then those by the first's.
+    """
+    ops, images, labels = backend.ops, shard[0], shard[1]
+    hidden = labelled("layer 1", backend.launch(partial(first_layer, ops), layers[0], images))
+    scores = labelled("layer 2", backend.launch(partial(dense, ops), layers[1], hidden))
+    differentiate = ops.value_and_grad(lambda parameters, labels: ops.cross_entropy(parameters[0], labels))
+    loss = labelled("loss", backend.launch(differentiate, (scores,), labels))
+    yield loss
+    back = pull_back(ops, lambda leaves: dense(ops, leaves[:2], leaves[2]))
+    by = labelled("layer 2 back", backend.launch(back, (layers[1][0], layers[1][1], hidden), loss[1][0]))
+    yield by[0], by[1]
+    back = pull_back(ops, partial(first_layer, ops))
+    by = labelled("layer 1 back", backend.launch(back, layers[0], by[2], images))
+    yield by[0], by[1]
+
+
+def both_passes(ops: Ops, layers: Array, shard: Array) -> Array:
+    """Compute the gradients by both layers with nothing launched in between: a device's share of the step."""
+    at_once: Any = SimpleNamespace(ops=ops, launch=lambda fn, *args: fn(*args))
+    _, *gradients = passes(at_once, layers, shard)
+    return tuple(gradients)
+
+
+def first_layer(ops: Ops, parameters: Array, images: Array) -> Array:
+    """Compute the hidden layer."""
+    return ops.relu(dense(ops, parameters, images))
+
+
+def add_up(ops: Ops, *gradients: Array) -> Array:
+    """Sum the gradients of several devices."""
+    return tuple(reduce(ops.add, same) for same in zip(*gradients, strict=True))
+
+
+def drawn_by_numpy(batch: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
+    """Draw the float32 parameters of both layers, and float32 images and int32 labels; the same for every framework."""
+    generator = np.random.default_rng(0)
+    layers = []
+    for rows, columns in ((784, 512), (512, 10)):
+        weight = generator.standard_normal((rows, columns)) / rows**0.5
+        layers.append((weight.astype(np.float32), np.zeros(columns, dtype=np.float32)))
+    images = generator.standard_normal((batch, 784), dtype=np.float32)
+    return layers, [images, generator.integers(0, 10, batch, dtype=np.int32)]
+
+
+def expected_step(batch: int) -> list[np.ndarray]:
+    """Take the same step on one device, the gradients of the whole network at once, with NumPy."""
+    ops = backends.load("numpy", 1, threads_per_device=1).ops
+
+    def loss(parameters: Array, images: Array, labels: Array) -> Array:
+        hidden = first_layer(ops, parameters[:2], images)
+        return ops.cross_entropy(dense(ops, parameters[2:], hidden), labels)
+
+    layers, images_and_labels = drawn_by_numpy(batch)
+    parameters = tuple(array for layer in layers for array in layer)
+    _, gradients = ops.value_and_grad(loss)(parameters, *images_and_labels)
+    return list(ops.sgd(parameters, gradients, 1 / batch))
 
 
 EXPERIMENT = Experiment(
@@ -95,11 +210,11 @@ EXPERIMENT = Experiment(
     position=7,
     remark="the figure of a two-layer MLP",
     program=program,
-    case=FREE,
-    metrics=(BOUND_FRACTION, SPEEDUP),
+    case=dependencies.FREE,
+    metrics=(dependencies.BOUND_FRACTION, dependencies.SPEEDUP),
     changes=(
-        *CHANGES,
-        Change(lambda found: found.result.parameters["of"] == TITLES["xy"], "A step of several devices (--of mlp)."),
+        *dependencies.CHANGES,
+        Change(lambda found: found.result.parameters["of"] == XY, "A step of several devices (--of mlp)."),
         larger("batch", "Larger batches", "handing operations over matters less"),
     ),
     devices=3,

@@ -4,9 +4,9 @@ Book: Dive into Deep Learning, "Automatic Parallelism", exercise 1 (the operatio
 each other).
 
 Prediction: A device's queue is served in order by one worker unless told otherwise, so independent operations run
-one after the other, as a chain does: the framework uses what it knows of dependencies between devices only. Two workers
-start an operation that does not depend on the one that runs: independent matrix multiplications then take half the
-time, and a chain takes as long as before. Two threads within each are another way to use the same two cores.
+one after the other, as a chain does. Two workers start an operation that does not depend on the one that runs:
+independent matrix multiplications then take half the time, and a chain takes as long as before. Two threads within each
+are another way to use the same two cores.
 
 Method: 50 independent matrix multiplications on one device, and 50 in a chain, by one worker and by two, each with a
 dedicated core and threads; then by one worker with twice the threads. A framework reads the numbers of workers and
@@ -14,14 +14,14 @@ threads when it starts, so those that the loaded backend does not have are measu
 what it has is measured before and after them.
 
 Look at: `parallel_speedup`, the independent multiplications' time by the fewest workers over that by the most, and
-`chain_speedup`, the same for the chain; `independence_speedup`, the chain's time over the independent multiplications'
-in the same process, by the fewest workers, and `independence_speedup_most_workers`; `threads_speedup`, the independent
-multiplications' time by the fewest workers over that with twice the threads.
+`chain_speedup`, the same for the chain; `threads_speedup`, the former over that with twice the threads;
+`independence_speedup`, the chain's time over the independent multiplications' in the same process, by the fewest
+workers, and `independence_speedup_most_workers`.
 
 Read: 1 is one after the other, and the number of workers is the most that can be reached. If nothing is queued
 (synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are 1
 because nothing is compared. Chain and independent multiplications are timed alternately, processes are not: if
-`chain_speedup` is not about 1, they ran under different conditions, and the figures that compare them are doubtful.
+`chain_speedup` is not about 1, the figures that compare processes are doubtful.
 """
 
 from collections.abc import Sequence
@@ -43,14 +43,11 @@ from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
 __all__ = ["EXPERIMENT", "program"]
 
 SIZE = Chosen("Side of the matrices. Default: chosen for runs of about 0.1 s.", how=lambda one: size_for_run(one, 0.5))
+COMPARED = Parameter("Beside --workers; others than that are measured in fresh processes.", maximum=256)
 
 
 def program(
-    trial: Trial,
-    size: Annotated[int, SIZE],
-    workers_compared: Annotated[
-        Sequence[int], Parameter("Beside --workers; others than that are measured in fresh processes.", maximum=256)
-    ] = (1, 2),
+    trial: Trial, size: Annotated[int, SIZE], workers_compared: Annotated[Sequence[int], COMPARED] = (1, 2)
 ) -> None:
     """Time independent multiplications and a chain, here and in processes with other workers and threads."""
     own, threads = trial.backend.workers_per_device, trial.backend.threads_per_device
@@ -60,8 +57,8 @@ def program(
     others = [(count, threads) for count in counts if count != own]
     if len(wanted) > 1 and on_cpu:
         others.append((counts[0], 2 * threads))
-    trial.parameters |= {"products": MULTIPLICATIONS, "workers": ",".join(map(str, counts))}
     del trial.parameters["workers_compared"]
+    trial.parameters |= {"products": MULTIPLICATIONS, "workers": ",".join(map(str, counts))}
     # The powers of an orthogonal matrix neither grow nor shrink.
     drawn = np.linalg.qr(np.random.default_rng(0).standard_normal((size, size)))[0].astype(np.float32)
     x = trial.backend.asarray(drawn, trial.devices[0])
@@ -88,9 +85,8 @@ def program(
     if others:
         time_here(0.95)
         trial.cases |= {name: joined(case, trial.cases[name]) for name, case in before.items()}
-    few, many, chain_by_few, chain_by_many = (
-        named(what, count) for what in ("independent", "chain") for count in (counts[0], counts[-1])
-    )
+    few, many = (named("independent", count) for count in (counts[0], counts[-1]))
+    chain_by_few, chain_by_many = (named("chain", count) for count in (counts[0], counts[-1]))
     trial.found_by(SPEEDUP.name, ratio(few, many), noise=BETWEEN_PROCESSES)
     trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), noise=BETWEEN_PROCESSES)
     trial.found_by(INDEPENDENCE.name, ratio(chain_by_few, few))

@@ -2,29 +2,31 @@
 
 Book: Dive into Deep Learning, "Automatic Parallelism", computation and communication.
 
-Prediction: A result can be copied as soon as it is there, while the next one is computed, if the copy has a queue and
-a core of its own. The book copies to the host, in new memory, on the queue that computes; most of its published runs
-took longer with both at once than one after the other, so little is expected of its way.
+Prediction: A result can be copied while the next one is computed, if the copy has a queue and a core of its own. The
+book copies to the host, in new memory, on the queue that computes; most of its published runs took longer with both at
+once than one after the other, so little is expected of its way.
 
 Method: 50 matrix multiplications are timed, then the copying of their results to another device, then both together. A
-multiplication takes far longer than copying its result through the memory that CPU devices share. So each result is
-copied several times, as often as makes both parts take about the same time, since overlap can save most then. Copies
-always go to the same buffers, because memory that is touched for the first time costs more than the copy. Before copies
-are timed in isolation their sources are read once, since together they are read when they have just been written. The
-book's way is timed beside ours. On GPUs both copy to the host.
+multiplication takes far longer than copying its result through the memory that CPU devices share, so each result is
+copied as often as makes both parts take about the same time: overlap can save most then. Copies go to the same buffers,
+because memory that is touched for the first time costs more than the copy. Before copies are timed in isolation their
+sources are read once, since together they are read when they have just been written. The book's way is timed beside
+ours. On GPUs both copy to the host.
 
 Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
 
-Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about
-the same time. More than 1 means that a part was slower in isolation than together: copies in isolation have to be
-launched first, by a thread that they share cores with, and together they are launched while results are computed.
+Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about the
+same time. More than 1 means that a part was slower in isolation: copies then have to be launched first, by a thread
+that they share cores with, and together they are launched while results are computed.
 """
 
+from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import numpy as np
 
-from backends import HOST, Array, Backend, Device
+from backends import HOST, Array, Device
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
@@ -36,19 +38,11 @@ from parallel_core.experiments.runner.changes import (
     without_variant,
 )
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import (
-    MULTIPLICATIONS,
-    chosen_copies,
-    chosen_size,
-    copies_of,
-    copy_into,
-    multiplications,
-    multiplied,
-)
+from parallel_core.experiments.works import chosen_to_copy, copies_of, copy_into, multiplications, multiplied
 
-__all__ = ["EXPERIMENT", "destination", "efficiency", "program", "run_and_copy", "to_host"]
+__all__ = ["EXPERIMENT", "program"]
 
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
@@ -62,37 +56,43 @@ def destination(trial: Trial) -> Device:
     return trial.devices[1]
 
 
-def program(
-    trial: Trial, size: Annotated[int, chosen_size(destination)], copies: Annotated[int, chosen_copies(destination)]
-) -> None:
+SIZE, COPIES = chosen_to_copy(destination)
+
+
+def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COPIES]) -> None:
     """Time 50 matrix multiplications, the copying of their results to another device, and both together."""
-    trial.parameters["products"] = MULTIPLICATIONS
     there = destination(trial)
     x = trial.normal(size, trial.devices[0])
     run = multiplications(trial, x)
     results = run.launch()
+    trial.parameters["products"] = len(results)
     buffers = [trial.backend.copy_to(result, there) for result in results]
     copy, read = (copies_of(trial, results, there, buffers, count) for count in (copies, 1))
     trial.time(RUN, run)
     trial.time(COPY, copy, before=read.launch)
     both = Work(lambda: run_and_copy(trial, x, there, buffers, copies))
     trial.time(TOGETHER, both, parts=(RUN, COPY), bare=(run, copy))
-    # The book's copies are dropped at once, which those of one unit would not be: they have no bare time.
-    trial.time(BOOK_COPY, Work(lambda: to_host(trial.backend, results, copies)), before=read.launch)
-    book_both = Work(lambda: to_host(trial.backend, run.launch(), copies))
-    trial.time(BOOK_TOGETHER, book_both, parts=(RUN, BOOK_COPY))
+
+    def to_host(made: list[Array]) -> list[Array]:
+        # The book's way, on the queue that computes. Its copies are dropped at once, which those of one unit would not
+        # be: they have no bare time.
+        for result in made:
+            for _ in range(copies):
+                trial.backend.launch(trial.backend.ops.to_host, result)
+        return made
+
+    trial.time(BOOK_COPY, Work(partial(to_host, results)), before=read.launch)
+    trial.time(BOOK_TOGETHER, Work(lambda: to_host(run.launch())), parts=(RUN, BOOK_COPY))
     # The timed buffers hold the right values before any timed copy.
     fresh = [trial.backend.asarray(np.zeros((size, size), dtype=np.float32), there) for _ in results]
     run_and_copy(trial, x, there, fresh, 1)
     a = trial.backend.to_numpy(x)
-    trial.check("copied products", fresh, [a @ a] * MULTIPLICATIONS)
+    trial.check("copied products", fresh, [a @ a] * len(results))
 
 
 def run_and_copy(trial: Trial, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
-    """Launch a multiplication for each buffer, and copies of each result when the next multiplication is launched.
-
-    A copy from a GPU waits for all that was launched there before it, so multiplications are not all launched first.
-    """
+    """Launch a multiplication for each buffer, and copies of each result when the next multiplication is launched."""
+    # Not all multiplications first: a copy from a GPU waits for all that was launched there before it.
     made = multiplied(trial, x)
     for index in range(len(buffers)):
         if len(made) < len(buffers):
@@ -101,43 +101,31 @@ def run_and_copy(trial: Trial, x: Array, device: Device, buffers: list[Array], c
     return made
 
 
-def to_host(backend: Backend, results: list[Array], copies: int) -> list[Array]:
-    """Launch copies of every result to the host, on the queue that computes: the book's way; return the results."""
-    for result in results:
-        for _ in range(copies):
-            backend.launch(backend.ops.to_host, result)
-    return results
+def hidden(together: str, times: Times) -> Values:
+    """Return the share of the shorter part that was hidden under the longer one, not clamped."""
+    run, copy = times.parts(together)
+    return (run + copy - times[together]) / np.minimum(run, copy)
 
 
-def efficiency(name: str, copy: str, together: str, about: str = "") -> Metric:
-    """Declare the share of the shorter part that was hidden under the longer one, not clamped."""
-
-    def hidden(times: Times) -> np.ndarray:
-        share: np.ndarray = (times[RUN] + times[copy] - times[together]) / np.minimum(times[RUN], times[copy])
-        return share
-
-    return Metric(
-        name,
-        hidden,
-        means="the share of the shorter part that is hidden: 0 is none, 1 is all, below 0 is worse than in turn",
-        about=about,
-        limits=(-1.0, 1.0),
-        in_percent=True,
-        # Together takes as long as the longer part, at the least.
-        at_most=lambda _: 1.0,
-        needs_queue_from=0.2,
-        bands=(
-            Band(LOWEST, "hindered", "Computing and copying slowed each other down"),
-            Band(-0.2, "serial", "Copies did not hide under the computation"),
-            Band(0.2, "partly", "Copies hid in part under the computation"),
-            Band(0.8, "hidden", "Copies hid under the computation"),
-        ),
-    )
-
-
-OURS = efficiency("overlap_efficiency", COPY, TOGETHER)
-THE_BOOK_S = efficiency("book_overlap_efficiency", BOOK_COPY, BOOK_TOGETHER, "the book's way")
-
+OURS = Metric(
+    "overlap_efficiency",
+    partial(hidden, TOGETHER),
+    means="the share of the shorter part that is hidden: 0 is none, 1 is all, below 0 is worse than in turn",
+    limits=(-1.0, 1.0),
+    in_percent=True,
+    # Together takes as long as the longer part, at the least.
+    at_most=lambda _: 1.0,
+    needs_queue_from=0.2,
+    bands=(
+        Band(LOWEST, "hindered", "Computing and copying slowed each other down"),
+        Band(-0.2, "serial", "Copies did not hide under the computation"),
+        Band(0.2, "partly", "Copies hid in part under the computation"),
+        Band(0.8, "hidden", "Copies hid under the computation"),
+    ),
+)
+THE_BOOK_S = replace(
+    OURS, name="book_overlap_efficiency", formula=partial(hidden, BOOK_TOGETHER), about="the book's way"
+)
 
 EXPERIMENT = Experiment(
     name="overlap",

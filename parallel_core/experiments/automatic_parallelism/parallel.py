@@ -27,11 +27,10 @@ from parallel_core.experiments.works import MULTIPLICATIONS, multiplications, si
 __all__ = ["EXPERIMENT", "program"]
 
 TOGETHER = "on all together"
+SIZE = Chosen("Side of the matrices. Default: chosen for runs of about 0.2 s.", how=size_for_run)
 
-Size = Annotated[int, Chosen("Side of the matrices. Default: chosen for runs of about 0.2 s.", how=size_for_run)]
 
-
-def program(trial: Trial, size: Size) -> None:
+def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     """Time 50 multiplications on each device, and on all together; raises RequestError for a single device."""
     trial.refuse_single_device("parallel", "compares devices")
     trial.parameters["products"] = MULTIPLICATIONS

@@ -11,16 +11,16 @@ far, is launched on one device and spread over all: the logical devices of a CPU
 share of the cores each. In a fresh process one device gets the threads of all (on CPUs). Times are of one
 multiplication of the many that are launched together. Small are the sizes up to 128.
 
-Look at: `small_speedup`, the speed-up of all devices over one device with its share of the threads, and
-`small_advantage_over_threads`, the same over one device with the threads of all: both are medians over the small sizes.
-`small_dispatch_fraction` is the share of one device's time after which control returns. Of all sizes:
-`largest_speedup` with its size, and `crossing_size`, from which on all devices are faster than one at every size, and
-at half of the sizes or more beyond the noise (interpolated between logarithms of sizes).
+Look at: medians over the small sizes: `small_speedup`, of all devices over one device with its share of the threads;
+`small_advantage_over_threads`, the same over one device with the threads of all; `small_dispatch_fraction`, the share
+of one device's time after which control returns. Of all sizes: `largest_speedup` with its size, and `crossing_size`,
+from which on all devices are faster than one at every size, and at half of the sizes or more beyond the noise
+(interpolated between logarithms of sizes).
 
 Read: 1 is no gain; the number of devices is the most that cores can give. An advantage over threads of more than 1
-means that parallel launches help more than parallel operators: the exercise's claim. If control returns only shortly
-before all is done, launching is the limit. The largest of several noisy figures is too large by some noise. The threads
-were measured in another process, at another time.
+means that parallel launches help more than parallel operators: the exercise's claim. The threads were measured in
+another process, at another time. If control returns only shortly before all is done, launching is the limit. The
+largest of several noisy figures is too large by some noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,29 +38,23 @@ from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, 
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, Times, Values, ratio
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import multiplications, multiplied, seconds_of_one
-from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, decide
+from parallel_core.experiments.works import FEWEST_TIMINGS, multiplications, multiplied, seconds_of_one
+from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, times_as_long
 
-__all__ = ["EXPERIMENT", "SIZES", "crossing_size", "program"]
+__all__ = ["EXPERIMENT", "program"]
 
-SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 LARGEST_SMALL = 128
 TARGET_SECONDS = 0.01
-LEAST, MOST = 2, 2000
-"""Bounds on the number of multiplications for each device."""
+"""About how long the multiplications of a device take, if they are between 2 and 2000."""
 ONE, ALL, THREADS = "one device", "all devices", "all threads"
+SIZES = Chosen("Sides of the matrices. Default: 8, 16, … 1024, or what the budget allows.")
 
 
-def program(
-    trial: Trial,
-    sizes: Annotated[
-        Sequence[int] | None, Chosen("Sides of the matrices. Default: 8, 16, … 1024, or what the budget allows.")
-    ] = None,
-) -> None:
+def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) -> None:
     """Time multiplications of each size on one device, spread over all, and on one with the threads of all."""
     if sizes is not None and not sizes:
         raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
@@ -71,8 +65,7 @@ def program(
     for size, count in counts.items():
         matrices = [trial.normal(size, device) for device in devices]
         repeats = count * len(devices)
-        alone = multiplications(trial, matrices[0], repeats)
-        trial.time(f"{ONE}, size {size}", alone, repeats=repeats)
+        trial.time(f"{ONE}, size {size}", multiplications(trial, matrices[0], repeats), repeats=repeats)
         if len(devices) > 1:
             spread = Work(partial(spread_over, trial, matrices, count))
             shares = [multiplications(trial, x, count) for x in matrices]
@@ -99,13 +92,14 @@ def counts_of(trial: Trial, wanted: Sequence[int] | None, share: float) -> dict[
     """
     counts: dict[int, int] = {}
     seconds = taken = 0.0
-    for size in sorted(set(wanted or SIZES)):
-        tell(f"choosing how many products of size {size}", size / max(wanted or SIZES))
+    sizes = sorted(set(wanted or (8, 16, 32, 64, 128, 256, 512, 1024)))
+    for size in sizes:
+        tell(f"choosing how many products of size {size}", size / sizes[-1])
         # Twice the side takes eight times as long: what is expensive is timed less often.
         seconds = seconds_of_one(trial, size, 1 if seconds > TARGET_SECONDS / 8 else 5)
-        count = min(MOST, max(LEAST, round(TARGET_SECONDS / seconds)))
+        count = min(2000, max(2, round(TARGET_SECONDS / seconds)))
         # With a warm-up; on one device and spread over all, queued and as units.
-        taken += (1 + FEWEST_FOR_A_VERDICT) * 4 * len(trial.devices) * count * seconds
+        taken += FEWEST_TIMINGS * 4 * len(trial.devices) * count * seconds
         if wanted is None and counts and taken > trial.left(share):
             break
         counts[size] = count
@@ -120,9 +114,9 @@ def spread_over(trial: Trial, matrices: Sequence[Array], count: int) -> list[Arr
 def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
     """Find the figures at small sizes and at all of them, and the curves."""
     small = [size for size in sizes if size <= LARGEST_SMALL] or sizes[:1]
-    timed = {way: [case for case in trial.cases.values() if case.name.startswith(way)] for way in (ONE, ALL, THREADS)}
-    alone, spread = timed[ONE], timed[ALL]
-    speedups = {way: _speedups(alone, timed[way]) for way in (ALL, THREADS) if timed[way]}
+    alone, spread, threaded = (
+        [case for case in trial.cases.values() if case.name.startswith(way)] for way in (ONE, ALL, THREADS)
+    )
 
     def at_small(of_one: Callable[[Times, str], Values]) -> Formula:
         return lambda times: np.median([of_one(times, f", size {size}") for size in small], axis=0)
@@ -133,23 +127,23 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
     if trial.backend.engine == "async":
         launching = at_small(lambda times, size: times.dispatch(ONE + size) / times[ONE + size])
         trial.found_by(LAUNCHING.name, launching)
-    if spread:
-        _, largest = max(zip(speedups[ALL], sizes, strict=True))
-        trial.found_by(LARGEST.name, ratio(f"{ONE}, size {largest}", f"{ALL}, size {largest}"))
-        trial.found("largest_speedup_size", largest)
-        if (crossing := crossing_size(sizes, alone, spread)) is not None:
-            trial.found("crossing_size", crossing)
-    else:
+    trial.described["series"] = {"size": (*map(float, sizes),), "product_seconds": tuple(case.median for case in alone)}
+    for way, cases in ((ALL, spread), (THREADS, threaded)):
+        if cases:
+            trial.points[way] = dict(zip(sizes, speedups_over(alone, cases), strict=True))
+    if not spread:
         trial.figures |= dict.fromkeys((SPEEDUP.name, LARGEST.name), Interval(1.0, 1.0, 1.0))
-    trial.described["series"] = {
-        "size": tuple(map(float, sizes)),
-        "product_seconds": tuple(case.median for case in alone),
-        **{f"speedup {way}": values for way, values in speedups.items()},
-    }
+        return
+    largest = max(sizes, key=trial.points[ALL].__getitem__)
+    trial.found_by(LARGEST.name, ratio(f"{ONE}, size {largest}", f"{ALL}, size {largest}"))
+    trial.found("largest_speedup_size", largest)
+    if (crossing := crossing_size(sizes, alone, spread)) is not None:
+        trial.found("crossing_size", crossing)
 
 
-def _speedups(alone: Sequence[Case], others: Sequence[Case]) -> tuple[float, ...]:
-    return tuple(one.median / other.median for one, other in zip(alone, others, strict=True))
+def speedups_over(alone: Sequence[Case], others: Sequence[Case]) -> list[float]:
+    """Return how many times as fast each of the others is."""
+    return [one.median / other.median for one, other in zip(alone, others, strict=True)]
 
 
 def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
@@ -158,7 +152,7 @@ def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[
     It is interpolated linearly between the logarithms of the last size at which they are not and the next one. None if
     there is none.
     """
-    speedups = _speedups(alone, spread)
+    speedups = speedups_over(alone, spread)
     place = max((place + 1 for place, speedup in enumerate(speedups) if speedup <= 1), default=0)
     after = [times_as_long(*pair, among=len(sizes) - place) for pair in zip(spread[place:], alone[place:], strict=True)]
     faster = sum(decide(ratio, 1.0) == 0 for ratio in after)
@@ -230,8 +224,8 @@ EXPERIMENT = Experiment(
         quantity="speedup",
         x_title="side of the matrices",
         y_title="speed-up over one device",
-        caption="How many times faster the same products are when spread over all devices, and on one "
-        "device with the threads of all, than on one device with its own.",
+        caption="Over one device with its own threads: the same multiplications spread over all devices, and on one "
+        "device with the threads of all.",
     ),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "sizes": "8,32,128,256"}},
 )

@@ -3,9 +3,9 @@
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 3 (computation on two devices, and communication
 between both), and with `--trace` exercise 4 (what a profiler shows of it).
 
-Prediction: Nothing here depends on anything else here, so a scheduler may do all of it at the same time, and all takes
-as long as the longest part: of three equal parts, two thirds are saved. But copying between CPU devices is work for the
-cores that compute. With two cores for three parts about a third can be saved at most.
+Prediction: Nothing here depends on anything else here, so all may be done at the same time, and takes as long as the
+longest part: of three equal parts, two thirds are saved. But copying between CPU devices is work for the cores that
+compute. With two cores for three parts about a third can be saved at most.
 
 Method: 50 matrix multiplications on the first device, 50 on the second, and copies of earlier results of both into
 buffers on the other one are timed separately, and then all at once. Results are copied so often that copying takes
@@ -16,9 +16,9 @@ Look at: `saved_fraction`, the share of the parts' added times that doing all at
 would be saved if all took as long as the longest part; `possible_on_cores_fraction`, the same if the cores' work
 takes longer than that.
 
-Read: 0 is one after the other, negative is worse. Near the smaller bound the schedule could not be better, and only
-more devices or cores would help; far below it something waits needlessly. A bound is not exact: parts that share caches
-and memory slow each other down, and threads that spin while they wait count as working.
+Read: 0 is one after the other, negative is worse. Near the smaller bound only more devices or cores would help; far
+below it something waits needlessly. A bound is not exact: parts that share caches and memory slow each other down, and
+threads that spin while they wait count as working.
 """
 
 from dataclasses import replace
@@ -36,8 +36,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import (
     MULTIPLICATIONS,
-    chosen_copies,
-    chosen_size,
+    chosen_to_copy,
     copies_of,
     copy_into,
     multiplications,
@@ -48,9 +47,9 @@ from parallel_core.system.machine_watch import usable_cores
 
 __all__ = ["EXPERIMENT", "program"]
 
-COPIES, TOGETHER = "copies both ways", "all at once"
-LEAST_POSSIBLE = 0.01
-"""Where less can be saved than this share of the parts' times, and where cores cost less, it is as good as nothing."""
+BOTH_WAYS, TOGETHER = "copies both ways", "all at once"
+LEAST = 0.01
+"""To save less than this share of the parts' times is as good as nothing."""
 
 
 def other_device(trial: Trial) -> Device:
@@ -59,9 +58,10 @@ def other_device(trial: Trial) -> Device:
     return trial.devices[1]
 
 
-def program(
-    trial: Trial, size: Annotated[int, chosen_size(other_device)], copies: Annotated[int, chosen_copies(other_device)]
-) -> None:
+SIZE, COPIES = chosen_to_copy(other_device)
+
+
+def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COPIES]) -> None:
     """Time 50 multiplications on each of two devices, the copying of earlier results both ways, and all at once."""
     first, second = trial.devices[0], other_device(trial)
     trial.parameters["products"] = MULTIPLICATIONS
@@ -69,9 +69,9 @@ def program(
     results = [multiplied(trial, x, MULTIPLICATIONS) for x in matrices]
     buffers = [[trial.backend.copy_to(x, to) for x in made] for made, to in zip(results, (second, first), strict=True)]
     computing = [multiplications(trial, x) for x in matrices]
-    there = copies_of(trial, results[0], second, buffers[0], copies)
-    back = copies_of(trial, results[1], first, buffers[1], copies)
-    parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], COPIES: [there, back]}
+    ways = zip(results, (second, first), buffers, strict=True)
+    copying = [copies_of(trial, made, to, into, copies) for made, to, into in ways]
+    parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: copying}
     worked: dict[str, list[float]] = {name: [] for name in parts}
 
     def take(name: str) -> Timing:
@@ -83,7 +83,7 @@ def program(
     for name, works in parts.items():
         trial.time(name, *works, take=partial(take, name))
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
-    trial.time(TOGETHER, together, parts=parts, bare=(*computing, there, back))
+    trial.time(TOGETHER, together, parts=parts, bare=(*computing, *copying))
     cases = trial.run()
     # While others worked on them, the cores were not there.
     watch = cases[TOGETHER].watch
@@ -91,7 +91,7 @@ def program(
     # The first of each was a warm-up. GPUs work without the cores.
     seconds = sum(median(one[1:]) for one in worked.values()) if first.kind == second.kind == "cpu" else 0.0
     share = seconds / cores / sum(cases[name].median for name in parts)
-    trial.found_by(POSSIBLE_ON_CORES.name, lambda times: possible_on_cores(times, share), is_ratio=False)
+    trial.found_by(ON_CORES.name, partial(possible, on_cores=share), is_ratio=False)
     # The timed buffers hold the right values before any timed copy.
     zeros = np.zeros((size, size), dtype=np.float32)
     fresh = [[trial.backend.asarray(zeros, device) for _ in range(MULTIPLICATIONS)] for device in (second, first)]
@@ -112,25 +112,20 @@ def all_at_once(
     return made
 
 
-def longest(times: Times) -> Values:
-    """Return the time of the longest part."""
-    return np.maximum.reduce(times.parts(TOGETHER))
-
-
-def possible_on_cores(times: Times, share: float) -> Values:
-    """Return which share of the parts' times can be saved at most, if the cores work for a `share` of them."""
+def possible(times: Times, on_cores: float = 0.0) -> Values:
+    """Return which share of the parts' times can be saved at most, if the cores work for a share of them."""
+    parts = times.parts(TOGETHER)
     # What the cores work for the parts drifts as the parts do.
-    added = sum(times.parts(TOGETHER))
-    return 1 - np.maximum(longest(times), share * added) / added
+    return 1 - np.maximum(np.maximum.reduce(parts), on_cores * sum(parts)) / sum(parts)
 
 
-POSSIBLE = Metric("possible_fraction", lambda times: 1 - longest(times) / sum(times.parts(TOGETHER)))
-POSSIBLE_ON_CORES = Metric("possible_on_cores_fraction")
+POSSIBLE = Metric("possible_fraction", possible)
+ON_CORES = Metric("possible_on_cores_fraction")
 SAVED = Metric(
     "saved_fraction",
     lambda times: 1 - times[TOGETHER] / sum(times.parts(TOGETHER)),
     means="the share of the parts' added times that is saved: 0 is one after the other, below 0 is worse",
-    share=lambda saved, result: saved / max(LEAST_POSSIBLE, result.metrics.get(POSSIBLE_ON_CORES.name, 1.0)),
+    share=lambda saved, result: saved / max(LEAST, result.metrics.get(ON_CORES.name, 1.0)),
     limits=(-1.0, 1.0),
     needs_queue_from=0.2,
     bands=(
@@ -144,8 +139,7 @@ SAVED = Metric(
 
 def lacks_cores(found: Found) -> bool:
     """Return whether the cores, and not the longest part, limit what can be saved."""
-    possible = found.result.metrics
-    return possible[POSSIBLE.name] - possible[POSSIBLE_ON_CORES.name] > LEAST_POSSIBLE
+    return found.result.metrics[POSSIBLE.name] - found.result.metrics[ON_CORES.name] > LEAST
 
 
 EXPERIMENT = Experiment(
@@ -157,7 +151,7 @@ EXPERIMENT = Experiment(
     ),
     program=program,
     case=TOGETHER,
-    metrics=(SAVED, POSSIBLE, POSSIBLE_ON_CORES),
+    metrics=(SAVED, POSSIBLE, ON_CORES),
     changes=(
         with_queue("the parts should go on at the same time"),
         LESS_NOISE,

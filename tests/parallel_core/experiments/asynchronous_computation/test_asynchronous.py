@@ -5,8 +5,10 @@ import pytest
 import backends
 import parallel_core
 from backends import Backend
-from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.experiments.asynchronous_computation.waiting import WAIT_FRACTION
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.asynchronous_computation import asynchrony
+from parallel_core.experiments.asynchronous_computation.cost_model import CostModel
+from parallel_core.experiments.runner import trial as trials
 from parallel_core.measurement.confidence_intervals import Interval
 from tests.parallel_core.experiments.runner.test_metrics import on
 from tests.parallel_core.experiments.small import small
@@ -27,6 +29,18 @@ def test_it_answers_all_its_questions(backend: Backend) -> None:
     assert result.metrics["dispatch_fraction"] == pytest.approx(sent / done)
 
 
+@pytest.mark.parametrize("name", ["async", "barriers", "cost-model", "eager-cpu"])
+def test_values_that_are_wrong_make_the_result_invalid(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    # How much memory a queue holds is tested above.
+    monkeypatch.setattr(asynchrony, "SIDE", 8)
+    monkeypatch.setattr(trials, "relative_error", lambda *_: float("nan"))
+    problems = EXPERIMENTS[name].run(backend, **small(name)).problems
+    wrong = {problem.partition(" differ from NumPy's by ")[0] for problem in problems if " differ from " in problem}
+    assert wrong == {"async": {"products", "increments"}, "cost-model": {"increments"}}.get(name, {"products"})
+
+
 def test_steps_and_size_are_chosen_to_suit_the_budget() -> None:
     parameters = parallel_core.run_async(backends.load("numpy", 1), rounds=1, budget=1e-9).parameters
     assert (parameters["size"], parameters["steps"]) == (8, 100)
@@ -43,6 +57,6 @@ def test_the_cost_model_repeats_the_slower_side() -> None:
 
 @pytest.mark.parametrize(("fraction", "code"), [(0.1, "selective"), (1.0, "not-selective")])
 def test_waiting_for_one_is_shorter_than_for_all_or_not(fraction: float, code: str) -> None:
-    band = WAIT_FRACTION.place(Interval(fraction, 0.95 * fraction, 1.05 * fraction), on())
+    band = asynchrony.WAIT_FRACTION.place(Interval(fraction, 0.95 * fraction, 1.05 * fraction), on())
     assert band is not None
     assert band.code == code

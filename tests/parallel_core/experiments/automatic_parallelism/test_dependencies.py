@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 
 import parallel_core
 from backends import Backend
-from parallel_core.experiments.automatic_parallelism.dependencies import program_of
-from parallel_core.experiments.automatic_parallelism.layered_graphs import (
+from parallel_core.experiments.automatic_parallelism import dependencies
+from parallel_core.experiments.automatic_parallelism.dependencies import (
     Node,
     device_matrices,
     diamond,
-    expected,
     launch_graph,
     random_graph,
 )
-from parallel_core.experiments.automatic_parallelism.scheduling import LOWER_BOUND, record, time_programs
 from parallel_core.experiments.runner.metrics import Times
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.checks import relative_error
@@ -33,7 +31,7 @@ def test_every_value_of_any_graph_is_numpy_s(backend: Backend, seed: int, layers
     matrices = device_matrices(SIZE, len(backend.devices))
     loaded = [backend.asarray(matrix, device) for matrix, device in zip(matrices, backend.devices, strict=True)]
     values = launch_graph(backend, nodes, loaded)
-    for value, wanted in zip(values, expected(nodes, matrices), strict=True):
+    for value, wanted in zip(values, dependencies.expected(nodes, matrices), strict=True):
         found = backend.to_numpy(value)
         assert found.dtype == np.float32
         assert np.isfinite(found).all()
@@ -45,7 +43,7 @@ def test_a_recording_has_the_dependencies_of_the_graph_and_a_copy_for_each_cross
     backend: Backend, seed: int
 ) -> None:
     nodes = random_graph(seed, len(backend.devices))
-    tasks = without_loads(record(backend, program_of(nodes, SIZE)))
+    tasks = without_loads(dependencies.record(backend, dependencies.program_of(nodes, SIZE)))
     computed = [place for place, task in enumerate(tasks) if task.kind == "compute"]
     assert [tasks[place].device for place in computed] == [str(backend.devices[node.device]) for node in nodes]
     for node, place in zip(nodes, computed, strict=True):
@@ -71,20 +69,13 @@ def test_a_random_graph_is_layered_and_always_the_same(seed: int, devices: int, 
 
 
 def test_diamonds_fork_to_all_devices_and_join() -> None:
-    assert diamond(2) == (
-        Node(0, (), 1),
-        Node(0, (0,), 4),
-        Node(1, (0,), 4),
-        Node(0, (1, 2), 1),
-        Node(0, (3,), 4),
-        Node(1, (3,), 4),
-        Node(0, (4, 5), 1),
-    )
+    tasks = [(0, (), 1), (0, (0,), 4), (1, (0,), 4), (0, (1, 2), 1), (0, (3,), 4), (1, (3,), 4), (0, (4, 5), 1)]
+    assert diamond(2) == tuple(Node(*task) for task in tasks)
 
 
 def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) -> None:
     trial = Trial(backend, {}, rounds=3)
-    found = time_programs(trial, {"": program_of(diamond(len(backend.devices)), SIZE)})[""]
+    found = dependencies.time_programs(trial, {"": dependencies.program_of(diamond(len(backend.devices)), SIZE)})[0]
     assert list(trial.cases) == ["one by one", "freely scheduled"]
     separate, free = trial.cases.values()
     assert len(separate.seconds) == len(free.seconds) == 3
@@ -104,18 +95,16 @@ def test_wrong_results_make_the_result_invalid(backend: Backend, monkeypatch: py
     def without_the_last_operand(backend: Backend, nodes: tuple[Node, ...], matrices: list[object]) -> object:
         return launch_graph(backend, [Node(node.device, node.after[:-1], node.products) for node in nodes], matrices)
 
-    monkeypatch.setattr(
-        "parallel_core.experiments.automatic_parallelism.dependencies.launch_graph", without_the_last_operand
-    )
+    monkeypatch.setattr(dependencies, "launch_graph", without_the_last_operand)
     (problem,) = parallel_core.run_dependencies(backend, size=SIZE, rounds=1, budget=600.0).problems
     assert problem.startswith("results differ from NumPy's by ")
 
 
 def test_the_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parallel_core.experiments.automatic_parallelism.dependencies.MULTIPLICATION_SECONDS", 1e-5)
+    monkeypatch.setattr(dependencies, "MULTIPLICATION_SECONDS", 1e-5)
     result = parallel_core.run_dependencies(backend, rounds=1, budget=600.0)
     assert result.parameters["size"] % 8 == 0
-    assert {"bound_fraction", *LOWER_BOUND} < set(result.metrics)
+    assert {"bound_fraction", *dependencies.LOWER_BOUND} < set(result.metrics)
 
 
 @pytest.mark.parametrize(

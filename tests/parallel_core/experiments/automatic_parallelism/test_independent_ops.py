@@ -1,6 +1,6 @@
 """Independent operations: what is run where, values that are checked, and figures that compare cases."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,33 +10,10 @@ import parallel_core
 from backends import Array, Backend
 from parallel_core import Result
 from parallel_core.experiments.automatic_parallelism import independent_ops
-from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import MULTIPLICATIONS
-from parallel_core.measurement.result import describe_backend
-from tests.parallel_core.experiments.runner.pretended import case
 
 Elsewhere = list[dict[str, Any]]
-
-
-def pretended(backend: Backend, names: list[str]) -> Result:
-    cases = tuple(case(name, 2.0, 2.0) for name in names)
-    return Result("any", describe_backend(backend), {}, cases, {}, {"max_relative_error": 0.5e-5}, "It was pretended.")
-
-
-@pytest.fixture
-def elsewhere(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
-    """Pretend the other processes, and keep the options that they were asked to take."""
-    asked: Elsewhere = []
-
-    def products(_: str, options: Mapping[str, Any]) -> Result:
-        asked.append(dict(options))
-        workers = options["workers"]
-        called = f"{workers} {'worker' if workers == 1 else 'workers'}"
-        return pretended(backend, [f"independent, {called}", f"chain, {called}"])
-
-    monkeypatch.setattr(trials, "measure_elsewhere", products)
-    return asked
 
 
 def run(backend: Backend, workers: tuple[int, ...] = (1, 2), rounds: int = 1) -> Result:
@@ -59,18 +36,16 @@ def test_workers_and_threads_that_a_backend_has_not_are_measured_elsewhere(
         assert (asked["devices"], asked["size"], asked["workers-compared"]) == (1, 48, asked["workers"])
         assert (asked["backend"], asked["engine"], asked["variant"]) == (backend.name, backend.engine, backend.variants)
     medians = {case.name: case.median for case in result.cases}
-
-    def ratio(slow: str, fast: str) -> object:
-        return pytest.approx(medians[slow] / medians[fast])
-
     by_most = several or here
-    assert result.metrics == {
-        "parallel_speedup": ratio(here[0], by_most[0]),
-        "chain_speedup": ratio(here[1], by_most[1]),
-        "independence_speedup": ratio(here[1], here[0]),
-        "independence_speedup_most_workers": ratio(by_most[1], by_most[0]),
-        "threads_speedup": ratio(here[0], threaded),
+    compared = {
+        "parallel_speedup": (here[0], by_most[0]),
+        "chain_speedup": (here[1], by_most[1]),
+        "independence_speedup": (here[1], here[0]),
+        "independence_speedup_most_workers": (by_most[1], by_most[0]),
+        "threads_speedup": (here[0], threaded),
     }
+    expected = {name: medians[slow] / medians[fast] for name, (slow, fast) in compared.items()}
+    assert result.metrics == pytest.approx(expected)
     # The pretended ones' error is larger than the own one.
     assert result.checks["max_relative_error"] == 0.5e-5
     # Before the processes and after them.

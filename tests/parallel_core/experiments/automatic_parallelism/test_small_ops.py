@@ -1,6 +1,6 @@
 """Small operations: what is run where, values that are checked, and from which size on several devices are faster."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,51 +10,24 @@ from hypothesis import strategies as st
 import backends
 import parallel_core
 from backends import Backend
-from parallel_core import Case, RequestError, Result
+from parallel_core import Case, RequestError
 from parallel_core.experiments.automatic_parallelism import small_ops
-from parallel_core.experiments.runner import trial as trials
 from parallel_core.measurement.confidence_intervals import decide
-from parallel_core.measurement.result import describe_backend
 from parallel_core.measurement.verdicts import times_as_long
 from tests.parallel_core.experiments.runner.pretended import case, trial
 
-Elsewhere = list[dict[str, Any]]
-
-
-@pytest.fixture
-def elsewhere(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
-    """Pretend the other process, and keep the options that it was asked to take."""
-    asked: Elsewhere = []
-
-    def sizes(_: str, options: Mapping[str, Any]) -> Result:
-        asked.append(dict(options))
-        cases = tuple(case(f"one device, size {size}", 2.0, 2.0) for size in str(options["sizes"]).split(","))
-        return Result("any", describe_backend(backend), {}, cases, {}, {"max_relative_error": 0.5e-5}, "Pretended.")
-
-    monkeypatch.setattr(trials, "measure_elsewhere", sizes)
-    return asked
-
 
 def test_each_size_is_timed_in_three_ways(
-    backend: Backend, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+    backend: Backend, elsewhere: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend, "variants", ("bulk-on", "temporary-space-low"))
     monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
     result = parallel_core.run_small_ops(backend, sizes=(16, 8, 16), rounds=2, budget=600.0)
-    assert elsewhere == [
-        {
-            "backend": backend.name,
-            "engine": backend.engine,
-            "devices": 1,
-            "device-kind": "cpu",
-            "threads": 3,
-            "variant": backend.variants,
-            "sizes": "8,16",
-            "rounds": 2,
-            # A part of what is left of its own.
-            "budget": pytest.approx(300, abs=300),
-        }
-    ]
+    (asked,) = elsewhere
+    same = {"backend": backend.name, "engine": backend.engine, "variant": backend.variants, "rounds": 2}
+    own = {"devices": 1, "device-kind": "cpu", "threads": 3, "sizes": "8,16"}
+    # A part of what is left of its own budget.
+    assert asked == {**same, **own, "budget": pytest.approx(300, abs=300)}
     ways = ("one device", "all devices", "all threads")
     assert {case.name for case in result.cases} == {f"{way}, size {size}" for way in ways for size in (8, 16)}
     # Of the fewest on each of three devices.
@@ -122,12 +95,6 @@ def cases(*seconds: float) -> list[Case]:
     return [case("any", *[taken] * 3) for taken in seconds]
 
 
-SIZES = (8, 16, 32, 64)
-
-
-ALONE = cases(1, 1, 1, 1)
-
-
 @pytest.mark.parametrize(
     ("spread", "crossing"),
     [
@@ -143,7 +110,7 @@ ALONE = cases(1, 1, 1, 1)
     ],
 )
 def test_the_crossing_is_interpolated_and_beyond_the_noise(spread: tuple[float, ...], crossing: float | None) -> None:
-    assert small_ops.crossing_size(SIZES, ALONE, cases(*spread)) == crossing
+    assert small_ops.crossing_size((8, 16, 32, 64), cases(1, 1, 1, 1), cases(*spread)) == crossing
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=1, max_size=8))

@@ -1,6 +1,7 @@
 """Two devices compute while results travel both ways: what is launched, what is checked, and what could be saved."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,9 +42,7 @@ def test_what_can_be_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> 
     cases = {name: case(name, 1.0, 1.0, 1.0) for name in ("a", "b", "c")}
     cases |= {"all at once": case("all at once", 1.5, 1.5, 1.5, parts=tuple(cases))}
     found = [three_way.SAVED.measured(cases), three_way.POSSIBLE.measured(cases)]
-    found += [
-        interval_of(lambda times, share=share: three_way.possible_on_cores(times, share), cases) for share in (0.5, 0.1)
-    ]
+    found += [interval_of(partial(three_way.possible, on_cores=share), cases) for share in (0.5, 0.1)]
     assert [one and one.estimate for one in found] == pytest.approx([0.5, 2 / 3, 0.5, 2 / 3])
 
 
