@@ -12,6 +12,7 @@ from backends.registry import title
 from benchmarks.experiments.exercises import SHOWN, TRACED, TRACED_ON, WIDTH
 from benchmarks.tables.markdown import read_json, source_of
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.conclusions import answer_of
 from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.result import Result
@@ -37,7 +38,7 @@ def first_run(folder: Path) -> str:
         *(line.rstrip() for line in stream.getvalue().strip().splitlines()),
         "",
         f"$ parallel-core run {SHOWN} --backend torch --engine sync",
-        other.explanation,
+        *answer_of(EXPERIMENTS[SHOWN].metrics, EXPERIMENTS[SHOWN].changes, other).sentences[:1],
     ]
     return "\n".join(["```text", *lines, "```", "", source_of(folder, (EXERCISES, written["runs"][SHOWN]))])
 

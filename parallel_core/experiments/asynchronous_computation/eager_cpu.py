@@ -27,8 +27,13 @@ from typing import Annotated, Any, get_args
 import backends
 from backends import Engine
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.experiments.asynchronous_computation import asynchrony
-from parallel_core.experiments.asynchronous_computation.asynchrony import TEN, dispatch_fraction, time_ten
+from parallel_core.experiments.asynchronous_computation.waiting import (
+    DISPATCH_FRACTION,
+    TEN,
+    WHEN_CONTROL_RETURNS,
+    dispatch_fraction,
+    time_ten,
+)
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
@@ -108,8 +113,8 @@ EXPERIMENT = Experiment(
     exercises=(Exercise(1, "Can asynchrony be observed on a CPU?", edition="PyTorch"),),
     program=program,
     case=TEN,
-    metrics=(asynchrony.DISPATCH_FRACTION,),
-    changes=asynchrony.EXPERIMENT.changes,
+    metrics=(DISPATCH_FRACTION,),
+    changes=WHEN_CONTROL_RETURNS,
     settings=OF_PRODUCTS,
     options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},
 )

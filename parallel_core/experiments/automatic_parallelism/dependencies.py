@@ -270,7 +270,7 @@ LOWER_BOUND = {
 
 def waits_in_order(found: Found) -> bool:
     """Return whether a second worker could start an operation behind one that waits."""
-    in_order = found.backend.workers_per_device == 1 and found.backend.devices[0].kind == "cpu"
+    in_order = found.result.backend["workers_per_device"] == 1 and not found.on_gpus
     return in_order and found.is_in(BOUND_FRACTION.name, "slower") and found.is_in(SPEEDUP.name, "paid")
 
 

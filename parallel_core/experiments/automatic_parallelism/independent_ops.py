@@ -158,7 +158,7 @@ EXPERIMENT = Experiment(
     changes=(
         with_queue("a second worker for it (--workers 2) should run two operations at the same time"),
         Change(
-            lambda found: found.backend.devices[0].kind == "gpu",
+            lambda found: found.on_gpus,
             "Two streams on one GPU (--devices gpu:0/0,gpu:0/1), each with a queue.",
         ),
         Change(
@@ -170,7 +170,7 @@ EXPERIMENT = Experiment(
             lambda found: f"More workers for the queue by default (--workers {workers_of(found.result)[-1]}).",
         ),
         LESS_NOISE,
-        more_cores(lambda found: found.backend.threads_per_device * workers_of(found.result)[-1]),
+        more_cores(lambda found: found.result.backend["threads_per_device"] * workers_of(found.result)[-1]),
         larger("size", "Larger matrices", "handing them to workers matters less"),
     ),
     settings=OF_PRODUCTS,

@@ -203,7 +203,7 @@ EXPERIMENT = Experiment(
     case="all devices, size 128",
     metrics=(SPEEDUP, OVER_THREADS, LAUNCHING, LARGEST),
     changes=(
-        Change(lambda found: len(found.backend.devices) == 1, "A second device (--devices 2)."),
+        Change(lambda found: len(found.devices) == 1, "A second device (--devices 2)."),
         with_queue("devices should work at the same time"),
         Change(
             lambda found: found.is_in(LAUNCHING.name, "launching"),

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from backends import Backend
 from backends.registry.variants import found_on
 from parallel_core.experiments.runner.metrics import Band
 from parallel_core.measurement.result import Result
@@ -32,9 +31,8 @@ UNEQUAL = 2
 
 @dataclass(frozen=True)
 class Found:
-    """What a rule sees: the backend, the result, and the bands of its metrics; None where the noise leaves it open."""
+    """What a rule sees: a result, and the bands of its metrics, None where the noise leaves it open."""
 
-    backend: Backend
     result: Result
     bands: Mapping[str, Band | None]
 
@@ -42,6 +40,16 @@ class Found:
         """Return whether a metric lies in one of these bands."""
         band = self.bands.get(metric)
         return band is not None and band.code in codes
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """The names of the devices."""
+        return tuple(self.result.backend["devices"])
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether the first device is a GPU."""
+        return self.devices[0].startswith("gpu")
 
     def median(self, case: str) -> float:
         """Return the median seconds of a case."""
@@ -66,11 +74,11 @@ def with_queue(then: str) -> Change:
 
     def sentence(found: Found) -> str:
         # NumPy is the reference, and has no engine that queues.
-        without = found.backend.name == "numpy"
+        without = found.result.backend["name"] == "numpy"
         engine = "A backend with a queue (--backend torch)" if without else "An engine with a queue (--engine async)"
         return f"{engine}: {then}."
 
-    return Change(lambda found: found.backend.engine == "sync", sentence)
+    return Change(lambda found: found.result.backend["engine"] == "sync", sentence)
 
 
 def without_queue(metric: str, codes: Sequence[str], then: str) -> Change:
@@ -105,19 +113,21 @@ def with_variant(variant: str, what: str, metric: str, *codes: str) -> Change:
     """Name a variant that would undo what a metric shows, where the backend has it."""
 
     def is_there(found: Found) -> bool:
-        return found.backend.devices[0].kind in found_on(variant).get(found.backend.name, ())
+        return ("gpu" if found.on_gpus else "cpu") in found_on(variant).get(found.result.backend["name"], ())
 
     return Change(lambda found: found.is_in(metric, *codes) and is_there(found), f"{what} (--variant {variant}).")
 
 
 def without_variant(variant: str, what: str) -> Change:
     """Say what is there without a variant, for a result with it."""
-    return Change(lambda found: variant in found.backend.variants, f"{what} (without --variant {variant}).")
+    return Change(
+        lambda found: variant in found.result.backend.get("variants", ()), f"{what} (without --variant {variant})."
+    )
 
 
-def _threads(backend: Backend) -> int:
-    on_cpus = sum(device.kind == "cpu" for device in backend.devices)
-    return on_cpus * backend.workers_per_device * backend.threads_per_device
+def _threads(found: Found) -> int:
+    backend, on_cpus = found.result.backend, sum(device.startswith("cpu") for device in found.devices)
+    return on_cpus * int(backend.get("workers_per_device", 1)) * int(backend["threads_per_device"])
 
 
 LESS_NOISE = Change(
@@ -134,7 +144,7 @@ def more_cores(threads: Callable[[Found], int]) -> Change:
     )
 
 
-MORE_CORES = more_cores(lambda found: _threads(found.backend))
+MORE_CORES = more_cores(_threads)
 MORE_CORES_OR_GPUS = Change(
     lambda _: True,
     lambda _: f"More cores than {figure(usable_cores())}, or GPUs, which copy by themselves (--device-kind gpu).",

@@ -17,7 +17,7 @@ from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine_watch import MachineWatch, joined_watches
 
-__all__ = ["conclude"]
+__all__ = ["answer_of", "conclude"]
 
 DISTURBED = Answer(
     ("No verdict: times were measured that cannot be true, so no time and no metric here is to be believed.",),
@@ -38,8 +38,7 @@ def conclude(
     """Return the result of a trial.
 
     Values that are not NumPy's invalidate it. So do a case that is faster than its parts and a metric beyond what is
-    possible, but these are disturbances, not errors of the program. If others took too much of the cores, only figures
-    are said that no time is in; if there are none, the verdict is withheld.
+    possible, but these are disturbances, not errors of the program.
     """
     intervals = _intervals(metrics, trial)
     cases = tuple(trial.cases.values())
@@ -71,27 +70,36 @@ def conclude(
     excesses, beyond = _excesses(metrics, intervals, found)
     impossible = (why_impossible(case, [trial.cases[part] for part in case.parts]) for case in cases if case.parts)
     disturbances = (*filter(None, impossible), *beyond)
-    problems = (*unlike, *trial.problems, *disturbances)
-    bands = bands_of(metrics, found)
-    answer = _withheld(problems, disturbances)
-    said = () if answer else (*trial.notes, *excesses)
-    if answer is None:
-        # A main figure without bands is said, too; of a disturbed machine only what no time is in.
-        told = [one for one in metrics if one.name in bands or (one is metrics[0] and not one.bands)]
-        told = [one for one in told if one.name in intervals and (found.is_undisturbed or not one.timed)]
-        sentences = tuple(one.sentence(intervals[one.name], found) for one in told)
-        answer = Answer(sentences, changed_by(changes, Found(trial.backend, found, bands)))
-        if watch is not None and not told and not watch.allows_verdict:
-            answer, said = Answer((BUSY.format(percent(watch.taken_share)),), QUIET), ()
+    found = replace(found, problems=(*unlike, *trial.problems, *disturbances), disturbances=disturbances)
+    answer = answer_of(metrics, changes, found)
+    is_answered = not found.problems and answer.would_change != QUIET
     return replace(
         found,
-        bands={name: None if band is None else band.code for name, band in bands.items()},
+        bands={name: None if band is None else band.code for name, band in bands_of(metrics, found).items()},
         explanation=" ".join(answer.sentences[:1]),
         answer=answer,
-        notes=(*said, *_rounds_missing(trial)),
-        problems=problems,
-        disturbances=disturbances,
+        notes=(*((*trial.notes, *excesses) if is_answered else ()), *_rounds_missing(trial)),
     )
+
+
+def answer_of(metrics: Sequence[Metric], changes: Sequence[Change], result: Result) -> Answer:
+    """Say what a result means, by the bands of its metrics, and what would change it; of an invalid one, why it is.
+
+    If others took too much of the cores, only figures are said that no time is in; without any there is no verdict.
+    """
+    errors = [problem for problem in result.problems if problem not in result.disturbances]
+    if errors:
+        return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
+    if result.disturbances:
+        return DISTURBED
+    bands = bands_of(metrics, result)
+    # A main figure without bands is said, too.
+    told = [one for one in metrics if one.name in bands or (one is metrics[0] and not one.bands)]
+    intervals = {one: result.interval(one.name) for one in told if result.is_undisturbed or not one.timed}
+    sentences = [one.sentence(interval, result) for one, interval in intervals.items() if interval is not None]
+    if result.machine_watch is not None and not sentences and not result.is_undisturbed:
+        return Answer((BUSY.format(percent(result.machine_watch.taken_share)),), QUIET)
+    return Answer(tuple(sentences), changed_by(changes, Found(result, bands)))
 
 
 def _intervals(metrics: Sequence[Metric], trial: Trial) -> dict[str, Interval]:
@@ -130,14 +138,6 @@ def _watch_over(cases: Sequence[Case]) -> MachineWatch | None:
     """Put together what was watched while the cases were timed; those of one interleaving share a watch."""
     watches = {id(case.watch): case.watch for case in cases if case.watch is not None}
     return joined_watches(tuple(watches.values()))
-
-
-def _withheld(problems: Sequence[str], disturbances: Sequence[str]) -> Answer | None:
-    """Return what is said in place of an answer, of an invalid or impossible result; None if it has one."""
-    errors = [problem for problem in problems if problem not in disturbances]
-    if errors:
-        return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
-    return DISTURBED if disturbances else None
 
 
 def _rounds_missing(trial: Trial) -> tuple[str, ...]:

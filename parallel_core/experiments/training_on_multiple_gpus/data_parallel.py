@@ -135,7 +135,7 @@ EXPERIMENT = Experiment(
     metrics=(SPEED, Metric("seconds_per_epoch", lambda times: times[EPOCH], ratio=True), ACCURACY, *SCALING),
     changes=(
         Change(lambda found: found.is_in(ACCURACY.name, "chance"), "A longer training (--epochs), without --limit."),
-        Change(lambda found: len(found.backend.devices) == 1, "More devices (--devices 2): the losses stay the same."),
+        Change(lambda found: len(found.devices) == 1, "More devices (--devices 2): the losses stay the same."),
         larger("batch_size", "A larger batch", "each device has more to do between two exchanges"),
     ),
     rounds=None,

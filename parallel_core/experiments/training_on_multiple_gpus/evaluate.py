@@ -236,7 +236,7 @@ EXPERIMENT = Experiment(
     case="1 device",
     metrics=(SPEEDUP, UNEQUAL),
     changes=(
-        Change(lambda found: len(found.backend.devices) == 1, "More devices (--devices 2): the count stays the same."),
+        Change(lambda found: len(found.devices) == 1, "More devices (--devices 2): the count stays the same."),
         with_queue("devices should classify at the same time, and count as many images"),
         LESS_NOISE,
         MORE_CORES,

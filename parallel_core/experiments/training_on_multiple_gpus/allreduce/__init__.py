@@ -27,7 +27,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
-from backends.process_groups import GroupedBackend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, Found, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
@@ -93,8 +92,7 @@ def is_between(found: Found) -> bool:
 
 
 def about_hosts(found: Found) -> str:
-    backend = found.backend
-    if isinstance(backend, GroupedBackend) and len(set(backend.group.hosts)) > 1:
+    if found.result.parameters["hosts"] > 1:
         return "A faster network (launch --interface), or fewer bytes: a smaller network to be trained."
     return "Separate hosts for the processes (launch --hosts), whose cores then add up nothing for each other."
 
@@ -139,7 +137,7 @@ EXPERIMENT = Experiment(
         Change(
             lambda _: True,
             lambda found: (
-                f"More devices with a core each (--devices {2 * len(found.backend.devices)}), of which one "
+                f"More devices with a core each (--devices {2 * len(found.devices)}), of which one "
                 "would have more to add up, or vectors of other --sizes."
             ),
         ),

@@ -58,6 +58,7 @@ def program(
     group, count = backend.group, sum(backend.device_counts)
     if any(name != NATIVE for name in algorithms or ()):
         raise RequestError(f"between processes the sum is the framework's own: leave --algorithm out, or say {NATIVE}")
+    trial.parameters["hosts"] = len(set(group.hosts))
     hosts = zip(backend.device_counts, group.hosts, strict=True)
     here = sum(devices for devices, host in hosts if host == group.hosts[group.rank])
     whole = sums.sizes_to_time(sizes, here)
