@@ -51,8 +51,6 @@ VECTOR_SIZES = Parameter(
     metavar="SIZES",
     parse=parse_sizes,
 )
-SWEPT_SHARE, PARTS_SHARE = 0.7, 0.9
-"""Of the budget: until when the sweep may last, and the timing of parts, before the last checks."""
 
 
 def program(
@@ -72,14 +70,15 @@ def program(
     if not names:
         raise RequestError(f"no algorithm is given (known: {', '.join(ALGORITHMS)})")
     count, timed = len(trial.devices), []
-    wanted, left = sums.sizes_to_time(sizes, count), partial(trial.left, SWEPT_SHARE)
+    # Some of the budget is left for the parts, and then for the last checks.
+    wanted, left = sums.sizes_to_time(sizes, count), partial(trial.left, 0.7)
     for size, seconds in sums.swept_sizes(trial, wanted, sizes is not None, left):
         sums.check_sums(trial, names, size // sums.ITEM)
         sums.time_size(trial, names, size, seconds)
         timed.append(size)
     sums.find_bandwidths(trial, timed, names, sums.PLAIN_COPY, count)
     if {"sharded", "native"} <= set(names):
-        sums.time_parts(trial, timed, trial.left(PARTS_SHARE))
+        sums.time_parts(trial, timed, trial.left(0.9))
     for length in sorted({0, 1, 2, count - 1, count + 1, 1001}):
         sums.check_sums(trial, names, length)
 

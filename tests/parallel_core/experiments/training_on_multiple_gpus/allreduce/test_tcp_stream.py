@@ -1,7 +1,6 @@
 """One TCP connection between two processes: who may take part, and that bytes arrive in both directions."""
 
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -42,11 +41,11 @@ def test_all_bytes_arrive_both_ways(listener: socket.socket, there: int, back: i
         with connected(LOOPBACK, port_of(listener), SECRET, 10) as other:
             answer_round_trip(other, memoryview(received), memoryview(answer))
 
-    thread = threading.Thread(target=take_part)
-    thread.start()
-    with accepted(listener, SECRET, 10) as connection:
-        assert round_trip(connection, memoryview(sent), memoryview(answered)) > 0
-    thread.join()
+    with ThreadPoolExecutor(1) as other:
+        taking_part = other.submit(take_part)
+        with accepted(listener, SECRET, 10) as connection:
+            assert round_trip(connection, memoryview(sent), memoryview(answered)) > 0
+        taking_part.result()
     assert received == sent
     assert answered == answer
 
@@ -57,14 +56,11 @@ def test_strangers_are_turned_away_and_the_right_one_gets_in(listener: socket.so
         with pytest.raises(OSError, match=r"closed the connection|reset"):
             connected(LOOPBACK, port_of(listener), b"guessed", 10)
         connected(LOOPBACK, port_of(listener), SECRET, 10).close()
-        right.set()
 
-    right = threading.Event()
-    thread = threading.Thread(target=strangers_first)
-    thread.start()
-    accepted(listener, SECRET, 10).close()
-    thread.join()
-    assert right.is_set()
+    with ThreadPoolExecutor(1) as other:
+        right = other.submit(strangers_first)
+        accepted(listener, SECRET, 10).close()
+        right.result()
 
 
 def test_a_stranger_who_says_nothing_does_not_keep_the_right_one_out(
@@ -83,11 +79,10 @@ def test_another_program_s_answer_is_refused(listener: socket.socket) -> None:
         with closing(connection):
             connection.sendall(b"?" * len(connection.recv(100)))
 
-    thread = threading.Thread(target=impostor)
-    thread.start()
-    with pytest.raises(ConnectionError, match="another program answers"):
-        connected(LOOPBACK, port_of(listener), SECRET, 10)
-    thread.join()
+    with ThreadPoolExecutor(1) as other:
+        other.submit(impostor)
+        with pytest.raises(ConnectionError, match="another program answers"):
+            connected(LOOPBACK, port_of(listener), SECRET, 10)
 
 
 def test_nobody_is_waited_for_longer_than_was_said(listener: socket.socket) -> None:
@@ -100,15 +95,12 @@ def test_nobody_is_waited_for_longer_than_was_said(listener: socket.socket) -> N
 
 
 def test_a_side_that_leaves_is_an_error_and_no_wait(listener: socket.socket) -> None:
-    def leave() -> None:
-        connected(LOOPBACK, port_of(listener), SECRET, 10).close()
-
-    thread = threading.Thread(target=leave)
-    thread.start()
-    with accepted(listener, SECRET, 10) as connection:
-        thread.join()
-        with pytest.raises(ConnectionError):
-            round_trip(connection, memoryview(b"12"), memoryview(bytearray(2)))
+    with ThreadPoolExecutor(1) as other:
+        left = other.submit(lambda: connected(LOOPBACK, port_of(listener), SECRET, 10).close())
+        with accepted(listener, SECRET, 10) as connection:
+            left.result()
+            with pytest.raises(ConnectionError):
+                round_trip(connection, memoryview(b"12"), memoryview(bytearray(2)))
 
 
 def test_the_own_address_is_on_the_way_to_the_other() -> None:
