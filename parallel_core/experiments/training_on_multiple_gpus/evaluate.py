@@ -23,7 +23,6 @@ the result invalid. If devices share cores, or on a synchronous engine, more dev
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -59,12 +58,11 @@ from parallel_core.training.lenet import network
 from parallel_core.training.loop import add_counts, continue_training, launch_counts
 from parallel_core.training.step import devices_of
 
-__all__ = ["EXPERIMENT", "compare", "program", "trained_briefly"]
+__all__ = ["EXPERIMENT", "program"]
 
 CHECKPOINT = Parameter(
     "Evaluate the training that is kept there.", metavar="DIR", parse=lambda text: read_checkpoint(Path(text))
 )
-TRAINING = Settings(epochs=1, batch_size=64, learning_rate=0.1)
 TRAINING_SHARE, NUMPY_SHARE, TIMED_SHARE = 0.3, 0.55, 0.95
 """Of the budget: until when is trained, until when NumPy may begin another shard, and until when is timed."""
 
@@ -85,7 +83,7 @@ def program(
     """
     backend = trial.backend
     if checkpoint is None:
-        parameters = trained_briefly(trial, data, replace(TRAINING, limit=train_steps, seed=seed))
+        parameters = trained_briefly(trial, data, Settings(1, 64, 0.1, limit=train_steps, seed=seed))
     else:
         parameters = checkpoint.parameters
         trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
@@ -186,6 +184,7 @@ def compare(
         for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
             unequal.setdefault(int(image), where)
     trial.found(UNEQUAL.name, Interval(len(unequal), len(unequal), len(unequal)))
+    # A few are enough as examples.
     for image in sorted(unequal)[:3]:
         second, first = np.sort(one[image])[-2:]
         margin = f"its two highest scores are {(first - second) / np.max(np.abs(one)):.0e} of the largest apart"

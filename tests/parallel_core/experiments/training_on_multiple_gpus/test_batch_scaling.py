@@ -24,20 +24,17 @@ def test_batch_scaling_has_a_figure_for_each_number_of_devices(backend: Backend)
     names = ("1 device", "2 devices, fixed batch", "2 devices, scaled batch")
     assert [case.name for case in result.cases] == [*names, "all devices, fixed batch", "all devices, scaled batch"]
     assert result.series["devices"] == (1, 2, 3)
-    medians = {case.name: case.median for case in result.cases}
-    assert result.series["images_per_second scaled batch"] == pytest.approx(
-        (16 / medians[names[0]], 32 / medians[names[2]], 48 / medians["all devices, scaled batch"])
+    medians = [case.median for case in result.cases]
+    one, _, _, fixed, scaled = medians
+    speeds, efficiencies = (
+        result.series[f"{what} scaled batch"] for what in ("images_per_second", "scaling_efficiency")
     )
-    assert result.series["step_seconds fixed batch"][1] == pytest.approx(medians[names[1]] / 2)
-    assert result.series["scaling_efficiency scaled batch"][2] == pytest.approx(
-        medians[names[0]] / medians["all devices, scaled batch"]
-    )
-    assert result.metrics["fixed_batch_scaling_efficiency"] == pytest.approx(
-        result.series["scaling_efficiency fixed batch"][-1]
-    )
-    assert result.metrics["scaled_batch_speedup"] == pytest.approx(
-        3 * medians["all devices, fixed batch"] / medians["all devices, scaled batch"]
-    )
+    assert speeds == pytest.approx((16 / one, 32 / medians[2], 48 / scaled))
+    assert efficiencies[2] == pytest.approx(one / scaled)
+    assert result.series["step_seconds fixed batch"][1] == pytest.approx(medians[1] / 2)
+    assert result.metrics["fixed_batch_scaling_efficiency"] == pytest.approx(one / fixed / 3)
+    assert result.series["scaling_efficiency fixed batch"][-1] == pytest.approx(one / fixed / 3)
+    assert result.metrics["scaled_batch_speedup"] == pytest.approx(3 * fixed / scaled)
     assert len({len(values) for values in result.series.values()}) == 1
 
 

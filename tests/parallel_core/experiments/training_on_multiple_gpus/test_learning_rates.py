@@ -17,6 +17,7 @@ from parallel_core import MeasurementError, Result, Settings
 from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus import learning_rates as module
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
     MIN_NOISE,
     find_figures,
@@ -68,9 +69,7 @@ def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
         accuracy = settings.learning_rate + settings.seed / 100 + settings.batch_size / 1000
         return (replace(epoch, accuracy=accuracy),)
 
-    monkeypatch.setattr(
-        "parallel_core.experiments.training_on_multiple_gpus.learning_rates.train_once", train_and_say_what
-    )
+    monkeypatch.setattr(module, "train_once", train_and_say_what)
     result = learning_rates(backend, settings=Settings(1, 4, limit=3, seed=5), rounds=2)
     for name, batch in (("1 device", 4), ("3 devices, fixed batch", 4), ("3 devices, scaled batch", 12)):
         expected = [rate + 0.055 + batch / 1000 for rate in (0.1, 0.2)]
@@ -154,16 +153,13 @@ def test_accuracies_that_differ_with_the_same_batch_are_told() -> None:
 
 
 def test_what_would_change_it_depends_on_what_was_found() -> None:
-    def change(one: dict[float, float], scaled: dict[float, float]) -> str:
-        answer = found(one, scaled).answer
-        assert answer is not None
-        return answer.would_change
-
     clear, guessed = {0.1: 0.3, 0.2: 0.7, 0.4: 0.6, 0.8: 0.1}, {0.1: 0.1, 0.2: 0.12}
-    assert "(--rounds 6)" in change(LEARNT, clear)
-    assert "(--limit 400)" in change(clear, clear)
-    assert "--initial-scale" in change(guessed, {0.1: 0.1, 0.2: 0.11})
-    assert found(guessed, guessed).bands["best_rate_ratio"] is None
+    options = ((LEARNT, clear, "(--rounds 6)"), (clear, clear, "(--limit 400)"), (guessed, guessed, "--initial-scale"))
+    for one, scaled, option in options:
+        result = found(one, scaled)
+        assert result.answer is not None
+        assert option in result.answer.would_change
+        assert (result.bands["best_rate_ratio"] is None) == (one is not clear)
 
 
 def test_noise_is_what_the_seeds_do_to_one_point_and_not_to_another() -> None:
@@ -186,14 +182,14 @@ def test_the_noise_of_two_rates_passes_over_guesses_and_that_of_devices_is_of_on
         trial = Trial(backends.load("numpy", 2), {})
         each = {plan: dict(zip((0.1, 0.2, 0.4), row, strict=True)) for plan, row in rows.items()}
         find_figures(trial, {plan: {rate: row[rate] for rate in rates} for plan, row in each.items()}, 2000)
-        between = (trial.figures[name] for name in ("accuracy_noise", "largest_accuracy_noise_between_devices"))
-        between_rates, between_devices = (one.estimate for one in between)
-        return between_rates, between_devices
+        figures = trial.figures
+        return figures["accuracy_noise"].estimate, figures["largest_accuracy_noise_between_devices"].estimate
 
     (_, first), (_, second), (_, third) = noise(0.1), noise(0.2), noise(0.4)
     assert first == MIN_NOISE
     assert third > second > 0.1
     between_rates, largest = noise(0.1, 0.2, 0.4)
+    assert between_rates == pytest.approx(noise_of([calm] * 5 + [loud] * 2, 2000, differences=2))
     assert MIN_NOISE < between_rates < third < largest
 
 
