@@ -207,6 +207,7 @@ class Point:
         def ratio(measured: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
             longer = np.maximum(t1, t2)
             predicted = longer + (t1 + t2 + self.model.t3 - longer) / self.steps + disturbance
+            # A disturbance below zero may leave nothing.
             return np.log(measured / np.maximum(predicted, 1e-12))
 
         found = over_rounds(ratio, self.case.seconds, self.model.issued, self.model.computed, paired=False)
