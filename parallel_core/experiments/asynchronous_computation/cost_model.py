@@ -182,8 +182,9 @@ def fit_cost_model(
     probe.time("t1 and t2", take=behind_multiplications)
     probe.time("round trip", Work(lambda: [backend.wait(increment(1)) for _ in range(20)]), repeats=20)
     parts, trip = probe.run(1.0).values()
-    t1s, t2s = parts.dispatch_seconds, parts.seconds
-    return CostModel(t1s, t2s, max(0.0, trip.median - median(t1s) - median(t2s)))
+    return CostModel(
+        parts.dispatch_seconds, parts.seconds, max(0.0, trip.median - parts.dispatch_median - parts.median)
+    )
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class Point:
         def ratio(measured: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
             longer = np.maximum(t1, t2)
             predicted = longer + (t1 + t2 + self.model.t3 - longer) / self.steps + disturbance
-            # No prediction is shorter than a picosecond.
+            # A disturbance below zero may leave nothing.
             return np.log(measured / np.maximum(predicted, 1e-12))
 
         found = over_rounds(ratio, self.case.seconds, self.model.issued, self.model.computed, paired=False)
@@ -214,10 +215,7 @@ class Point:
 
 
 def passes_one(points: Sequence[Point], ratio: Callable[[Point], float]) -> float | None:
-    """Return the number of elements from which on a ratio is above 1, interpolated between logarithms.
-
-    None if it always is, or is not at the last point.
-    """
+    """Return from how many elements on a ratio is above 1, between logarithms; None if always, or not at the last."""
     last = max((index for index, point in enumerate(points) if ratio(point) <= 1), default=None)
     if last is None or last == len(points) - 1:
         return None
@@ -240,10 +238,9 @@ def floor_left(points: Sequence[Point]) -> float | None:
 
 
 def disturbance(points: Sequence[Point], at: Point) -> float:
-    """Return by how many seconds an increment took longer than the longer of t1 and t2, on the median of other sizes.
+    """Return by how many seconds increments took longer than the longer of t1 and t2; less than 0 if they took less.
 
-    Of those at which the same side is the slower one, since what a size shows itself would predict nothing; 0 if there
-    is none, and negative if it took less.
+    It is the median of other sizes with the same slower side, since what a size shows itself would predict nothing.
     """
     alike = [one for one in points if one is not at and one.model.python_is_slower == at.model.python_is_slower]
     return median(one.case.median - one.predicted for one in alike) if alike else 0.0

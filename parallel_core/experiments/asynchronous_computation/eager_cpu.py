@@ -35,7 +35,7 @@ from parallel_core.experiments.asynchronous_computation.waiting import (
     time_ten,
 )
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.parameters import Chosen, Parameter
+from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, largest_size
 from parallel_core.measurement.progress import tell
@@ -76,15 +76,13 @@ def chosen_size(trial: Trial) -> int:
     return largest_size(trial, share_of_this(others) * trial.budget / timings, 1000)
 
 
-Size = Annotated[int, Chosen("Side of the matrices. Default: 1000, or what the budget allows.", how=chosen_size)]
+SIZE = replace(asynchrony.SIZE, how=chosen_size)
 AGAINST = "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none."
+CONTRASTS = Parameter(AGAINST, metavar="NAMES")
 
 
-def program(trial: Trial, size: Size, against: Annotated[str, Parameter(AGAINST, metavar="NAMES")] = OTHERS) -> None:
-    """Time ten multiplications until control returns and until they are done, in other processes on other engines too.
-
-    One that cannot run there is a note.
-    """
+def program(trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CONTRASTS] = OTHERS) -> None:
+    """Time ten multiplications, in other processes on other engines too; one that cannot run there is a note."""
     others = contrasts(against, (trial.backend.name, trial.backend.engine))
     time_ten(trial, size)
     trial.run(share_of_this(others))

@@ -94,7 +94,7 @@ def counts_of(trial: Trial, wanted: Sequence[int] | None, share: float) -> dict[
     seconds = taken = 0.0
     sizes = sorted(set(wanted or (8, 16, 32, 64, 128, 256, 512, 1024)))
     for size in sizes:
-        tell(f"choosing how many products of size {size}", size / sizes[-1])
+        tell(f"choosing how many multiplications of size {size}", size / sizes[-1])
         # Twice the side takes eight times as long: what is expensive is timed less often.
         seconds = seconds_of_one(trial, size, 1 if seconds > TARGET_SECONDS / 8 else 5)
         count = min(2000, max(2, round(TARGET_SECONDS / seconds)))

@@ -19,23 +19,14 @@ from parallel_core.experiments.asynchronous_computation.cost_model import (
 )
 from tests.parallel_core.experiments.runner.pretended import case
 
-SIZES = sizes_up_to(2**19)
-US = 1e-6
-
 
 def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> None:
     result = parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
     assert result.series["elements"] == (2, 8, 32)
     assert [one.name for one in result.cases] == [f"increment of {size} elements" for size in (2, 8, 32)]
     assert result.series["seconds measured"] == tuple(one.median for one in result.cases)
-    assert set(result.series) == {
-        "elements",
-        "seconds measured",
-        "seconds longer of t1 and t2",
-        "seconds book's formula",
-        "seconds longer of both and disturbance",
-        "seconds t1",
-    }
+    predictions = ("longer of t1 and t2", "book's formula", "longer of both and disturbance", "t1")
+    assert set(result.series) == {"elements", "seconds measured", *(f"seconds {label}" for label in predictions)}
     assert all(len(values) == 3 for values in result.series.values())
     assert all(20 <= one.repeats <= 1000 for one in result.cases)
 
@@ -54,14 +45,9 @@ def point(elements: int, t1: float, t2: float, measured: float | None = None, sp
     return Point(elements, 10**6, model, case("any", seconds * (1 - spread), seconds, seconds * (1 + spread)))
 
 
-def proportional(t1: float, overhead: float, met: float) -> list[Point]:
-    """Points whose t2 grows with the size, and is t1 at `met` elements where there is no overhead."""
-    return [point(size, t1, overhead + t1 * size / met) for size in SIZES]
-
-
 @given(st.floats(2.001, 2**19 - 1), st.floats(1e-7, 1e-3))
 def test_the_regimes_meet_where_both_take_equally_long(met: float, t1: float) -> None:
-    points = proportional(t1, 0.0, met)
+    points = [point(size, t1, t1 * size / met) for size in sizes_up_to(2**19)]
     assert crossing(points) == pytest.approx(met, rel=1e-6)
     # Measured is the longer of both, so a straight line between logarithms is at its most wrong near the bend.
     left = floor_left(points)
@@ -80,8 +66,8 @@ def test_after_the_crossing_the_device_is_always_slower(ratios: list[float]) -> 
 
 
 def test_predictions_are_per_increment_and_follow_the_slower_side() -> None:
-    assert point(2, 3 * US, US).predicted == pytest.approx(3 * US, rel=1e-3)
-    assert point(2, US, 3 * US).predicted == pytest.approx(3 * US, rel=1e-3)
+    assert point(2, 3e-6, 1e-6).predicted == pytest.approx(3e-6, rel=1e-3)
+    assert point(2, 1e-6, 3e-6).predicted == pytest.approx(3e-6, rel=1e-3)
 
 
 def test_what_the_sides_disturb_each_other_is_found_at_other_sizes_of_the_same_regime() -> None:
