@@ -50,7 +50,7 @@ EACH, ONCE, SINGLE = "increments, waiting each time", "increments, waiting once"
 SIDE = 1024
 """Of the matrix whose increments fill a queue."""
 SIZE = Chosen(
-    "Side of the matrices. Default: 1000, or what the budget allows.",
+    waiting.SIDE_OF_MATRICES,
     # About 75 multiplications are timed in a round, with its share of those that are checked.
     how=lambda trial: largest_size(trial, trial.left(0.55) / 75 / FEWEST_TIMINGS, 1000),
 )

@@ -29,13 +29,14 @@ from backends import Engine
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments.asynchronous_computation.waiting import (
     DISPATCH_FRACTION,
+    SIDE_OF_MATRICES,
     TEN,
     WHEN_CONTROL_RETURNS,
     dispatch_fraction,
     time_ten,
 )
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.parameters import Parameter
+from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, largest_size
 from parallel_core.measurement.progress import tell
@@ -76,7 +77,7 @@ def chosen_size(trial: Trial) -> int:
     return largest_size(trial, share_of_this(others) * trial.budget / timings, 1000)
 
 
-SIZE = replace(asynchrony.SIZE, how=chosen_size)
+SIZE = Chosen(SIDE_OF_MATRICES, how=chosen_size)
 AGAINST = "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none."
 CONTRASTS = Parameter(AGAINST, metavar="NAMES")
 

@@ -25,6 +25,7 @@ __all__ = [
 TEN = "10 products"
 ONE, ALL = "wait for one result", "waitall"
 COUNT = 10
+SIDE_OF_MATRICES = "Side of the matrices. Default: 1000, or what the budget allows."
 
 
 def ten_multiplications(trial: Trial, size: int) -> tuple[Work, np.ndarray]:
