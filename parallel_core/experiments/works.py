@@ -181,9 +181,9 @@ def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
             y = multiply(y, x)
         return y
 
-    matmul = trial.backend.ops.matmul
-    unit = trial.backend.ops.as_unit(partial(chain, matmul))
-    return Work(partial(chain, partial(trial.backend.launch, matmul), x), partial(trial.backend.launch, unit, x))
+    backend, matmul = trial.backend, trial.backend.ops.matmul
+    unit = backend.ops.as_unit(partial(chain, matmul))
+    return Work(lambda: chain(partial(backend.launch, matmul), x), lambda: backend.launch(unit, x))
 
 
 def incremented(trial: Trial, x: Array, count: int) -> Array:

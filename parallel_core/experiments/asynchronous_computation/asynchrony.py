@@ -87,8 +87,8 @@ def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
 
 def time_increments(trial: Trial, steps: int | None) -> None:
     """Fit the cost model, then time increments waited for each time and once, and made in one launch."""
-    launch, add = trial.backend.launch, trial.backend.ops.add
-    x = trial.backend.asarray(np.ones((1, 2), dtype=np.float32), trial.devices[0])
+    backend, add = trial.backend, trial.backend.ops.add
+    x = backend.asarray(np.ones((1, 2), dtype=np.float32), trial.devices[0])
     matrix = trial.normal(largest_size(trial, 0.01, 1000), trial.devices[0])
     model = fit_cost_model(trial, x, matrix, budget=0.3 * trial.left(0.95))
     if steps is None:
@@ -100,7 +100,7 @@ def time_increments(trial: Trial, steps: int | None) -> None:
 
     def waiting_each_time() -> Array:
         for _ in range(steps):
-            y = trial.backend.wait(launch(add, x, 1.0))
+            y = backend.wait(backend.launch(add, x, 1.0))
         return y
 
     def in_one_launch(start: Array) -> Array:
@@ -110,7 +110,7 @@ def time_increments(trial: Trial, steps: int | None) -> None:
 
     trial.time(EACH, Work(waiting_each_time), bare=(once,))
     trial.time(ONCE, once)
-    trial.time(SINGLE, Work(partial(launch, in_one_launch, x)), bare=(once,))
+    trial.time(SINGLE, Work(lambda: backend.launch(in_one_launch, x)), bare=(once,))
     trial.check("increments", [incremented(trial, x, 1)], [np.full((1, 2), 2.0)])
     cases = trial.run(0.95)
     # Beyond a single launch, the rest is the framework's own cost.
