@@ -125,6 +125,15 @@ def test_without_a_whole_step_it_begins_again_when_the_program_s_profiler_is_don
     ]
 
 
+def test_that_the_program_s_profiler_was_recording_is_told_before_the_warm_up_too(
+    recorder: Recorder, diary: Diary
+) -> None:
+    diary.reason = "the program runs the profiler itself"
+    recorder.mark("optimizer", "torch")
+    assert (report(recorder)["steps_seen"], report(recorder)["hindrance"]) == (1, diary.reason)
+    assert diary.asked == []
+
+
 def test_a_profiler_that_fails_does_not_disturb_the_program(recorder: Recorder, diary: Diary) -> None:
     diary.failure = RuntimeError("no counters")
     for _ in range(5):
