@@ -93,7 +93,8 @@ def _compared(value: float, metric: Metric, interval: Interval, result: Result) 
 
 
 def _is_wide(interval: Interval) -> bool:
-    return interval.low <= 0 or interval.high / interval.low > WIDEST_FACTOR
+    least, most = sorted((abs(interval.low), abs(interval.high)))
+    return interval.low <= 0 <= interval.high or most / least > WIDEST_FACTOR
 
 
 def _why_open(metric: Metric, interval: Interval, result: Result) -> str:

@@ -36,7 +36,6 @@ def test_numpy_equals_itself() -> None:
         broken_backends.counting_twice,
         broken_backends.copying_nothing,
         broken_backends.dividing_from_the_end,
-        broken_backends.writing_over_what_it_reads,
     ],
 )
 def test_wrong_numbers_are_found_and_printed_as_a_short_program(load: Callable[[int], Backend]) -> None:
@@ -49,8 +48,10 @@ def test_wrong_numbers_are_found_and_printed_as_a_short_program(load: Callable[[
 
 
 def test_what_writes_over_what_it_reads_is_found() -> None:
+    # NumPy may refuse what is printed here: a copy to memory from which another one is read.
     every = search(broken_backends.writing_over_what_it_reads, LIMITS)
     found = next(found for found in every if found.finding.kind == "gives wrong numbers")
+    assert len(found.program.statements) <= 15
     assert found.finding.place is not None
     assert "out=" in found.program.statements[found.finding.place].source
 

@@ -59,7 +59,7 @@ def test_what_is_computed_from_a_failed_sum_fails(load: Callable[[int], Backend]
         terms[1] = fail_late(backend, terms[1])
         total = backend.allreduce(terms)[0]
         copy = backend.copy_to(backend.launch(backend.ops.add, total, 1.0), backend.devices[1])
-        updated = backend.launch(backend.ops.sgd, (copy,), (copy,), 1.0)
+        updated = backend.launch(backend.ops.sgd, (copy,), (ones(backend, length)[1],), 1.0)
         backend.to_numpy(updated)
 
 
