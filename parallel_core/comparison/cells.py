@@ -30,6 +30,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Times = Annotated[list[Annotated[float, msgspec.Meta(ge=1e-12, le=1e9)]], msgspec.Meta(min_length=1)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Plain: TypeAlias = str | bool | int | Number | None
+DeviceName = Annotated[str, msgspec.Meta(pattern=rf"\A{DEVICE_NAME.pattern}\Z")]
 
 
 class _SavedMachine(TypedDict):
@@ -61,9 +62,7 @@ class _SavedBackend(TypedDict):
     name: Name
     version: Text
     engine: Engine
-    devices: Annotated[
-        list[Annotated[str, msgspec.Meta(pattern=rf"\A{DEVICE_NAME.pattern}\Z")]], msgspec.Meta(min_length=1)
-    ]
+    devices: Annotated[list[DeviceName], msgspec.Meta(min_length=1)]
     threads_per_device: Count
     workers_per_device: NotRequired[Count]
     cores: list[list[Count]]
