@@ -113,7 +113,7 @@ def test_an_experiment_runs_and_gives_its_figure(command: str, tmp_path: Path, r
         if framework in words:
             require(framework)
     told = run_program(command, tmp_path, LITTLE_WORK)
-    assert EXPERIMENTS[words[2]].metric in told
+    assert EXPERIMENTS[words[2]].main.name in told
     files = [words[place + 1] for place, word in enumerate(words) if word in ("--trace", "--timeline")]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files)
 

@@ -108,8 +108,8 @@ def joined(before: Case, after: Case) -> Case:
 
 
 def workers_of(result: Result) -> list[int]:
-    """Return the numbers of workers that were compared, ascending."""
-    return [int(count) for count in str(result.parameters["workers"]).split(",")]
+    """Return the numbers of workers that were compared, ascending; 1 if the result does not tell."""
+    return [int(count) for count in str(result.parameters.get("workers", 1)).split(",")]
 
 
 SPEEDUP = Metric(

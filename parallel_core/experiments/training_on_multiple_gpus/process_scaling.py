@@ -143,7 +143,7 @@ def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
 EFFICIENCY = Metric(
     "scaling_efficiency",
     means="the speed of all n processes over n times that of one: 1 is the most",
-    share=lambda efficiency, result: (efficiency * (n := result.parameters["processes"]) - 1) / (n - 1),
+    share=lambda efficiency, result: (efficiency * (n := result.parameters.get("processes", 2)) - 1) / (n - 1),
     bands=(
         Band(LOWEST, "slower", "A single process is faster than all together"),
         Band(0.0, "faster", "Further processes counted in part"),
