@@ -106,6 +106,8 @@ def form(value: object) -> object:
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("what", PASSED)
 def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, late: bool) -> None:
+    if backend.name == "jax":
+        pytest.skip("JAX traces a function, with arrays in place of numbers, and an equal one not again")
     x = backend.asarray(np.ones(2, dtype=np.float32), backend.devices[0])
     if late:
         x = backend.launch(lambda y: (y, y + 1), x)[1]
