@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.tables.benchmarks import all_findings, gpu, how_fast, network, processes, variants
-from benchmarks.tables.comparisons import comparison, comparison_answer, comparison_of_factors, wrong_verdicts
+from benchmarks.tables.comparisons import comparison, comparison_answer, comparison_differences, wrong_verdicts
 from benchmarks.tables.exercises import answer, exercises, first_run, trace
 
 __all__ = ["TABLES", "write_table"]
@@ -18,7 +18,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "variants": variants,
     "comparison": comparison,
     "comparison-answer": comparison_answer,
-    "comparison-of-factors": comparison_of_factors,
+    "comparison-differences": comparison_differences,
     "wrong-verdicts": wrong_verdicts,
     "findings": all_findings,
     "processes": processes,

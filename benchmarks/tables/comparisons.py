@@ -1,6 +1,6 @@
 """What `compare` gave, and how often it is wrong about cells that are compared with themselves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,59 +11,40 @@ from benchmarks.harness.provenance import provenance_of_comparison
 from benchmarks.self_test import COLUMNS, Rates
 from benchmarks.tables.markdown import read_json, source_of, table
 from parallel_core.comparison.analysis import CellAnalysis, ExperimentAnalysis, analyse
+from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import read_comparison
-from parallel_core.comparison.verdicts import TimeRatio
 from parallel_core.measurement.confidence_intervals import with_bounds
 
-__all__ = ["comparison", "comparison_answer", "comparison_of_factors", "wrong_verdicts"]
+__all__ = ["comparison", "comparison_answer", "comparison_differences", "wrong_verdicts"]
 
 
 def comparison(folder: Path) -> str:
-    """Give a row to each cell of a comparison, with its ratio to the first one and the factors of that."""
+    """Give a row to each cell of a comparison, with its difference from the first one, and why."""
     measured = read_comparison(folder)
     rows = [row for experiment in analyse(measured).experiments for row in _rows_of(experiment)]
-    headings = ["experiment: case, figure", "cell", "time", "figure", "ratio to the first", "kernels", "scheduling"]
-    return table([*headings, "verdict"], rows, _source(folder, measured))
-
-
-def comparison_answer(folder: Path) -> str:
-    """Quote the conclusions of a comparison, as a list."""
-    return "\n".join(f"> - {conclusion}" for conclusion in analyse(read_comparison(folder)).conclusions)
-
-
-def comparison_of_factors(folder: Path) -> str:
-    """Give a row to each experiment and framework: its time over the first one's, and its engines' times."""
-    measured = read_comparison(folder)
-    first = measured.cells[0].cell.backend
-    rows = [row for experiment in analyse(measured).experiments for row in _factors_of(experiment, first)]
-    factors = "= kernels × scheduling"
-    headings = ["experiment", "framework", f"async: time / {title(first)}’s", factors, "time: sync / async", factors]
+    headings = ["experiment: case, figure", "cell", "time", "figure", "against the first", "why"]
     return table(headings, rows, _source(folder, measured))
 
 
-def _factors_of(experiment: ExperimentAnalysis, first: str) -> Iterator[list[str]]:
-    about = f"`{experiment.experiment.name}`"
-    for name in dict.fromkeys(one.cell.backend for one in experiment.cells):
-        across = [one for one in experiment.between_frameworks if _is_of(one, name, "async", "async")]
-        within = [one for one in experiment.between_engines if _is_of(one, name, "sync", "async")]
-        # If the first framework was not measured, the others are held against the next.
-        unlike = [f", of {title(one.against.backend)}’s" for one in across if one.against.backend != first]
-        ratio, *factors = _divided(across)
-        yield [about, title(name), "".join((ratio, *unlike)), *factors, *_divided(within)]
-        about = ""
+def comparison_answer(folder: Path) -> str:
+    """Give the table of questions by frameworks."""
+    measured = read_comparison(folder)
+    screen = screen_of(analyse(measured))
+    rows = [[question, *figures] for question, figures in screen.rows]
+    return table(["", *(column.title for column in screen.columns)], rows, _source(folder, measured))
 
 
-def _is_of(ratio: TimeRatio, backend: str, *engines: str) -> bool:
-    return ratio.cell.backend == backend and (ratio.cell.engine, ratio.against.engine) == engines
-
-
-def _divided(ratios: Sequence[TimeRatio]) -> tuple[str, str]:
-    """Write a ratio and its factors; nothing of what is not known."""
-    for one in ratios:
-        factors = (one.kernels, one.scheduling)
-        return with_bounds(one.interval), " × ".join(with_bounds(factor) for factor in factors if factor is not None)
-    return "", ""
+def comparison_differences(folder: Path) -> str:
+    """Give a row to each experiment and framework: how much longer than another it took, and why."""
+    measured = read_comparison(folder)
+    rows = [
+        [compared, row.what, row.difference, row.why]
+        for compared, some in screen_of(analyse(measured)).differences.items()
+        for row in some
+    ]
+    return table(["", "experiment: case", "time", "why"], rows, _source(folder, measured))
 
 
 def _source(folder: Path, measured: Comparison) -> str:
@@ -82,13 +63,10 @@ def _rows_of(experiment: ExperimentAnalysis) -> Iterator[list[str]]:
 def _row_of(cell: CellAnalysis) -> list[str]:
     side = f"{title(cell.cell.backend)} {cell.cell.engine}"
     if cell.time is None:
-        return [side, "", "", "", "", "", f"{cell.state}: {cell.reason}"]
+        return [side, "", "", f"{cell.state}: {cell.reason}", ""]
     value = "" if cell.metric is None else with_bounds(cell.metric)
-    first = [side, metric(cell.time.estimate, "s"), value]
-    if cell.ratio is None:
-        return [*first, "", "", "", ""]
-    factors = (cell.ratio.interval, cell.ratio.kernels, cell.ratio.scheduling)
-    return [*first, *("" if factor is None else with_bounds(factor) for factor in factors), cell.ratio.verdict]
+    told = [words(cell.difference) if cell.difference else "" for words in (difference_in_words, reasons_in_words)]
+    return [side, metric(cell.time.estimate, "s"), value, *told]
 
 
 def wrong_verdicts(folder: Path) -> str:
@@ -100,7 +78,7 @@ def wrong_verdicts(folder: Path) -> str:
         sums = [sum(counted) if None not in counted else None for counted in zip(*map(_counts, real), strict=True)]
         shown.append(Rates("real, both frameworks and engines", real[0].rounds, *sums))
     rows = [[one.name, str(one.rounds), str(one.compared), *_shares(one)] for one in shown]
-    # Files from before there were factors have no such columns.
+    # Files from before there were reasons have no such columns.
     columns = COLUMNS if any(one.neither is not None for one in compared) else COLUMNS[:5]
     return table(columns, [row[: len(columns)] for row in rows], source_of(folder, ("self-test.json", written)))
 

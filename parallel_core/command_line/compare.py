@@ -25,7 +25,6 @@ from parallel_core.comparison.storage import (
     new_traces,
     read_comparison,
     result_path,
-    saved_timelines,
     write_comparison,
 )
 from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
@@ -34,7 +33,7 @@ from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.report import write_report
 from parallel_core.system import files
 from parallel_core.system.signals import until_stopped
-from parallel_core.terminal.comparison import show_comparison
+from parallel_core.terminal.comparison import show_screen
 from parallel_core.terminal.comparison_progress import comparison_progress
 from parallel_core.terminal.console import terminal_console
 
@@ -144,14 +143,15 @@ def compare(
         new_traces(folder)
         plan = replace(plan, traces_in=folder)
     comparison = run_plan(plan, folder, terminal_console(stderr=True))
-    analysis = analyse(comparison, saved_timelines(folder))
+    analysis = analyse(comparison)
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
     page = write_report(analysis, folder)
     if json_path is not None:
         write_comparison(comparison, json_path)
     console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
-    show_comparison(analysis, console)
-    console.print(f"Report: {page}", soft_wrap=True)
+    show_screen(analysis, console)
+    console.print(f"Report:  {page}", soft_wrap=True)
+    console.print(f"Tables:  parallel-core report {folder}", soft_wrap=True)
     refuse_unmeasured(analysis)
 
 

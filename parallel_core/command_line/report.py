@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.storage import REPORT, read_comparison, result_path, saved_timelines
+from parallel_core.comparison.storage import REPORT, read_comparison, result_path
 from parallel_core.report import write_report
 from parallel_core.system import files
-from parallel_core.terminal.comparison import show_comparison
+from parallel_core.terminal.comparison import show_comparison, show_screen
 from parallel_core.terminal.console import terminal_console
 
 __all__ = ["report"]
@@ -24,8 +24,9 @@ def report(saved: Path) -> None:
     folder = saved if saved.is_dir() else saved.parent
     comparison = read_comparison(saved)
     files.check_outputs(folder / REPORT, others=[result_path(saved)])
-    analysis = analyse(comparison, saved_timelines(folder))
+    analysis = analyse(comparison)
     page = write_report(analysis, folder)
     console = terminal_console()
     show_comparison(analysis, console)
-    console.print(f"Report: {page}", soft_wrap=True)
+    show_screen(analysis, console)
+    console.print(f"Report:  {page}", soft_wrap=True)

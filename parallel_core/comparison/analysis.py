@@ -4,19 +4,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from parallel_core.comparison.answers import Answered, answer_to, conclusions, ratio_sentence
+from parallel_core.comparison.account import TimeDifference, account_of, systematic_errors, time_difference
+from parallel_core.comparison.answers import Answered, answer_to, conclusions, difference_sentence
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.factors import divide_by_trace
-from parallel_core.comparison.storage import TimelineOf
 from parallel_core.comparison.validity import CellState, assess, doubtful_units, unstable_cases
-from parallel_core.comparison.verdicts import TimeRatio, time_ratio
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled
 from parallel_core.system.formatting import listed
-from parallel_core.trace_analysis.division import Division
 
 __all__ = ["Analysis", "CellAnalysis", "ExperimentAnalysis", "analyse"]
 
@@ -34,14 +31,10 @@ class CellAnalysis:
     metrics: Mapping[str, Interval] = field(default_factory=dict)
     curves: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
     """By label, an interval for each point of the experiment's sweep."""
-    ratio: TimeRatio | None = None
-    """Against the first believed cell of the experiment; None for that cell itself."""
-    bare: Interval | None = None
-    """What the operations of the main case take by themselves, in seconds; None if that was not measured."""
-    division: Division | None = None
-    """What the main case's time beyond its bare time went to, by the trace."""
-    undivided: str = ""
-    """Why there is no division, if there are traces and bare times."""
+    difference: TimeDifference | None = None
+    """From the first believed cell of the experiment; None for that cell itself."""
+    account: Mapping[str, Interval] = field(default_factory=dict)
+    """What the main case's time is made of, in seconds, by part; see `account`."""
     doubts: tuple[str, ...] = ()
     """The cases whose bare times are doubtful, each with the reason."""
     unstable: tuple[str, ...] = ()
@@ -86,15 +79,17 @@ class ExperimentAnalysis:
 
     experiment: Experiment
     cells: tuple[CellAnalysis, ...]
-    between_frameworks: tuple[TimeRatio, ...]
+    between_frameworks: tuple[TimeDifference, ...]
     """On each engine, every framework against the first one; of frameworks that have one engine each, which are not the
     same, against the first one on its own."""
-    between_engines: tuple[TimeRatio, ...]
+    between_engines: tuple[TimeDifference, ...]
     """For each framework, every engine against its first one."""
     answer: str
     """The answer to the experiment's question: what its metric says of every cell; empty if no cell has it."""
     sentences: tuple[str, ...]
-    """The answer, then all ratios, then what the times beyond the bare ones went to."""
+    """The answer, then all differences."""
+    systematic_errors: Mapping[str, float]
+    """By framework, how many seconds the same operations differ by between its engines."""
 
     @property
     def believed(self) -> tuple[CellAnalysis, ...]:
@@ -147,46 +142,39 @@ class Analysis:
         return tuple(dict.fromkeys(results.cell.backend for results in self.comparison.cells))
 
 
-def analyse(comparison: Comparison, timeline_of: TimelineOf | None = None) -> Analysis:
-    """Draw every interval, ratio and verdict of a comparison, and the sentences that follow.
-
-    Where a cell's timeline can be read, the time of its main case is divided by it.
-    """
-    experiments = tuple(
-        _analyse_experiment(EXPERIMENTS[name], comparison.of(name), timeline_of) for name in comparison.experiments
-    )
+def analyse(comparison: Comparison) -> Analysis:
+    """Draw every interval, difference and verdict of a comparison, and the sentences that follow."""
+    experiments = tuple(_analyse_experiment(EXPERIMENTS[name], comparison.of(name)) for name in comparison.experiments)
     engines = [results.cell.engine for results in comparison.cells]
-    ratios = [ratio for one in experiments for ratio in one.between_frameworks]
+    differences = [difference for one in experiments for difference in one.between_frameworks]
     # The first engine may be missing where the first experiment was measured.
-    ratios.sort(key=lambda ratio: engines.index(ratio.cell.engine))
+    differences.sort(key=lambda difference: engines.index(difference.cell.engine))
     believed = [Answered(cell.results, cell.metric) for one in experiments for cell in one.believed]
     answers = {one.experiment.name: one.answer for one in experiments}
-    return Analysis(comparison, experiments, conclusions(answers, ratios, believed))
+    return Analysis(comparison, experiments, conclusions(answers, differences, believed))
 
 
-def _analyse_experiment(
-    experiment: Experiment, all_results: Sequence[CellResults], timeline_of: TimelineOf | None
-) -> ExperimentAnalysis:
+def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResults]) -> ExperimentAnalysis:
     assessments = {results.cell: assess(results) for results in all_results}
     believed = {results.cell: results for results in all_results if assessments[results.cell][0] == "measured"}
+    errors = systematic_errors([*believed.values()], experiment.case)
     against_first = [(cell, next(iter(believed))) for cell in list(believed)[1:]]
     by_engine = _between_frameworks(list(believed), [results.cell for results in all_results])
     by_backend = _against_first_of_group(list(believed), lambda cell: cell.backend)
-    ratios = {
-        (cell, other): time_ratio(believed[cell], believed[other])
+    found = {
+        (cell, other): time_difference(believed[cell], believed[other], experiment.case, errors)
         for cell, other in dict.fromkeys((*against_first, *by_engine, *by_backend))
     }
-    ratio_to_first = {cell: ratios[cell, first] for cell, first in against_first}
+    from_first = {cell: found[cell, first] for cell, first in against_first}
     cells = tuple(
-        _analyse_cell(experiment, results, *assessments[results.cell], ratio_to_first.get(results.cell), timeline_of)
+        _analyse_cell(experiment, results, *assessments[results.cell], from_first.get(results.cell))
         for results in all_results
     )
-    between_frameworks = tuple(ratios[pair] for pair in by_engine)
-    between_engines = tuple(ratios[pair] for pair in by_backend)
+    between_frameworks = tuple(found[pair] for pair in by_engine)
+    between_engines = tuple(found[pair] for pair in by_backend)
     answer = answer_to(experiment, [Answered(cell.results, cell.metric) for cell in cells if cell.believed])
-    divided = [f"By the trace of {one.cell.side}: {' '.join(one.division.sentences)}" for one in cells if one.division]
-    sentences = (*filter(None, [answer]), *map(ratio_sentence, (*between_frameworks, *between_engines)), *divided)
-    return ExperimentAnalysis(experiment, cells, between_frameworks, between_engines, answer, sentences)
+    sentences = (*filter(None, [answer]), *map(difference_sentence, (*between_frameworks, *between_engines)))
+    return ExperimentAnalysis(experiment, cells, between_frameworks, between_engines, answer, sentences, errors)
 
 
 def _between_frameworks(believed: Sequence[Cell], cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
@@ -209,18 +197,11 @@ def _against_first_of_group(cells: Sequence[Cell], group: Callable[[Cell], str])
 
 
 def _analyse_cell(
-    experiment: Experiment,
-    results: CellResults,
-    state: CellState,
-    reason: str,
-    ratio: TimeRatio | None,
-    timeline_of: TimelineOf | None,
+    experiment: Experiment, results: CellResults, state: CellState, reason: str, difference: TimeDifference | None
 ) -> CellAnalysis:
     if state != "measured":
         return CellAnalysis(results, state, reason)
     metrics = {name: results.metric(name) for result in results.valid for name in result.metrics}
-    bare = results.bare_medians(experiment.case)
-    divided = divide_by_trace(results, experiment.case, timeline_of) if bare and timeline_of else None
     return CellAnalysis(
         results,
         state,
@@ -228,10 +209,8 @@ def _analyse_cell(
         times={name: median_interval(results.medians(name)) for name in results.case_names},
         metrics={name: median_interval(values) for name, values in metrics.items() if values},
         curves=_curves(experiment, results),
-        ratio=ratio,
-        bare=median_interval(bare) if bare else None,
-        division=divided if isinstance(divided, Division) else None,
-        undivided=divided if isinstance(divided, str) else "",
+        difference=difference,
+        account={part: median_interval(values) for part, values in account_of(results, experiment.case).items()},
         doubts=doubtful_units(results),
         unstable=unstable_cases(results),
     )

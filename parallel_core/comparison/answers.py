@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from parallel_core.comparison.account import PARTS, TimeDifference
 from parallel_core.comparison.cells import Cell, CellResults
-from parallel_core.comparison.verdicts import TimeRatio
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.metrics import Band
 from parallel_core.measurement.confidence_intervals import (
@@ -16,10 +16,18 @@ from parallel_core.measurement.confidence_intervals import (
     Interval,
     Verdict,
     median_interval,
-    with_bounds,
+    with_seconds,
 )
 
-__all__ = ["Answered", "answer_to", "answered", "conclusions", "ratio_sentence"]
+__all__ = [
+    "Answered",
+    "answer_to",
+    "answered",
+    "conclusions",
+    "difference_in_words",
+    "difference_sentence",
+    "reasons_in_words",
+]
 
 VERDICTS: Mapping[Verdict, str] = {
     "faster": "faster",
@@ -81,37 +89,47 @@ def answer_to(experiment: Experiment, cells: Sequence[Answered]) -> str:
     return " ".join(f"{says}: {', '.join(figures)}." for says, figures in groups.items())
 
 
-def ratio_sentence(ratio: TimeRatio) -> str:
-    """Write a ratio as a sentence: `overlap: torch async took 1.21 (1.15–1.28) times as long as mxnet async: slower.`
+def difference_in_words(difference: TimeDifference) -> str:
+    """Write what a cell's time differs by: `30 ms (28–31) slower`, or that no difference was found."""
+    if difference.verdict not in ("faster", "slower"):
+        return VERDICTS[difference.verdict]
+    low, high = sorted((abs(difference.seconds.low), abs(difference.seconds.high)))
+    size = Interval(abs(difference.seconds.estimate), low, high)
+    return f"{with_seconds(size)} {difference.verdict}"
 
-    A second one has its factors, if they are known.
-    """
-    few = ratio.verdict == "too few runs"
 
-    def value(interval: Interval) -> str:
-        return f"{interval.estimate:.2f}" if few else with_bounds(interval)
-
-    sentence = (
-        f"{ratio.cell.experiment}: {ratio.cell.side} took {value(ratio.interval)} times as long as "
-        f"{ratio.against.side}: {VERDICTS[ratio.verdict]}."
+def reasons_in_words(difference: TimeDifference) -> str:
+    """Name the parts of a difference: `issuing 30 ms`; say so if none explains it, or if they are withheld."""
+    if difference.verdict not in ("faster", "slower") or not difference.parts:
+        return ""
+    if difference.withheld:
+        return "reasons withheld"
+    named = (
+        f"{PARTS[part]} {with_seconds(Interval(abs(difference.parts[part].estimate), -math.inf, math.inf))}"
+        for part in difference.reasons
     )
-    if ratio.kernels is None or ratio.scheduling is None:
-        return sentence
-    return f"{sentence} That is kernels {value(ratio.kernels)} × scheduling {value(ratio.scheduling)}."
+    return ", ".join(named) or "no part explains it"
+
+
+def difference_sentence(difference: TimeDifference) -> str:
+    """Write it as a sentence: `overlap: torch async against mxnet async: 30 ms (28–31) slower; issuing 30 ms.`"""
+    compared = f"{difference.cell.experiment}: {difference.cell.side} against {difference.against.side}"
+    words = filter(None, (difference_in_words(difference), reasons_in_words(difference)))
+    return f"{compared}: {'; '.join(words)}."
 
 
 def conclusions(
-    answers: Mapping[str, str], ratios: Sequence[TimeRatio], believed: Sequence[Answered]
+    answers: Mapping[str, str], differences: Sequence[TimeDifference], believed: Sequence[Answered]
 ) -> tuple[str, ...]:
     """Return what figures with bands mean, then each framework against the first one.
 
-    `answers` are by experiment; of the `ratios` between frameworks those on the first engine count, and those between
-    engines. `believed` are the cells of all experiments.
+    `answers` are by experiment; of the `differences` between frameworks those on the first engine count, and
+    those between engines. `believed` are the cells of all experiments.
     """
     said = [answer for name, answer in answers.items() if answer and EXPERIMENTS[name].main.bands]
-    engine = ratios[0].cell.engine if ratios else ""
-    counted = [one for one in ratios if one.cell.engine == engine or one.cell.engine != one.against.engine]
+    engine = differences[0].cell.engine if differences else ""
+    counted = [one for one in differences if one.cell.engine == engine or one.cell.engine != one.against.engine]
     if counted:
-        return (*said, *map(ratio_sentence, counted))
+        return (*said, *map(difference_sentence, counted))
     names = {one.cell.backend for one in believed}
     return (*said, (NOTHING_MEASURED, ONE_FRAMEWORK, NO_PAIR)[min(len(names), 2)])

@@ -80,6 +80,9 @@ class _SavedCase(TypedDict):
     warmup_seconds: NotRequired[list[Seconds]]
     parts: NotRequired[list[str]]
     bare_seconds: NotRequired[list[Annotated[float, msgspec.Meta(ge=1e-12, le=1e9)]]]
+    operations_seconds: NotRequired[list[Number]]
+    overhead_seconds: NotRequired[list[Seconds]]
+    transfer_seconds: NotRequired[list[Seconds]]
     repeats: NotRequired[Annotated[int, msgspec.Meta(ge=1, le=2**53)]]
     share: NotRequired[Annotated[float, msgspec.Meta(gt=0, le=1)]]
 

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from parallel_core.comparison.account import TimeDifference, time_difference
 from parallel_core.comparison.answers import answered
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.factors import factors_of
 from parallel_core.comparison.validity import CellState, assess
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Band
-from parallel_core.measurement.confidence_intervals import Interval, Verdict, compare_times
+from parallel_core.measurement.confidence_intervals import Interval, Verdict
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import library_in_words
 
@@ -23,16 +23,21 @@ REPETITIONS = ("rounds", "epochs", "budget")
 
 @dataclass(frozen=True)
 class Change:
-    """A case's new time over its old one: below 1 it became faster. It has factors as a `TimeRatio` does."""
+    """A case's new time compared with its old one."""
 
     cell: Cell
     case: str
-    ratio: Interval
-    verdict: Verdict
-    kernels: Interval | None = None
-    kernels_verdict: Verdict | None = None
-    scheduling: Interval | None = None
-    scheduling_verdict: Verdict | None = None
+    difference: TimeDifference
+
+    @property
+    def ratio(self) -> Interval:
+        """The new time over the old one: below 1 it became faster."""
+        return self.difference.ratio
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it became faster or slower."""
+        return self.difference.verdict
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,12 @@ class Difference:
                     **asdict(change.cell),
                     "case": change.case,
                     "ratio": change.ratio.estimate,
-                    **_bounds(change.ratio),
+                    "low": change.ratio.low,
+                    "high": change.ratio.high if math.isfinite(change.ratio.high) else None,
                     "verdict": change.verdict,
-                    "kernels": _factor(change.kernels, change.kernels_verdict),
-                    "scheduling": _factor(change.scheduling, change.scheduling_verdict),
+                    "seconds": _with_bounds(change.difference.seconds),
+                    "parts": {part: _with_bounds(one) for part, one in change.difference.parts.items()},
+                    "reasons": change.difference.reasons,
                 }
                 for change in self.changes
             ],
@@ -92,12 +99,14 @@ class Difference:
         }
 
 
-def _factor(factor: Interval | None, verdict: Verdict | None) -> dict[str, Any] | None:
-    return None if factor is None else {"ratio": factor.estimate, **_bounds(factor), "verdict": verdict}
+def _with_bounds(interval: Interval) -> dict[str, float | None]:
+    return {"estimate": interval.estimate, **_bounds(interval)}
 
 
 def _bounds(interval: Interval) -> dict[str, float | None]:
-    return {"low": interval.low, "high": interval.high if math.isfinite(interval.high) else None}
+    return {
+        name: value if math.isfinite(value) else None for name, value in vars(interval).items() if name != "estimate"
+    }
 
 
 def compare_with_old(old: Comparison, new: Comparison) -> Difference:
@@ -120,14 +129,9 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
             if was != is_now:
                 meanings.append(NewMeaning(cell, experiment.main.name, was, is_now))
             changes += [
-                Change(
-                    cell,
-                    case,
-                    *compare_times(new_results.medians(case), medians),
-                    *factors_of(new_results, old_results, case),
-                )
+                Change(cell, case, time_difference(new_results, old_results, case))
                 for case in new_results.case_names
-                if (medians := old_results.medians(case))
+                if old_results.medians(case)
             ]
             continue
         left_out.append(f"{cell}: {reason}")

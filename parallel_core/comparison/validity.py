@@ -75,7 +75,7 @@ def doubtful_units(results: CellResults) -> tuple[str, ...]:
         shares = [alone / whole for alone, whole in zip(bare, results.medians(name), strict=False)]
         if shares and (found := median_interval(shares)).low > 1 + MIN_NOISE:
             more = f"as one unit its operations took {found.estimate:.2f} × as long"
-            sentences.append(f"{name}: {more}, so what is said of kernels and scheduling is doubtful")
+            sentences.append(f"{name}: {more}, so no reasons are given")
     return tuple(sentences)
 
 

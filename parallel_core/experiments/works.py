@@ -1,6 +1,7 @@
 """What experiments launch: matrix multiplications, copies and increments, each also as one unit."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import mean, median
 
@@ -37,6 +38,8 @@ MOST_IN_UNIT = 500
 PROBED_SIZE, PROBED, PROBES = 256, 5, 8
 """The size, the multiplications and the tries from which a size is chosen."""
 LARGEST_SIZE = 8192
+MOST_CALLS = 1000
+"""So many calls on one element tell what one costs."""
 CACHED_BYTES = 2**23
 """Results and buffers of this size stay in a cache while they are copied again."""
 FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
@@ -55,7 +58,19 @@ def multiplications(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Wor
     def some(length: int) -> Callable[[Array], Array]:
         return lambda matrix: tuple(matmul(matrix, matrix) for _ in range(length))
 
-    return Work(partial(multiplied, trial, x, count), in_units(trial, x, count, some))
+    one = one_element(trial, x)
+    calls = Work(partial(multiplied, trial, one, count), in_units(trial, one, count, some))
+    return Work(partial(multiplied, trial, x, count), in_units(trial, x, count, some), calls=calls)
+
+
+def one_element(trial: Trial, x: Array) -> Array:
+    """Make a matrix of one element on a matrix's device: what its operations cost there is overhead."""
+    ops = trial.backend.ops
+
+    def corner(x: Array) -> Array:
+        return ops.flatten(ops.split(ops.total(x, 0), tuple(filter(None, (1, x.shape[1] - 1))))[0])
+
+    return trial.backend.launch(corner, x)
 
 
 def in_units(
@@ -77,20 +92,26 @@ def copy_into(trial: Trial, buffer: Array, result: Array, device: Device, copies
 def copies_of(trial: Trial, results: Sequence[Array], device: Device, buffers: list[Array], copies: int) -> Work:
     """Copy every result so many times into its buffer on the device; the buffers are replaced by the copies."""
 
-    def one_by_one() -> None:
-        for index, result in enumerate(results):
-            buffers[index] = copy_into(trial, buffers[index], result, device, copies)
+    def of(results: Sequence[Array], buffers: list[Array], copies: int) -> Work:
+        def one_by_one() -> None:
+            for index, result in enumerate(results):
+                buffers[index] = copy_into(trial, buffers[index], result, device, copies)
 
-    def many_at_once() -> None:
-        # As many results together as caches hold, with little queued between them.
-        bytes_of_one = trial.backend.to_numpy(results[0]).nbytes
-        together = max(1, CACHED_BYTES // (2 * bytes_of_one))
-        for first in range(0, len(results), together):
-            own = slice(first, first + together)
-            copied = copy_into(trial, tuple(buffers[own]), tuple(results[own]), device, copies)
-            buffers[own] = [copied[index] for index in range(len(results[own]))]
+        def many_at_once() -> None:
+            # As many results together as caches hold, with little queued between them.
+            bytes_of_one = trial.backend.to_numpy(results[0]).nbytes
+            together = max(1, CACHED_BYTES // (2 * bytes_of_one))
+            for first in range(0, len(results), together):
+                own = slice(first, first + together)
+                copied = copy_into(trial, tuple(buffers[own]), tuple(results[own]), device, copies)
+                buffers[own] = [copied[index] for index in range(len(results[own]))]
 
-    return Work(one_by_one, many_at_once)
+        return Work(one_by_one, many_at_once, transfers=True)
+
+    one = one_element(trial, results[0])
+    few = min(copies, MOST_CALLS)
+    calls = of([one], [trial.backend.copy_to(one, device)], few)
+    return replace(of(results, buffers, copies), calls=replace(calls, times=len(results) * copies / few))
 
 
 def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:
@@ -206,4 +227,6 @@ def increments(trial: Trial, x: Array, count: int) -> Work:
 
         return increment
 
-    return Work(partial(incremented, trial, x, count), in_units(trial, x, count, chain))
+    one, few = one_element(trial, x), min(count, MOST_CALLS)
+    calls = Work(partial(incremented, trial, one, few), in_units(trial, one, few, chain), times=count / few)
+    return Work(partial(incremented, trial, x, count), in_units(trial, x, count, chain), calls=calls)

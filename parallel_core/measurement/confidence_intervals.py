@@ -10,10 +10,10 @@ benchmarks/self_test.py counts how often a cell compared with itself is called d
 
 import math
 from bisect import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from statistics import NormalDist
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 
@@ -26,8 +26,8 @@ __all__ = [
     "Verdict",
     "compare_times",
     "decide",
+    "difference_interval",
     "exponential",
-    "factor_intervals",
     "median_interval",
     "ratio_interval",
     "resampled_medians",
@@ -35,6 +35,7 @@ __all__ = [
     "student_t",
     "verdict_on",
     "with_bounds",
+    "with_seconds",
 ]
 
 Verdict = Literal["faster", "slower", "no difference shown", "too few runs"]
@@ -72,24 +73,21 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 def ratio_interval(values: Sequence[float], others: Sequence[float]) -> Interval:
     """Return the ratio of two cells' medians, `values` / `others`, with its interval; all values are positive."""
-    (ratio,) = _ratios((values,), (others,), (lambda logarithms: logarithms[0],))
-    return ratio
+    # A quotient of medians is the exponential of a difference of medians of logarithms.
+    return exponential(difference_interval(tuple(np.log(values)), tuple(np.log(others))))
 
 
-def factor_intervals(
-    wholes: Sequence[float], parts: Sequence[float], other_wholes: Sequence[float], other_parts: Sequence[float]
-) -> tuple[Interval, Interval]:
-    """Divide the ratio of two cells' medians into that of a part and what is left: intervals of both factors.
-
-    `wholes` and `parts` have a positive value for each process, in the same order: what a process adds to both of its
-    values is in the first factor alone. The product of the estimates is that of `ratio_interval` of the wholes.
-    """
-    part, rest = _ratios(
-        (wholes, parts),
-        (other_wholes, other_parts),
-        (lambda logarithms: logarithms[1], lambda logarithms: logarithms[0] - logarithms[1]),
-    )
-    return part, rest
+def difference_interval(values: Sequence[float], others: Sequence[float]) -> Interval:
+    """Return the difference of two cells' medians, `values` − `others`, with its interval."""
+    first, second = sorted(values), sorted(others)
+    if first > second:
+        # The same resamples in either order, so that no verdict depends on which cell is named first.
+        inverse = difference_interval(second, first)
+        return Interval(-inverse.estimate, -inverse.high, -inverse.low)
+    generator = np.random.default_rng(0)
+    draws, other_draws = (resampled_medians(np.asarray(some), generator) for some in (first, second))
+    estimate = float(np.median(first) - np.median(second))
+    return stretched(estimate, draws - other_draws, min(len(first), len(second)))
 
 
 def compare_times(values: Sequence[float], others: Sequence[float]) -> tuple[Interval, Verdict]:
@@ -123,36 +121,6 @@ def decide(interval: Interval, *bounds: float) -> int | None:
 def _median(values: np.ndarray) -> Interval:
     draws = resampled_medians(np.sort(values), np.random.default_rng(0))
     return stretched(float(np.median(values)), draws, len(values))
-
-
-Contrast: TypeAlias = Callable[[np.ndarray], np.ndarray]
-"""What is asked of a cell: a combination of the medians of its quantities, which come first."""
-
-
-def _ratios(
-    quantities: Sequence[Sequence[float]], others: Sequence[Sequence[float]], contrasts: Sequence[Contrast]
-) -> list[Interval]:
-    """Return an interval for each contrast between two cells, of which several quantities of the same processes."""
-    first, second = map(_logarithms, (quantities, others))
-    if first.ravel().tolist() > second.ravel().tolist():
-        # The same resamples in either order, so that no verdict depends on which cell is named first.
-        inverses = _differences(second, first, contrasts)
-        return [exponential(Interval(-one.estimate, -one.high, -one.low)) for one in inverses]
-    return [exponential(one) for one in _differences(first, second, contrasts)]
-
-
-def _logarithms(quantities: Sequence[Sequence[float]]) -> np.ndarray:
-    """Return the logarithms, a row for each quantity, of processes in the order of their first one."""
-    rows = np.log(quantities)
-    return rows[:, np.lexsort(rows[::-1])]
-
-
-def _differences(values: np.ndarray, others: np.ndarray, contrasts: Sequence[Contrast]) -> list[Interval]:
-    generator = np.random.default_rng(0)
-    draws, other_draws = (resampled_medians(some, generator) for some in (values, others))
-    medians, other_medians = (np.median(some, axis=1) for some in (values, others))
-    count = min(values.shape[1], others.shape[1])
-    return [stretched(float(of(medians) - of(other_medians)), of(draws) - of(other_draws), count) for of in contrasts]
 
 
 def resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -203,3 +171,18 @@ def with_bounds(interval: Interval) -> str:
     # Adding zero turns the negative zero that rounding may give into a plain one.
     estimate, low, high = (f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−") for value in astuple(interval))
     return f"{estimate} ({low}{' … ' if '−' in low + high else '–'}{high})"
+
+
+def with_seconds(interval: Interval) -> str:
+    """Write a time with its bounds, in the estimate's unit: `20.1 ms (19.8–20.9)`; without them if it is unbounded."""
+    # Environments that have nothing but NumPy use the other functions, too.
+    from humanize import metric
+
+    estimate, low, high = (metric(value, "s").replace("-", "−") for value in astuple(interval))
+    if not math.isfinite(interval.high - interval.low):
+        return estimate
+    unit = " " + estimate.rpartition(" ")[2]
+    if low.endswith(unit) and high.endswith(unit):
+        low, high = low.removesuffix(unit), high.removesuffix(unit)
+        return f"{estimate} ({low}{' … ' if '−' in low + high else '–'}{high})"
+    return f"{estimate} ({low} – {high})"

@@ -55,6 +55,14 @@ class Case:
 
     They are handed over as one unit, with nothing queued between them, all devices at once in thought, so that the
     slowest part counts."""
+    operations_seconds: tuple[float, ...] = ()
+    """What the operations of the slowest device take in such a unit, less what the unit takes on one element each.
+
+    Empty, as `overhead_seconds`, if one of the two cannot be measured."""
+    overhead_seconds: tuple[float, ...] = ()
+    """What its calls take on one element each, those of all devices added: what is left is overhead."""
+    transfer_seconds: tuple[float, ...] = ()
+    """What its transfers add to the time of the rest, without their calls; empty for a case that hides none."""
     repeats: int = 1
     """How often it was done within one timing, if doing it once is too short to be timed."""
     again: Callable[[], Timing] | None = field(default=None, compare=False, repr=False)
@@ -98,7 +106,10 @@ class Case:
             _floats(read.get("warmup_seconds", ())),
             tuple(str(part) for part in read.get("parts", ())),
             _floats(read.get("bare_seconds", ())),
-            int(read.get("repeats", 1)),
+            _floats(read.get("operations_seconds", ())),
+            _floats(read.get("overhead_seconds", ())),
+            _floats(read.get("transfer_seconds", ())),
+            repeats=int(read.get("repeats", 1)),
             share=float(read.get("share", 1)),
         )
         counted = (*case.seconds, *case.dispatch_seconds, *case.bare_seconds)

@@ -1,21 +1,23 @@
-"""Charts of bars, each beside its name and its value in words: figures, times, the cost model, dispatch.
+"""Charts of bars, each beside its name and its value in words: figures, times, differences, the cost model, dispatch.
 
-Colour says the framework and hatching the synchronous engine; the names say both.
+Colour says the kind of work and hatching that there is no queue; frameworks are named.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import median
 from typing import NamedTuple
 
 from humanize import metric
 
+from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import Interval, with_bounds
-from parallel_core.plots.style import COLOURS
+from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.report.scales import Scale, Tick, around, axis, from_zero, write_seconds
 
 __all__ = [
@@ -24,15 +26,16 @@ __all__ = [
     "BarsChart",
     "case_times_chart",
     "cost_model_chart",
+    "differences_chart",
     "dispatch_chart",
     "metric_chart",
-    "side_style",
     "whisker",
-    "write_times",
 ]
 
 WIDEST_WHISKER = 1.5
 """Of the longest bar: an interval from two processes may reach much farther, and its bounds are written beside it."""
+STYLES = {"operations": "compute", "overhead": "host", "transfer": "copy", "rest": "wait", "total": "total"}
+"""The classes of parts of a time: the colours of the same work in a timeline."""
 COST_MODEL_METRICS = {
     "waiting once": {
         "measured": "measured_once_seconds",
@@ -76,42 +79,62 @@ class _Value(NamedTuple):
     style: str
 
 
-def metric_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> BarsChart | None:
+def metric_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     """Draw the metric that answers an experiment's question, in every cell, with intervals."""
-    values = [
-        _Value(cell.cell.side, cell.metric, side_style(analysis, cell.cell))
-        for cell in experiment.believed
-        if cell.metric
-    ]
+    values = [_Value(cell.cell.side, cell.metric, _style_of(cell.cell)) for cell in experiment.believed if cell.metric]
     return _chart({"": values}, with_bounds) if values else None
 
 
-def case_times_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> BarsChart | None:
+def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     """Draw every case's time in every cell, with intervals."""
     names = dict.fromkeys(name for cell in experiment.believed for name in cell.times)
     groups = {
         name: [
-            _Value(cell.cell.side, cell.times[name], side_style(analysis, cell.cell))
+            _Value(cell.cell.side, cell.times[name], _style_of(cell.cell))
             for cell in experiment.believed
             if name in cell.times
         ]
         for name in names
     }
-    return _chart(groups, write_times) if groups else None
+    return _chart(groups, with_seconds) if groups else None
 
 
-def cost_model_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> BarsChart | None:
+def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
+    """Draw what each framework's time differs by from another's: its parts, each from where the one before ended."""
+    compared = [one for one in (*experiment.between_frameworks, *experiment.between_engines) if one.parts]
+    if not compared:
+        return None
+    ends = {id(one): list(accumulate(part.estimate for part in one.parts.values())) for one in compared}
+    scale = from_zero(end for some in ends.values() for end in some)
+
+    def bar(part: str, seconds: Interval, end: float) -> Bar:
+        places = sorted((scale.place(end - seconds.estimate), scale.place(end)))
+        return Bar(PARTS.get(part, "together"), with_seconds(seconds), places[0], places[1], STYLES[part])
+
+    groups = []
+    for one in compared:
+        told = "; ".join(filter(None, (difference_in_words(one), reasons_in_words(one))))
+        bars = [bar(*part, end) for part, end in zip(one.parts.items(), ends[id(one)], strict=True)]
+        bars.append(bar("total", one.seconds, one.seconds.estimate))
+        if one.verdict == "too few runs":
+            # The bounds of two processes reach farther than anybody believes.
+            bars = [each._replace(value=each.value.partition(" (")[0]) for each in bars]
+        groups.append(BarGroup(f"{one.cell.side} against {one.against.side}: {told}", tuple(bars)))
+    return BarsChart(tuple(groups), axis(scale, lambda seconds: metric(seconds, "s").replace("-", "−")))
+
+
+def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     """Draw the time of waiting once, and each time, as measured and as the cost model predicts it, if it does."""
     wanted = {name for names in COST_MODEL_METRICS.values() for name in names.values()}
     groups = {
         f"{cell.cell.side}, {waiting}": [
-            _Value(label, cell.metrics[name], _cost_model_style(analysis, cell, label)) for label, name in names.items()
+            _Value(label, cell.metrics[name], _cost_model_style(cell, label)) for label, name in names.items()
         ]
         for cell in experiment.believed
         if wanted <= set(cell.metrics)
         for waiting, names in COST_MODEL_METRICS.items()
     }
-    return _chart(groups, write_times) if groups else None
+    return _chart(groups, with_seconds) if groups else None
 
 
 def dispatch_chart(analysis: Analysis) -> BarsChart | None:
@@ -129,16 +152,15 @@ def dispatch_chart(analysis: Analysis) -> BarsChart | None:
     groups: dict[str, list[Bar]] = {}
     for cell, (returned, done) in moments.items():
         value = f"{metric(returned, 's')} of {metric(done, 's')}"
-        bar = Bar(cell.side, value, scale.place(returned), scale.place(done), side_style(analysis, cell))
+        bar = Bar(cell.side, value, scale.place(returned), scale.place(done), _style_of(cell))
         groups.setdefault(cell.experiment, []).append(bar)
     drawn = tuple(BarGroup(name, tuple(bars)) for name, bars in groups.items())
     return BarsChart(drawn, axis(scale, write_seconds))
 
 
-def side_style(analysis: Analysis, cell: Cell) -> str:
-    """Return the classes by which the style sheet gives a cell its framework's colour and its engine's hatching."""
-    number = analysis.backends.index(cell.backend) % len(COLOURS)
-    return f"side-{number} hatched" if cell.engine == "sync" else f"side-{number}"
+def _style_of(cell: Cell) -> str:
+    """Return the classes by which the style sheet draws a cell's bars: hatched without a queue."""
+    return "total hatched" if cell.engine == "sync" else "total"
 
 
 def whisker(interval: Interval, scale: Scale) -> tuple[float, float] | None:
@@ -148,19 +170,8 @@ def whisker(interval: Interval, scale: Scale) -> tuple[float, float] | None:
     return scale.place(interval.low), scale.place(interval.high)
 
 
-def write_times(interval: Interval) -> str:
-    """Write a time with its bounds: `20.1 ms (19.8–20.9)`."""
-    if not math.isfinite(interval.high):
-        return metric(interval.estimate, "s")
-    estimate, low, high = (metric(value, "s") for value in (interval.estimate, interval.low, interval.high))
-    unit = estimate.partition(" ")[2]
-    if low.endswith(f" {unit}") and high.endswith(f" {unit}"):
-        return f"{estimate} ({low.removesuffix(f' {unit}')}–{high.removesuffix(f' {unit}')})"
-    return f"{estimate} ({low} – {high})"
-
-
-def _cost_model_style(analysis: Analysis, cell: CellAnalysis, label: str) -> str:
-    return side_style(analysis, cell.cell) if label == "measured" else "predicted"
+def _cost_model_style(cell: CellAnalysis, label: str) -> str:
+    return _style_of(cell.cell) if label == "measured" else "predicted"
 
 
 def _chart(groups: Mapping[str, Sequence[_Value]], write: Callable[[Interval], str]) -> BarsChart:

@@ -11,8 +11,7 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves, write_point
-from parallel_core.plots.style import CurveStyle, Dash, curve_styles, curve_ticks
-from parallel_core.report.bars_chart import side_style
+from parallel_core.plots.style import COLOURS, CurveStyle, Dash, curve_styles, curve_ticks
 from parallel_core.report.scales import Scale, Tick, around, axis
 from parallel_core.system.formatting import figure
 
@@ -124,7 +123,16 @@ def learning_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> Curves
         steps, stride = len(loss) / len(accuracy), math.ceil(len(loss) / MAX_POINTS)
         dash: Dash = "dot" if cell.engine == "sync" else "solid"
         # Curves that coincide hide each other: each later one is thinner, so that all can be seen.
-        line = _Line(cell.side, (), (), side_style(analysis, cell), "", dash, max(1.5, 7 - 1.8 * number))
+        style = f"side-{analysis.backends.index(cell.backend) % len(COLOURS)}"
+        line = _Line(
+            cell.side,
+            (),
+            (),
+            style,
+            "",
+            dash,
+            max(1.5, 7 - 1.8 * number),
+        )
         batches = range(0, len(loss), stride)
         losses.append(
             line._replace(xs=[(at + 1) / steps for at in batches], values=[_point(loss[at]) for at in batches])

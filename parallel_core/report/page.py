@@ -13,25 +13,25 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 
+from backends.registry.loading import title
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.plan import SOUNDING
+from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, with_bounds
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, with_bounds, with_seconds
 from parallel_core.measurement.result import Result
 from parallel_core.plots import can_draw, draw
 from parallel_core.plots.style import COLOURS, LOOKS
 from parallel_core.report.bars_chart import (
     case_times_chart,
     cost_model_chart,
+    differences_chart,
     dispatch_chart,
     metric_chart,
-    write_times,
 )
 from parallel_core.report.curves_chart import curves_chart, learning_chart, trained
-from parallel_core.report.division_chart import division_chart
-from parallel_core.report.factors_chart import factors_chart
 from parallel_core.report.timelines_chart import panels, timelines_chart
 from parallel_core.report.verbs import verbs
 from parallel_core.system.formatting import kernels_in_words, listed
@@ -39,6 +39,8 @@ from parallel_core.system.formatting import kernels_in_words, listed
 __all__ = ["render"]
 
 FIRST_BATCHES = 20
+KEY_EXPERIMENTS = ("overlap", "parallel", "async")
+"""Whose timelines stand first: copies under computation, then devices beside each other."""
 
 
 def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
@@ -52,25 +54,26 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     )
     environment.filters["bounds"] = with_bounds
     environment.filters["listed"] = listed
-    environment.filters["times"] = write_times
+    environment.filters["times"] = with_seconds
     environment.filters["place"] = _write_place
     environment.filters["prose"] = _prose
     comparison, analysis = analysis.comparison, _without_few(analysis)
-    lessons, others = _lessons(analysis)
+    sections = [_section(analysis, experiment, timeline_of) for experiment in analysis.experiments]
+    by_name = {section["described"].name: section for section in sections}
     return environment.get_template("page.html.jinja").render(
         comparison=comparison,
         took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
         date=f"{datetime.fromisoformat(comparison.utc):%-d %B %Y, %H:%M} UTC",
         memory=naturalsize(comparison.machine["memory_bytes"]),
         rounds=_rounds(comparison),
-        lessons=lessons,
-        conclusions=others,
+        screen=screen_of(analysis),
+        first_timelines=next((by_name[name]["timelines"] for name in KEY_EXPERIMENTS if name in by_name), None),
         cells=analysis.cells,
-        experiments=[_section(analysis, experiment, timeline_of) for experiment in analysis.experiments],
+        experiments=sections,
         dispatch=dispatch_chart(analysis),
         environments=_environments(comparison),
         first_batches=FIRST_BATCHES,
-        backends=analysis.backends,
+        backends=[title(name) for name in analysis.backends],
         verbs=verbs(result.backend for cell in comparison.cells for result in cell.results),
         catalogue=EXPERIMENTS,
         light_code=Markup(HtmlFormatter(style="xcode").get_style_defs(".code")),
@@ -89,13 +92,6 @@ def _rounds(comparison: Comparison) -> str:
     return asked if done >= comparison.rounds else f"{done} of {asked}"
 
 
-def _lessons(analysis: Analysis) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Divide the conclusions: those that are an experiment's own, by its name, and the others."""
-    own = {one.experiment.name: one.answer for one in analysis.experiments}
-    lessons = {name: answer for name, answer in own.items() if answer in analysis.conclusions}
-    return lessons, tuple(one for one in analysis.conclusions if one not in lessons.values())
-
-
 def _without_few(analysis: Analysis) -> Analysis:
     """Take the bounds from intervals over too few processes: those of two reach from nothing to millions."""
     experiments = (replace(one, cells=tuple(map(_unbounded_if_few, one.cells))) for one in analysis.experiments)
@@ -103,10 +99,6 @@ def _without_few(analysis: Analysis) -> Analysis:
 
 
 def _unbounded_if_few(cell: CellAnalysis) -> CellAnalysis:
-    if (ratio := cell.ratio) and ratio.verdict == "too few runs":
-        kernels, scheduling = (factor and _unbounded(factor) for factor in (ratio.kernels, ratio.scheduling))
-        few = replace(ratio, interval=_unbounded(ratio.interval), kernels=kernels, scheduling=scheduling)
-        cell = replace(cell, ratio=few)
     if len(cell.results.valid) >= FEWEST_FOR_A_VERDICT:
         return cell
     return replace(
@@ -131,20 +123,16 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
     return {
         "described": described,
         "lesson": experiment.answer,
-        "ratios": [sentence for sentence in experiment.sentences if sentence != experiment.answer],
-        "explanations": [(cell.cell.side, cell.middle_result.explanation) for cell in believed],
         "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
-        "doubtful": [(cell.cell.side, doubt) for cell in believed for doubt in _doubts(cell)],
         "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
-        "figure": metric_chart(analysis, experiment),
-        "times": None if without_times else case_times_chart(analysis, experiment),
+        "figure": metric_chart(experiment),
+        "times": None if without_times else case_times_chart(experiment),
         "timelines": timelines_chart(profiled),
         "unprofiled": unprofiled,
-        "factors": factors_chart(experiment),
+        "differences": differences_chart(experiment),
         "kernels": _kernels(experiment),
-        "division": division_chart(experiment),
         "curves": curves,
-        "cost_model": cost_model_chart(analysis, experiment),
+        "cost_model": cost_model_chart(experiment),
         "learning": learning_chart(analysis, experiment),
         "data": "; ".join(sorted({result.data for result in results if result.data})),
         "agreement_at_first": _max_loss_difference(results, FIRST_BATCHES),
@@ -152,12 +140,6 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
         "graphs": _graph_pictures(experiment),
         "parameters": dict(believed[0].results.valid[0].parameters) if believed else {},
     }
-
-
-def _doubts(cell: CellAnalysis) -> list[str]:
-    """Return what speaks against the bare times of the main case, which is the one that factors are of."""
-    case = EXPERIMENTS[cell.cell.experiment].case
-    return [doubt for doubt in cell.doubts if doubt.startswith(f"{case}: ")]
 
 
 def _kernels(experiment: ExperimentAnalysis) -> dict[str, str]:

@@ -9,6 +9,7 @@ from humanize import metric
 
 from parallel_core.comparison.analysis import ExperimentAnalysis
 from parallel_core.comparison.cells import Cell
+from parallel_core.comparison.screen import title_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
@@ -43,6 +44,7 @@ class Panel(NamedTuple):
     """A cell's timeline, as far as it is drawn."""
 
     cell: Cell
+    name: str
     shown: CaseLanes
     remarks: tuple[str, ...]
     timed: float | None
@@ -110,7 +112,8 @@ def panels(
         case = filled[shown_case(list(filled), experiment.experiment.case)]
         timed = [same.again_seconds for same in analysed.results.cases(case.name)]
         lanes = few_lanes(case, max_blocks // len(experiment.believed))
-        drawn.append(Panel(cell, lanes, overlap_phrases(figures_of(case)), median(timed) if timed else None))
+        name = title_of(analysed.results.valid[0].backend)
+        drawn.append(Panel(cell, name, lanes, overlap_phrases(figures_of(case)), median(timed) if timed else None))
     return drawn, without
 
 
@@ -123,7 +126,7 @@ def timelines_chart(shown: Sequence[Panel]) -> TimelinesChart | None:
     scale = Scale(0, longest * MILLISECONDS)
     return TimelinesChart(
         tuple(
-            DrawnPanel(panel.cell.side, _remarks(panel), tuple(_drawn(lane, longest) for lane in panel.shown.lanes))
+            DrawnPanel(panel.name, _remarks(panel), tuple(_drawn(lane, longest) for lane in panel.shown.lanes))
             for panel in shown
         ),
         tuple(look for look in LOOKS if look in used),

@@ -4,9 +4,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from parallel_core.comparison.answers import reasons_in_words
 from parallel_core.comparison.difference import Difference
 from parallel_core.measurement.confidence_intervals import with_bounds
-from parallel_core.terminal.comparison import VERDICT_COLOURS, factors_in_figures, verdicts_in_colour
+from parallel_core.terminal.comparison import VERDICT_COLOURS
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_table
 
@@ -19,11 +20,11 @@ def show_difference(difference: Difference, console: Console) -> None:
         show_sentence(sentence, console, ASIDE, bullet="· ")
     changed = [change for change in difference.changes if change.verdict in VERDICT_COLOURS]
     if changed:
-        kept = Column("new / old time", no_wrap=True), Column("= kernels\n× scheduling", no_wrap=True)
-        table = Table("cell", "case", *kept, "verdict")
+        table = Table("cell", "case", Column("new / old time", no_wrap=True), "verdict", "why")
         for change in changed:
             names = escape(str(change.cell)), escape(change.case)
-            table.add_row(*names, with_bounds(change.ratio), factors_in_figures(change), verdicts_in_colour(change))
+            verdict = f"[{VERDICT_COLOURS[change.verdict]}]{change.verdict}[/]"
+            table.add_row(*names, with_bounds(change.ratio), verdict, reasons_in_words(change.difference))
         show_table(table, console)
     for one in difference.meanings:
         was, is_now = (band.says if band else "Inconclusive" for band in (one.old, one.new))

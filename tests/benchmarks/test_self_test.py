@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.self_test import REQUIRED, Rates, page, synthetic
+from benchmarks.self_test import OF_REASONS, REQUIRED, Rates, page, synthetic
 from parallel_core.system.machine import describe_machine
 
 TRIALS = 60
@@ -16,9 +16,9 @@ def rates() -> Rates:
     return synthetic("usual", 5, TRIALS)
 
 
-def test_slow_kernels_and_slow_queues_show_up_in_their_own_factor(rates: Rates) -> None:
+def test_slow_operations_and_slow_queues_are_named_by_their_own_part(rates: Rates) -> None:
     assert rates.queue_only is not None
-    assert min(rates.neither, rates.kernels_only, rates.queue_only) >= REQUIRED * TRIALS
+    assert min(rates.neither, rates.kernels_only, rates.queue_only) >= OF_REASONS * TRIALS
 
 
 def test_few_verdicts_are_wrong(rates: Rates) -> None:
@@ -31,7 +31,7 @@ def written(*rates: Rates) -> dict[str, Any]:
     return {"machine": describe_machine(), "rates": [vars(one) for one in rates], "trials": {}}
 
 
-def test_old_counts_are_shown_without_factors() -> None:
+def test_old_counts_are_shown_without_reasons() -> None:
     *_, row, _ = page(written(Rates("synthetic, usual noise", 5, 200, 0, 198))).splitlines()
     assert row == "| synthetic, usual noise | 5 | 200 | 0.0% (0.0%–1.9%) | 99.0% (96.4%–99.7%) |"
 

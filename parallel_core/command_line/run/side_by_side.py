@@ -70,7 +70,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
     for line in _about_engines(comparison):
         show_sentence(line, console)
     answer = analysis.side_by_side
-    show_comparison(analysis, console, answered=answer is None)
+    show_comparison(analysis, console)
     if answer is not None:
         show_answer(answer, console)
     refuse_unmeasured(analysis)

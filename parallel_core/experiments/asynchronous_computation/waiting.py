@@ -77,6 +77,7 @@ def dispatch_fraction(case: str) -> Formula:
 DISPATCH_FRACTION = Metric(
     "dispatch_fraction",
     dispatch_fraction(TEN),
+    title="Control is back after",
     means="the share of the multiplications' time after which control returned: near 0 they were queued",
     limits=(0.0, 1.0),
     in_percent=True,

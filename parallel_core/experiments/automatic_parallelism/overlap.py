@@ -71,7 +71,7 @@ def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COP
     trial.time(RUN, run)
     trial.time(COPY, copy, before=read.launch)
     both = Work(lambda: run_and_copy(trial, x, there, buffers, copies))
-    trial.time(TOGETHER, both, parts=(RUN, COPY), bare=(run, copy))
+    trial.time(TOGETHER, both, parts=(RUN, COPY), bare=(run, copy), hides=COPY)
 
     def to_host(made: list[Array]) -> list[Array]:
         # The book's way, on the queue that computes. Its copies are dropped at once, which those of one unit would not
@@ -110,6 +110,7 @@ def hidden(together: str, times: Times) -> Values:
 OURS = Metric(
     "overlap_efficiency",
     partial(hidden, TOGETHER),
+    title="Copies hidden",
     means="the share of the shorter part that is hidden: 0 is none, 1 is all, below 0 is worse than in turn",
     limits=(-1.0, 1.0),
     in_percent=True,
@@ -124,7 +125,7 @@ OURS = Metric(
     ),
 )
 THE_BOOK_S = replace(
-    OURS, name="book_overlap_efficiency", formula=partial(hidden, BOOK_TOGETHER), about="the book's way"
+    OURS, name="book_overlap_efficiency", title="", formula=partial(hidden, BOOK_TOGETHER), about="the book's way"
 )
 
 EXPERIMENT = Experiment(

@@ -46,6 +46,7 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
 SPEEDUP = Metric(
     "parallel_speedup",
     lambda times: sum(times.parts(TOGETHER)) / times[TOGETHER],
+    title="Devices at once",
     means="how many times as fast the devices are together as one after the other: 1 is taking turns",
     share=lambda speedup, result: (speedup - 1) / (len(result.backend["devices"]) - 1),
     at_most=lambda result: len(result.backend["devices"]),

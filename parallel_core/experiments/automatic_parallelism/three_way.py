@@ -83,7 +83,7 @@ def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COP
     for name, works in parts.items():
         trial.time(name, *works, take=partial(take, name))
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
-    trial.time(TOGETHER, together, parts=parts, bare=(*computing, *copying))
+    trial.time(TOGETHER, together, parts=parts, bare=(*computing, *copying), hides=BOTH_WAYS)
     cases = trial.run()
     # While others worked on them, the cores were not there.
     watch = cases[TOGETHER].watch

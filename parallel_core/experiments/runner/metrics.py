@@ -120,6 +120,8 @@ class Metric:
     """Between which values a guess is accepted."""
     about: str = ""
     """What it is of, if that must be said beside other metrics: `the book's way`."""
+    title: str = ""
+    """The question that it answers in a table of all experiments: `Copies hidden`."""
     in_percent: bool = False
     needs_queue_from: float = math.inf
     """From this share on the figure cannot be reached without a queue (see `WITHOUT_QUEUE`)."""
@@ -128,6 +130,11 @@ class Metric:
     noise: float = MIN_NOISE
     timed: bool = True
     """Whether it follows from times, so that other work on the machine changes it."""
+
+    @property
+    def heading(self) -> str:
+        """What stands beside it in a table of all experiments: its title, or its name in words."""
+        return self.title or self.name.replace("_", " ").capitalize()
 
     def measured(self, cases: Mapping[str, Case]) -> Interval | None:
         """Return the metric of a run's cases; None if the program gives it by itself, or lacks a case."""
@@ -172,6 +179,11 @@ class Metric:
             return with_bounds(interval) + possible
         bounds = f" ({self.brief(interval.low)} … {self.brief(interval.high)})" if math.isfinite(interval.high) else ""
         return self.brief(interval.estimate) + bounds
+
+    def in_short(self, value: float, result: Result) -> str:
+        """Write a value with the most that is possible: `1.97 of 2`."""
+        most = self.at_most(result)
+        return self.brief(value) + (f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else "")
 
     def brief(self, value: float) -> str:
         """Write a value in the metric's unit."""

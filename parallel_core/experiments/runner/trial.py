@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -38,6 +38,9 @@ LEAST_BUDGET = 0.01
 """With which a process still takes one round."""
 
 
+Launch: TypeAlias = Callable[[], object]
+
+
 @dataclass(frozen=True)
 class Work:
     """Something to launch, and what launches the same with nothing queued between its operations."""
@@ -47,6 +50,10 @@ class Work:
     """None if that cannot be measured."""
     times: float = 1
     """How many units do what the launch does."""
+    calls: "Work | None" = None
+    """The same calls on one element each, and their unit; None if that cannot be measured."""
+    transfers: bool = False
+    """Whether it moves values and computes none."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,7 @@ class _Timed:
     repeats: int
     parts: tuple[str, ...]
     bare: tuple[Work, ...]
+    hides: str
     curve: str | None
     at: float
 
@@ -111,6 +119,7 @@ class Trial:
         take: Callable[[], Timing] | None = None,
         before: Callable[[], object] | None = None,
         bare: Sequence[Work] | None = None,
+        hides: str = "",
         repeats: int = 1,
         curve: str | None = None,
         at: float = math.nan,
@@ -119,8 +128,10 @@ class Trial:
 
         It contains the work of the cases `parts`, and so cannot be faster than any of them. `before` is called before
         each timing and not timed; `take` times by itself. The case's bare time is that of the slowest of the works
-        `bare` as one unit, of all works unless they are given. If doing it once is too short to be timed, the works do
-        it `repeats` times, and the case is of once. It is the point `at` of a curve, if it is of one.
+        `bare` as one unit, of all works unless they are given, and its overhead is that of the calls of all of them. Of
+        its part `hides`, a transfer, that is counted which the other parts do not hide. If doing it once is too short
+        to be timed, the works do it `repeats` times, and the case is of once. It is the point `at` of a curve, if it is
+        of one.
         """
 
         def launch() -> list[object]:
@@ -132,8 +143,8 @@ class Trial:
             dispatched, done = take() if take is not None else measure(self.backend, launch)
             return dispatched / repeats, done / repeats
 
-        units = tuple(work for work in (works if bare is None else bare) if work.unit is not None)
-        self._pending.append(_Timed(name, timing, repeats, tuple(parts), units, curve, at))
+        components = tuple(works if bare is None else bare)
+        self._pending.append(_Timed(name, timing, repeats, tuple(parts), components, hides, curve, at))
 
     def run(self, share: float = TIMED_SHARE, rounds: int | None = None) -> Mapping[str, Case]:
         """Time all registered cases in turn, and what they are as units, until a share of the budget is spent.
@@ -143,20 +154,39 @@ class Trial:
         pending, self._pending = self._pending, []
         if not pending:
             return self.cases
-        units = _labelled(pending)
+        launches = _labelled(pending)
         takes = {case.name: case.take for case in pending}
-        # Units stand among the cases, so that a drift of the machine affects all alike.
-        takes |= {label: partial(measure, self.backend, work.unit) for work, label in units.items() if work.unit}
+        # Units and calls stand among the cases, so that a drift of the machine affects all alike.
+        takes |= {label: partial(measure, self.backend, launch) for launch, label in launches.items()}
         budget = self.left(share) if rounds is None else math.inf
         taken = {case.name: case for case in interleave(takes, rounds or self.rounds, budget=budget)}
+        by_launch = {launch: np.asarray(taken[label].seconds) for launch, label in launches.items()}
         for case in pending:
-            alone = [[work.times * once for once in taken[units[work]].seconds] for work in case.bare]
-            bare = tuple(max(at_once) / case.repeats for at_once in zip(*alone, strict=True))
-            timed = replace(taken[case.name], repeats=case.repeats, bare_seconds=bare, parts=case.parts)
-            self.cases[case.name] = timed
+            timed = replace(taken[case.name], repeats=case.repeats, parts=case.parts)
+            self.cases[case.name] = replace(timed, **self._account_of(case, timed, by_launch))
             if case.curve is not None:
                 self.points.setdefault(case.curve, {})[case.at] = timed.median
         return self.cases
+
+    def _account_of(self, case: _Timed, timed: Case, seconds: Mapping[Launch, np.ndarray]) -> dict[str, Any]:
+        """Return what a case's time is made of, as fields of the case, round by round: see `Case`."""
+        found: dict[str, np.ndarray] = {}
+        units = {work: work.times * seconds[work.unit] for work in case.bare if work.unit}
+        if units:
+            found["bare_seconds"] = np.max([*units.values()], axis=0)
+        calls = {work: work.calls for work in units if work.calls}
+        if units and len(calls) == len(case.bare):
+            overhead = {work: of.times * seconds[of.launch] for work, of in calls.items()}
+            pure = {work: units[work] - of.times * seconds[of.unit] for work, of in calls.items() if of.unit}
+            computed = [pure[work] for work in pure if not work.transfers]
+            found["overhead_seconds"] = np.sum([*overhead.values()], axis=0)
+            found["operations_seconds"] = np.max(computed, axis=0) if computed else np.zeros(len(timed.seconds))
+            if case.hides:
+                others = np.max([self.cases[part].seconds for part in case.parts if part != case.hides], axis=0)
+                issued = sum(overhead[work] for work in overhead if work.transfers)
+                most = np.maximum(np.subtract(self.cases[case.hides].seconds, issued), 0)
+                found["transfer_seconds"] = case.repeats * np.clip(timed.seconds - others, 0, most)
+        return {name: tuple(map(float, values / case.repeats)) for name, values in found.items()}
 
     def check(self, what: str, found: Iterable[Array], expected: Iterable[np.ndarray]) -> None:
         """Compare values of the backend with NumPy's; a large difference invalidates the result."""
@@ -195,11 +225,16 @@ class Trial:
         return np.asarray(value if isinstance(value, np.ndarray) else self.backend.to_numpy(value))
 
 
-def _labelled(pending: Iterable[_Timed]) -> dict[Work, str]:
-    """Name each work that is timed as one unit once, after the first case that it is of."""
-    labels: dict[Work, str] = {}
+def _labelled(pending: Iterable[_Timed]) -> dict[Launch, str]:
+    """Name what is timed beside the cases, each once, after the first case that it is of: units, and calls on one."""
+    labels: dict[Launch, str] = {}
     for case in pending:
         for number, work in enumerate(case.bare, 1):
             which = f" {number} of {len(case.bare)}" if len(case.bare) > 1 else ""
-            labels.setdefault(work, f"{case.name}{which}, as one unit")
+            labelled = [("as one unit", work.unit)]
+            if work.calls:
+                labelled += [("on one element", work.calls.launch), ("on one element, as one unit", work.calls.unit)]
+            for what, launch in labelled:
+                if launch is not None:
+                    labels.setdefault(launch, f"{case.name}{which}, {what}")
     return labels

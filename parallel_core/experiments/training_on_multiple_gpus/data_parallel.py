@@ -114,7 +114,11 @@ def program(
     measure_scaling(trial, data, settings, trained=len(losses) - len(start.losses))
 
 
-SPEED = Metric("images_per_second", means="images that training gets through in a second, on all devices together")
+SPEED = Metric(
+    "images_per_second",
+    title="LeNet, images/s",
+    means="images that training gets through in a second, on all devices together",
+)
 ACCURACY = Metric(
     "test_accuracy",
     means="the share of the test images that are classified correctly: up to 0.2 is guessing, or hardly better",

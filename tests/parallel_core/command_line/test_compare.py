@@ -58,8 +58,8 @@ def test_both_frameworks_compared_for_real(require: Callable[[str], None], progr
         *("--minutes", "0.2", "--out", str(folder)),
     )
     assert done.returncode == 0, done.stderr
-    assert "parallel_speedup" in done.stdout
-    assert done.stdout.rstrip().endswith(f"Report: {folder / 'report.html'}")
+    assert "Devices at once" in done.stdout
+    assert f"Report:  {folder / 'report.html'}" in done.stdout
     # Both experiments on a framework share a process.
     assert "choosing sizes: 0 of 4 runs done, about" in done.stderr
     assert "round 1 of 1: 2 of 4 runs done, about" in done.stderr
@@ -188,7 +188,8 @@ def test_a_missing_framework_is_a_row_with_its_reason(
     folder = tmp_path / "out"
     done = program("compare", *BRIEF, "--backends", "torch,numpy", "--rounds", "2", "--out", str(folder))
     assert done.returncode == 0, done.stderr
-    assert "torch sync: torch is not installed: pip install 'parallel-core[torch]'" in done.stdout
+    told = " ".join(done.stdout.split())
+    assert "on torch sync: failed: torch is not installed: pip install 'parallel-core[torch]'" in told
     read = cells(folder)
     assert len(read["building-blocks numpy sync"]["results"]) == 2
     # What is refused once would be refused again.
@@ -266,7 +267,7 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     if "numpy" in backends:
         kept = f"parallel-core: interrupted; see what was measured until then: parallel-core report {folder}"
         assert errors.splitlines()[-1] == kept
-        assert program("report", str(folder)).stdout.rstrip().endswith(f"Report: {folder / 'report.html'}")
+        assert program("report", str(folder)).stdout.rstrip().endswith(f"Report:  {folder / 'report.html'}")
         assert (folder / "report.html").exists()
         read = cells(folder)
         assert len(read["building-blocks numpy sync"]["results"]) == 1

@@ -37,19 +37,20 @@ def test_cells_are_held_against_the_first_one() -> None:
         measured(parallel("jax"), times(1.0005)),
     )
     first, *others = cells_of(found)
-    assert (first.ratio, first.state, len(first.results.valid)) == (None, "measured", 5)
-    assert [cell.ratio.verdict for cell in others if cell.ratio] == ["slower", "faster", "no difference shown"]
-    assert others[0].ratio is not None
-    assert 1.19 < others[0].ratio.interval.low < 1.2 < others[0].ratio.interval.high < 1.21
+    assert (first.difference, first.state, len(first.results.valid)) == (None, "measured", 5)
+    verdicts = [cell.difference.verdict for cell in others if cell.difference]
+    assert verdicts == ["slower", "faster", "no difference shown"]
+    assert others[0].difference is not None
+    assert 1.19 < others[0].difference.ratio.low < 1.2 < others[0].difference.ratio.high < 1.21
 
 
 def test_a_missing_framework_is_a_row_with_its_reason_and_the_next_one_is_held_against() -> None:
     found = comparison(failed(parallel("mxnet")), measured(parallel("torch"), ONE), measured(parallel("numpy"), ONE))
     missing, first, other = cells_of(found)
     assert (missing.state, missing.reason, missing.time) == ("failed", "torch is not installed", None)
-    assert first.ratio is None
-    assert other.ratio is not None
-    assert other.ratio.against == parallel("torch")
+    assert first.difference is None
+    assert other.difference is not None
+    assert other.difference.against == parallel("torch")
 
 
 def test_invalid_results_are_not_counted() -> None:
@@ -82,8 +83,8 @@ def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: py
     def drawn_again(*_: object) -> None:
         pytest.fail("an interval was drawn after the analysis")
 
-    # All intervals come from these two, whoever has imported them.
-    monkeypatch.setattr(confidence_intervals, "_differences", drawn_again)
+    # All intervals come from these two.
+    monkeypatch.setattr(confidence_intervals, "stretched", drawn_again)
     monkeypatch.setattr(confidence_intervals, "_median", drawn_again)
     with pytest.raises(pytest.fail.Exception, match="drawn after the analysis"):
         analyse(every_chart())
@@ -99,7 +100,7 @@ def test_no_interval_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn.append((values, others))
         return ratio_interval(values, others)  # type: ignore[arg-type]
 
-    # `time_ratio` draws with it.
+    # `time_difference` draws with it.
     monkeypatch.setattr(confidence_intervals, "ratio_interval", counted)
     sides = [(backend, engine) for backend in ("mxnet", "torch") for engine in ("async", "sync")]
     cells = (measured(parallel(*side), times(factor)) for factor, side in enumerate(sides, start=1))

@@ -1,4 +1,4 @@
-"""What a comparison answers: bands with their cells, then ratios; no more than intervals show."""
+"""What a comparison answers: bands with their cells, then differences; no more than intervals show."""
 
 import math
 from dataclasses import replace
@@ -13,7 +13,7 @@ from parallel_core.comparison.difference import compare_with_old
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import WITHOUT_QUEUE
 from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel
-from tests.parallel_core.comparison.test_factors import scaled
+from tests.parallel_core.comparison.test_account import scaled
 
 ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
 SAYS = {band.code: band.says for band in EXPERIMENTS["parallel"].metrics[0].bands}
@@ -101,39 +101,36 @@ def test_frameworks_are_compared_with_the_first_that_was_measured() -> None:
         measured(replace(overlap, backend="numpy"), ONE),
         measured(replace(overlap, backend="torch"), times(3)),
     )
-    first, second = (one for one in found if " times as long " in one)
+    first, second = (one for one in found if " against " in one)
     # Those on the first engine count.
-    assert first.startswith("parallel: torch async took 0.50 (0.50–0.50) times as long as mxnet async: faster.")
-    assert second.startswith("overlap: torch async took 3.00 (")
-    assert "numpy async: slower." in second
+    assert first.startswith("parallel: torch async against mxnet async: 500 ms (497–503) faster")
+    assert second.startswith("overlap: torch async against numpy async: 2.00 s (")
 
 
-def test_factors_stand_behind_the_ratio() -> None:
+def test_the_reason_stands_behind_the_difference() -> None:
     cells = (scaled(parallel("mxnet"), 2.0, 1.9), scaled(parallel("torch"), 1.0, 0.7))
-    ratio = conclusions(*cells)[-1]
-    assert "took 0.50 (" in ratio
-    assert "kernels 0.37 (" in ratio
-    assert "scheduling 1.36 (" in ratio
+    assert conclusions(*cells)[-1].endswith(" faster; operations 1.20 s.")
 
 
 def test_no_difference_and_too_few_runs_are_verdicts() -> None:
     same = conclusions(measured(parallel("mxnet"), ONE), measured(parallel("torch"), times(1.0005)))[-1]
     assert same.endswith(": no significant difference.")
     few = conclusions(*(measured(parallel(name), ONE[:2]) for name in ("mxnet", "torch")))[-1]
-    assert few.endswith("took 1.00 times as long as mxnet async: too few runs to tell.")
+    assert few.endswith(": too few runs to tell.")
 
 
 @pytest.mark.parametrize("names", [("torch", "mxnet", "numpy"), ("numpy", "torch", "mxnet")])
 def test_a_framework_with_another_engine_than_all_others_is_compared_with_them(names: tuple[str, ...]) -> None:
     seconds = {"torch": 1.0, "mxnet": 2.0, "numpy": 4.0}
     cells = [parallel(name, "sync" if name == "numpy" else "async") for name in names]
-    found = [
-        one for one in conclusions(*(measured(c, times(seconds[c.backend])) for c in cells)) if " times as long " in one
-    ]
-    assert len(found) == 2
-    assert any("mxnet async took 2.00 (" in one for one in found)
-    across = {"torch": "numpy sync took 4.00 (", "numpy": "torch async took 0.25 ("}
-    assert any(across[names[0]] in one for one in found)
+    measured_cells = (measured(cell, times(seconds[cell.backend])) for cell in cells)
+    (experiment,) = analyse(comparison(*measured_cells)).experiments
+    found = {(one.cell.backend, one.against.backend): one.seconds.estimate for one in experiment.between_frameworks}
+    across = {"torch": ("numpy", "torch"), "numpy": ("torch", "numpy")}
+    assert found == {
+        ("mxnet", "torch"): pytest.approx(1.0),
+        across[names[0]]: pytest.approx(3.0 if names[0] == "torch" else -3.0),
+    }
 
 
 def test_where_nothing_can_be_compared_that_is_said() -> None:

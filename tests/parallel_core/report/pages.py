@@ -1,4 +1,4 @@
-"""Reports for tests: every kind of chart, with factors and timelines, and names that try to be markup."""
+"""Reports for tests: every kind of chart, with differences and timelines, and names that try to be markup."""
 
 from dataclasses import replace
 
@@ -49,4 +49,4 @@ def full_page() -> str:
     """Return the report with everything that a report can hold; `allreduce` has no bare times."""
     compared = every_chart()
     cells = (one if one.cell.experiment == "allreduce" else with_bare_times(one) for one in compared.cells)
-    return render(analyse(replace(compared, cells=tuple(cells)), timeline_of), timeline_of)
+    return render(analyse(replace(compared, cells=tuple(cells))), timeline_of)

@@ -41,9 +41,9 @@ def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
     assert without == {"mxnet sync": NASTY}
     chart = drawn((found, without))
     assert [(panel.name, panel.remarks) for panel in chart.panels] == [
-        ("mxnet async", "305 ms (timed: 1.00 s), 1.8 queues at once, 98% of communication under computation"),
-        ("torch async", "305 ms (timed: 1.00 s), 1.8 queues at once, 98% of communication under computation"),
-        ("torch sync", "550 ms (timed: 1.00 s), 1.0 queue at once, 0% of communication under computation"),
+        ("MXNet", "305 ms (timed: 1.00 s), 1.8 queues at once, 98% of communication under computation"),
+        ("PyTorch", "305 ms (timed: 1.00 s), 1.8 queues at once, 98% of communication under computation"),
+        ("PyTorch without queue", "550 ms (timed: 1.00 s), 1.0 queue at once, 0% of communication under computation"),
     ]
     assert [[lane.name for lane in panel.lanes] for panel in chart.panels] == [
         ["host Python", "cpu:1 compute", "cpu:2 compute"],

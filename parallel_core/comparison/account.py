@@ -1,0 +1,131 @@
+"""Why one cell takes longer than another: what their times are made of, in seconds, and the parts' differences.
+
+    time = operations + overhead + transfers not hidden + rest
+
+- *Operations*: what those of the slowest device take, handed over as one unit with nothing queued between them
+  (`ops.as_unit`), less what such a unit takes on one element each.
+- *Overhead*: what the calls take on one element each, those of all devices added, for one thread of Python makes them.
+- *Transfers not hidden*: what copies add to the time of the computation beside them, without their calls.
+- *Rest*: what remains. Devices that wait for each other, interference and imbalance make it positive; overhead that is
+  hidden behind operations is subtracted from it again.
+
+Every process times a case and its parts in the same rounds, so that the parts add up in each process. The parts are the
+same quantity on every framework. One that cannot be had is left out: of a training step or an allreduce there are no
+calls on one element, so their operations contain the calls.
+
+A part is told as a reason if its difference has the sign of the whole difference, is at least a quarter of it, and is,
+with its whole interval, larger than twice the systematic error. That is what the operations of one framework differ by
+between its two engines, which are the same operations. Nothing is told if operations took longer as a unit than their
+case did. `benchmarks/planted_faults.py` counts how often planted faults are named by their part and by no other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from types import MappingProxyType
+
+from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.comparison.validity import doubtful_units
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.confidence_intervals import (
+    SMALLEST_DIFFERENCE,
+    Interval,
+    Verdict,
+    compare_times,
+    difference_interval,
+)
+from parallel_core.measurement.result import Case
+
+__all__ = ["PARTS", "TimeDifference", "account_of", "systematic_errors", "time_difference"]
+
+PARTS: Mapping[str, str] = MappingProxyType(
+    {
+        "operations": "operations",
+        "overhead": "issuing",
+        "transfer": "unhidden copies",
+        "rest": "waiting",
+    }
+)
+"""What each part is called where people read."""
+LEAST_SHARE = 0.25
+"""The share of a difference that a part needs to be told as its reason."""
+TRUSTED = 2.0
+"""How many times the systematic error a reason is larger than."""
+
+
+@dataclass(frozen=True)
+class TimeDifference:
+    """A cell's time compared with another's; below a ratio of 1, and below 0 seconds, it is the faster one."""
+
+    cell: Cell
+    against: Cell
+    ratio: Interval
+    verdict: Verdict
+    seconds: Interval
+    parts: Mapping[str, Interval]
+    """The differences of the parts that both cells have, in seconds."""
+    reasons: tuple[str, ...]
+    """The parts that explain the difference, the largest first; none if there is no difference, or it is withheld."""
+    withheld: str = ""
+    """Why no reasons are told, though the times differ."""
+
+
+def account_of(results: CellResults, case: str) -> Mapping[str, tuple[float, ...]]:
+    """Return the parts of a case's time in every valid process, in seconds; nothing if no part of it was measured."""
+    cases = results.cases(case)
+    parts = {part: values for part in PARTS if (values := _medians(cases, f"{part}_seconds"))}
+    if "operations" not in parts:
+        parts = {"operations": bare} if (bare := _medians(cases, "bare_seconds")) else {}
+    if not parts:
+        return {}
+    rest = (time - sum(own) for time, *own in zip(results.medians(case), *parts.values(), strict=True))
+    return {**parts, "rest": tuple(rest)}
+
+
+def _medians(cases: Sequence[Case], name: str) -> tuple[float, ...]:
+    seconds = [getattr(case, name, ()) for case in cases]
+    return tuple(map(median, seconds)) if all(seconds) else ()
+
+
+def systematic_errors(believed: Sequence[CellResults], case: str) -> Mapping[str, float]:
+    """Return by framework how many seconds its operations differ by between its engines, which are the same ones."""
+    by_backend: dict[str, list[float]] = {}
+    for results in believed:
+        if operations := account_of(results, case).get("operations"):
+            by_backend.setdefault(results.cell.backend, []).append(median(operations))
+    return {backend: max(found) - min(found) for backend, found in by_backend.items() if len(found) > 1}
+
+
+def time_difference(
+    results: CellResults, other: CellResults, case: str = "", errors: Mapping[str, float] = MappingProxyType({})
+) -> TimeDifference:
+    """Compare two believed cells of an experiment by the time of a case, by default its main one."""
+    case = case or EXPERIMENTS[results.cell.experiment].case
+    medians, others = results.medians(case), other.medians(case)
+    ratio, verdict = compare_times(medians, others)
+    own, their = account_of(results, case), account_of(other, case)
+    # What only one of them has is in the other's rest.
+    comparable = own.keys() == their.keys()
+    parts = {part: difference_interval(own[part], their[part]) for part in own if comparable}
+    seconds = difference_interval(medians, others)
+    doubts = [doubt for one in (results, other) for doubt in doubtful_units(one) if doubt.startswith(f"{case}: ")]
+    reasons: tuple[str, ...] = ()
+    if verdict in ("faster", "slower") and not doubts:
+        error = max((errors.get(one.cell.backend, 0.0) for one in (results, other)), default=0.0)
+        least = max(TRUSTED * error, SMALLEST_DIFFERENCE * min(median(medians), median(others)))
+        reasons = _reasons(seconds, parts, least)
+    return TimeDifference(
+        results.cell, other.cell, ratio, verdict, seconds, parts, reasons, doubts[0] if doubts and parts else ""
+    )
+
+
+def _reasons(seconds: Interval, parts: Mapping[str, Interval], least: float) -> tuple[str, ...]:
+    """Name the parts that explain a difference, with whole intervals beyond `least` seconds in its direction."""
+    sign = 1 if seconds.estimate > 0 else -1
+    towards = {part: sorted((sign * one.low, sign * one.high)) for part, one in parts.items()}
+    told = [
+        part
+        for part, (low, _) in towards.items()
+        if low > least and sign * parts[part].estimate >= LEAST_SHARE * abs(seconds.estimate)
+    ]
+    return tuple(sorted(told, key=lambda part: -sign * parts[part].estimate))

@@ -1,0 +1,171 @@
+"""What a comparison answers, as one table: questions by cells, and under it who is faster by how many seconds, and why.
+
+Terminal and report show the same. Cells without a queue stand last: they are the control.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from humanize import metric
+
+from backends.registry.loading import title
+from parallel_core.comparison.account import TimeDifference
+from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.comparison.answers import difference_in_words, reasons_in_words
+from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
+from parallel_core.system.formatting import listed
+
+__all__ = ["Column", "DifferenceRow", "Screen", "screen_of", "title_of"]
+
+WITHOUT_QUEUE = "without queues (control)"
+OVERLAPPED, TOOK_TURNS = {"queued", "parallel", "hidden"}, {"not-queued", "serial", "hindered", "without-queue"}
+"""Bands of an engine that overlaps everything, and of one that overlaps nothing."""
+HEADLINE = "Engines with queues overlap work; engines without take turns."
+"""Said if it holds for every cell whose figure has one of these bands."""
+NO_FIGURE = "–"
+TOUCHES = "? touches two bands."
+
+
+@dataclass(frozen=True)
+class Column:
+    """A framework and engine."""
+
+    side: str
+    title: str
+    """`PyTorch + our queues`."""
+    is_control: bool
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """How long one framework took for an experiment's main case compared with another."""
+
+    what: str
+    """`overlap: run and copy together`."""
+    difference: str
+    why: str
+    details: TimeDifference
+
+
+@dataclass(frozen=True)
+class Screen:
+    """The table and what stands around it."""
+
+    headline: str
+    """Empty if it does not hold."""
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    """A question, and the figure of each column: `1.98 of 2`."""
+    differences: Mapping[str, tuple[DifferenceRow, ...]]
+    """By the two that are compared: `PyTorch + our queues against MXNet`."""
+    notes: tuple[str, ...]
+    """What was disturbed, the systematic errors, and which data it was."""
+
+
+def title_of(backend: Mapping[str, Any]) -> str:
+    """Return what readers call a framework that schedules in a way: whose queues they are stands beside its name.
+
+    `backend` is the object under that key of a result's JSON.
+    """
+    name = title(backend["name"])
+    if backend["engine"] == "sync":
+        return f"{name} (eager)" if "eager" in backend["scheduler"] else f"{name} without queue"
+    return f"{name} + our queues" if "of parallel-core" in backend["scheduler"] else name
+
+
+def screen_of(analysis: Analysis) -> Screen:
+    """Put the answer of a comparison into one table."""
+    columns = _columns(analysis)
+    rows = tuple(
+        (one.heading, figures)
+        for experiment in analysis.experiments
+        for one in experiment.experiment.metrics
+        if one is experiment.experiment.main or one.title
+        # Older results lack some figures.
+        if set(figures := tuple(_figure(one, experiment, column.side) for column in columns)) != {NO_FIGURE}
+    )
+    titles = {column.side: column.title for column in columns}
+    differences: dict[str, list[DifferenceRow]] = {}
+    for experiment in analysis.experiments:
+        for one in experiment.between_frameworks:
+            if one.cell.engine == one.against.engine == "sync":
+                continue
+            compared = f"{titles[one.cell.side]} against {titles[one.against.side]}"
+            what = f"{experiment.experiment.name}: {experiment.experiment.case}"
+            row = DifferenceRow(what, difference_in_words(one), reasons_in_words(one), one)
+            differences.setdefault(compared, []).append(row)
+    return Screen(
+        HEADLINE if _overlaps_by_queues(analysis) else "",
+        columns,
+        rows,
+        {compared: tuple(some) for compared, some in differences.items()},
+        tuple(_notes(analysis, rows)),
+    )
+
+
+def _columns(analysis: Analysis) -> tuple[Column, ...]:
+    """List the sides, those without a queue last; what one is called follows from its first result."""
+    results = {cell.cell.side: one for cell in reversed(analysis.cells) for one in cell.results.results[:1]}
+    sides = dict.fromkeys(cell.cell.side for cell in analysis.cells)
+    columns = [
+        Column(side, title_of(results[side].backend), results[side].backend["engine"] == "sync")
+        if side in results
+        else Column(side, side, side.endswith(" sync"))
+        for side in sides
+    ]
+    return tuple(sorted(columns, key=lambda column: column.is_control))
+
+
+def _cell(experiment: ExperimentAnalysis, side: str) -> CellAnalysis | None:
+    return next((cell for cell in experiment.cells if cell.cell.side == side), None)
+
+
+def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
+    """Write a cell's figure with what is possible; with a question mark if its interval touches two bands."""
+    cell = _cell(experiment, side)
+    if cell is None or figure.name not in cell.metrics:
+        return NO_FIGURE if cell is None or cell.believed else cell.state
+    interval, result = cell.metrics[figure.name], cell.results.valid[0]
+    enough = len(cell.results.valid) >= FEWEST_FOR_A_VERDICT
+    is_open = figure.bands and enough and figure.place(interval, result) is None
+    return figure.in_short(interval.estimate, result) + (" ?" if is_open else "")
+
+
+def _overlaps_by_queues(analysis: Analysis) -> bool:
+    """Tell whether all cells with queues overlapped, and all without did not, in whatever says one of the two."""
+    by_queue: dict[bool, set[str]] = {True: set(), False: set()}
+    for experiment in analysis.experiments:
+        for cell in experiment.believed:
+            main, result = experiment.experiment.main, cell.results.valid[0]
+            if cell.metric and len(cell.results.valid) >= FEWEST_FOR_A_VERDICT:
+                band = main.place(cell.metric, result)
+                if band is None or band.code in OVERLAPPED | TOOK_TURNS | {"partly"}:
+                    by_queue[result.backend["engine"] == "async"].add(band.code if band else "")
+    return bool(by_queue[True] and by_queue[False]) and by_queue[True] <= OVERLAPPED and by_queue[False] <= TOOK_TURNS
+
+
+def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
+    cells = analysis.cells
+    disturbed = sum(
+        any(one.machine_watch is not None and one.machine_watch.is_disturbed for one in cell.results.valid)
+        for cell in cells
+    )
+    data = sorted({result.data for cell in cells for result in cell.results.valid if result.data})
+    errors: dict[str, float] = {}
+    for experiment in analysis.experiments:
+        for backend, seconds in experiment.systematic_errors.items():
+            errors[backend] = max(seconds, errors.get(backend, 0.0))
+    notes = [TOUCHES] if any(one.endswith("?") for _, figures in rows for one in figures) else []
+    if disturbed:
+        notes.append(f"{disturbed} of {len(cells)} cells were disturbed by other work.")
+    if errors:
+        by_framework = ", ".join(f"{title(backend)} {metric(seconds, 's')}" for backend, seconds in errors.items())
+        notes.append(f"Systematic error (the same operations on both engines differed by at most): {by_framework}.")
+    sides_by_reason: dict[str, list[str]] = {}
+    for cell in cells:
+        if not cell.believed:
+            sides_by_reason.setdefault(f"{cell.state}: {cell.reason}", []).append(str(cell.cell))
+    notes += [f"{listed(sides)}: {reason}." for reason, sides in sides_by_reason.items()]
+    return [*notes, *(f"Data: {one}." for one in data)]

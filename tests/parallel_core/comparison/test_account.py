@@ -1,0 +1,109 @@
+"""What times are made of, in seconds, and which parts explain a difference."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parallel_core.comparison.account import account_of, systematic_errors, time_difference
+from parallel_core.comparison.cells import Cell, CellResults, Comparison
+from parallel_core.comparison.difference import compare_with_old
+from tests.parallel_core.comparison.made_up import TOGETHER, comparison, measured, parallel
+
+ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
+MXNET, TORCH = parallel("mxnet"), parallel("torch")
+PARTS = {"operations": 0.6, "overhead": 0.2, "transfer": 0.1}
+
+
+def made_of(cell: Cell, whole: float, parts: Mapping[str, float], noise: tuple[float, ...] = ONE) -> CellResults:
+    """Return a cell's results with a time and its parts, in seconds, in each process."""
+    results = measured(cell, [whole * one for one in noise])
+    with_parts = (
+        replace(
+            result,
+            cases=tuple(
+                replace(case, **{f"{part}_seconds": (taken * one,) for part, taken in parts.items()})
+                for case in result.cases
+            ),
+        )
+        for result, one in zip(results.results, noise, strict=True)
+    )
+    return replace(results, results=tuple(with_parts))
+
+
+def scaled(cell: Cell, whole: float, bare: float) -> CellResults:
+    """Return a cell of which only the bare time is known, as of a training step."""
+    return made_of(cell, whole, {"bare": bare})
+
+
+@given(st.lists(st.floats(0.5, 2), min_size=1, max_size=6), st.lists(st.floats(-0.5, 1), min_size=3, max_size=3))
+def test_in_every_process_the_parts_add_up_to_the_time(noise: list[float], shares: list[float]) -> None:
+    results = made_of(MXNET, 1.0, dict(zip(PARTS, shares, strict=True)), tuple(noise))
+    account = account_of(results, TOGETHER)
+    assert list(account) == [*PARTS, "rest"]
+    for time, *parts in zip(results.medians(TOGETHER), *account.values(), strict=True):
+        assert sum(parts) == pytest.approx(time)
+
+
+@pytest.mark.parametrize("part", [*PARTS, "rest"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_one_part_adds_is_told_as_that_part_alone(part: str, sign: int) -> None:
+    usual = made_of(TORCH, 1.0, PARTS)
+    more = {name: seconds + 0.1 * (name == part) for name, seconds in PARTS.items()}
+    cells = made_of(MXNET, 1.1, more), usual
+    difference = time_difference(*cells[::sign])
+    assert difference.verdict == ("slower" if sign == 1 else "faster")
+    assert difference.reasons == (part,)
+    assert difference.parts[part].estimate == pytest.approx(0.1 * sign, rel=0.1)
+    assert difference.seconds.estimate == pytest.approx(0.1 * sign)
+
+
+def test_no_reason_is_told_within_twice_the_systematic_error_or_of_equal_times() -> None:
+    usual, slower = made_of(TORCH, 1.0, PARTS), made_of(MXNET, 1.1, PARTS | {"operations": 0.7})
+    assert time_difference(slower, usual, errors={"torch": 0.04}).reasons == ("operations",)
+    assert time_difference(slower, usual, errors={"torch": 0.06}).reasons == ()
+    # Slower operations that something else makes good explain no difference.
+    assert time_difference(made_of(MXNET, 1.0, PARTS | {"operations": 0.7}), usual).reasons == ()
+    few = time_difference(made_of(MXNET, 2.0, PARTS, ONE[:2]), made_of(TORCH, 1.0, PARTS, ONE[:2]))
+    assert (few.verdict, few.reasons) == ("too few runs", ())
+
+
+def test_the_engines_of_a_framework_tell_the_systematic_error_of_its_operations() -> None:
+    engines = [
+        made_of(parallel("torch", engine), 1.0, {"operations": taken})
+        for engine, taken in (("async", 0.6), ("sync", 0.63))
+    ]
+    errors = systematic_errors([*engines, made_of(MXNET, 1.0, PARTS)], TOGETHER)
+    assert errors == {"torch": pytest.approx(0.03)}
+
+
+def test_what_only_one_side_has_is_compared_with_nothing() -> None:
+    assert time_difference(scaled(MXNET, 1, 0.8), made_of(TORCH, 2, PARTS)).parts == {}
+    assert list(account_of(scaled(MXNET, 1, 0.8), TOGETHER)) == ["operations", "rest"]
+    assert account_of(measured(MXNET, ONE), TOGETHER) == {}
+
+
+def test_operations_that_take_longer_than_their_case_withhold_the_reasons() -> None:
+    doubtful = time_difference(scaled(MXNET, 1.0, 1.2), scaled(TORCH, 2.0, 1.0))
+    assert doubtful.reasons == ()
+    assert doubtful.withheld.startswith(TOGETHER)
+
+
+def test_old_results_are_read_without_an_account_and_new_ones_with() -> None:
+    old = comparison(made_of(MXNET, 1, PARTS), measured(TORCH, ONE)).as_json()
+    for result in old["cells"][1]["results"]:
+        for case in result["cases"]:
+            for part in ("bare", *PARTS):
+                del case[f"{part}_seconds"]
+    mxnet, torch = Comparison.from_json(old).cells
+    assert account_of(mxnet, TOGETHER)["transfer"] == pytest.approx([0.1 * one for one in ONE])
+    assert account_of(torch, TOGETHER) == {}
+
+
+def test_a_change_between_comparisons_has_reasons_too() -> None:
+    old, new = (comparison(made_of(MXNET, 1 + more, PARTS | {"overhead": 0.2 + more})) for more in (0.0, 0.1))
+    (change,) = compare_with_old(old, new).as_json()["changes"]
+    assert (change["verdict"], change["reasons"]) == ("slower", ("overhead",))
+    assert change["parts"]["overhead"]["low"] < 0.1 < change["parts"]["overhead"]["high"]
