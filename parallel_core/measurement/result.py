@@ -84,6 +84,11 @@ class Case:
         """Half the distance from the fastest to the slowest repetition, as a share of the median."""
         return (max(self.seconds) - min(self.seconds)) / 2 / self.median
 
+    @property
+    def least_share(self) -> float:
+        """The share of its time that it takes at the least when others leave it the cores."""
+        return 1 - self.watch.taken_share if self.watch is not None and self.watch.is_disturbed else 1.0
+
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a result's `cases`."""
         return {name: value for name, value in vars(self).items() if name not in ("again", "watch")}
@@ -162,8 +167,13 @@ class Result:
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether others left so much of the cores that times say something; true if nobody watched."""
-        return self.machine_watch is None or self.machine_watch.allows_verdict
+        """Whether others left the cores to what was timed; true if nobody watched."""
+        return self.machine_watch is None or not self.machine_watch.is_disturbed
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether it is valid, and others did not take so much of the cores that no figure lies in one band."""
+        return not self.problems and (self.is_undisturbed or not self.bands or any(self.bands.values()))
 
     @property
     def is_merely_disturbed(self) -> bool:

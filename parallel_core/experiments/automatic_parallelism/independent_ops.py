@@ -39,6 +39,7 @@ from parallel_core.experiments.works import MULTIPLICATIONS, chained, multiplica
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+from parallel_core.system.machine_watch import joined_watches
 
 __all__ = ["EXPERIMENT", "program"]
 
@@ -104,7 +105,8 @@ def named(what: str, workers: int) -> str:
 def joined(before: Case, after: Case) -> Case:
     """Put the times of two measurements of one case together."""
     names = ("seconds", "dispatch_seconds", "warmup_seconds", "bare_seconds")
-    return replace(before, **{name: getattr(before, name) + getattr(after, name) for name in names})
+    watch = joined_watches([case.watch for case in (before, after) if case.watch is not None])
+    return replace(before, watch=watch, **{name: getattr(before, name) + getattr(after, name) for name in names})
 
 
 def workers_of(result: Result) -> list[int]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
+from backends.process_groups import GroupedBackend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.metrics import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
@@ -153,6 +154,9 @@ class Trial:
             alone = [[work.times * once for once in taken[units[work]].seconds] for work in case.bare]
             bare = tuple(max(at_once) / case.repeats for at_once in zip(*alone, strict=True))
             timed = replace(taken[case.name], repeats=case.repeats, bare_seconds=bare, parts=case.parts)
+            if isinstance(self.backend, GroupedBackend):
+                # The other ranks of a job on this host would be taken for strangers.
+                timed = replace(timed, watch=None)
             self.cases[case.name] = timed
             if case.curve is not None:
                 self.points.setdefault(case.curve, {})[case.at] = timed.median

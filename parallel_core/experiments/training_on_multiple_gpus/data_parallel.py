@@ -118,7 +118,6 @@ SPEED = Metric("images_per_second", means="images that training gets through in 
 ACCURACY = Metric(
     "test_accuracy",
     means="the share of the test images that are classified correctly: up to 0.2 is guessing, or hardly better",
-    timed=False,
     bands=(Band(LOWEST, "chance", "The network has learnt nothing yet"), Band(0.2, "learnt", "The network has learnt")),
 )
 
