@@ -246,4 +246,4 @@ def _refuse_invalid(result: Result) -> None:
         error = DisturbedError if result.is_merely_disturbed else MeasurementError
         raise error(f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}")
     if not result.has_verdict:
-        raise DisturbedError(f"{result.experiment} on {result.backend['name']} was disturbed: {result.explanation}")
+        raise DisturbedError(f"{result.experiment} on {result.backend['name']}: {result.explanation}")

@@ -114,9 +114,23 @@ def workers_of(result: Result) -> list[int]:
     return [int(count) for count in str(result.parameters.get("workers", 1)).split(",")]
 
 
+WORKERS = {
+    "torch": "by workers of parallel-core's queue, for PyTorch has none",
+    "mxnet": "by workers of MXNet's own queue",
+    "jax": "by XLA's own queue",
+}
+
+
+def whose_workers(result: Result) -> str:
+    """Say whose queue and workers do the operations of a device; nothing if nothing is queued."""
+    queued = result.backend["engine"] == "async" and result.backend["devices"][0].startswith("cpu")
+    return WORKERS.get(result.backend["name"], "") if queued else ""
+
+
 SPEEDUP = Metric(
     "parallel_speedup",
     means="how many times as fast the most workers do independent operations as the fewest: 1 is no gain",
+    about=whose_workers,
     share=lambda speedup, result: (speedup - 1) / (workers_of(result)[-1] / workers_of(result)[0] - 1 or 1),
     at_most=lambda result: workers_of(result)[-1] / workers_of(result)[0],
     bands=(

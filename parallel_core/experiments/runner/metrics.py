@@ -167,8 +167,8 @@ class Metric:
     """The largest value that is possible; an interval beyond it invalidates the result."""
     limits: tuple[float, float] = (0.0, math.inf)
     """Between which values a guess is accepted."""
-    about: str = ""
-    """What it is of, if that must be said beside other metrics: `the book's way`."""
+    about: str | Callable[[Result], str] = ""
+    """What it is of, if that must be said beside other metrics or backends: `the book's way`."""
     in_percent: bool = False
     needs_queue_from: float = math.inf
     """From this share on the figure cannot be reached without a queue (see `WITHOUT_QUEUE`)."""
@@ -206,7 +206,8 @@ class Metric:
         says = self.means[:1].upper() + self.means[1:]
         if self.bands:
             says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
-        return f"{', '.join(filter(None, (says, self.about)))}: {self.write(interval, result)}."
+        about = self.about if isinstance(self.about, str) else self.about(result)
+        return f"{', '.join(filter(None, (says, about)))}: {self.write(interval, result)}."
 
     def write(self, interval: Interval, result: Result) -> str:
         """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99) of 2`."""

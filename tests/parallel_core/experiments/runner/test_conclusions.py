@@ -1,4 +1,4 @@
-"""What is wrong, or cannot be true, invalidates a result; what other work leaves open has no verdict; else it answers."""
+"""What is wrong, or cannot be true, invalidates a result; what other work leaves open has no verdict."""
 
 import json
 import math
