@@ -141,7 +141,8 @@ class Result:
     disturbances: tuple[str, ...] = ()
     """Those of the problems that a disturbed machine explains: times that cannot be true beside numbers that are right.
 
-    If there is one, no time and no metric of the result is to be believed; measured again, they may be."""
+    If there is one, no time and no metric of the result is to be believed; measured again, they may be. Without a
+    problem: why there is no verdict."""
     data: str | None = None
     """Where the training data came from; it begins with `synthetic` if they are synthetic."""
     series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -173,7 +174,7 @@ class Result:
     @property
     def has_verdict(self) -> bool:
         """Whether it is valid, and others did not take so much of the cores that no figure lies in one band."""
-        return not self.problems and (self.is_undisturbed or not self.bands or any(self.bands.values()))
+        return not self.problems and not self.disturbances
 
     @property
     def is_merely_disturbed(self) -> bool:

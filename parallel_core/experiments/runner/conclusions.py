@@ -66,6 +66,10 @@ def conclude(
     found = replace(found, problems=(*unlike, *trial.problems, *disturbances), disturbances=disturbances)
     codes = {name: None if band is None else band.code for name, band in bands_of(metrics, found).items()}
     found = replace(found, bands=codes)
+    # A main figure without bands is an answer by itself.
+    is_open = bool(codes) and not any(codes.values()) and bool(metrics[0].bands or not metrics[0].said(found))
+    if is_open and not found.problems and found.machine_watch is not None and found.machine_watch.is_disturbed:
+        found = replace(found, disturbances=(BUSY.format(percent(found.machine_watch.taken_share)),))
     answer = answer_of(metrics, changes, found)
     return replace(
         found,
@@ -84,9 +88,7 @@ def answer_of(metrics: Sequence[Metric], changes: Sequence[Change], result: Resu
     if errors:
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
     if result.disturbances:
-        return Answer((IMPOSSIBLE,), in_a_quiet_moment(result))
-    if result.machine_watch is not None and not result.has_verdict:
-        return Answer((BUSY.format(percent(result.machine_watch.taken_share)),), in_a_quiet_moment(result))
+        return Answer((IMPOSSIBLE,) if result.problems else result.disturbances, in_a_quiet_moment(result))
     bands = bands_of(metrics, result)
     # A main figure without bands is said, too.
     told = [one for one in metrics if one.said(result) and (one.bands or one is metrics[0])]
