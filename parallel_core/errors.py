@@ -9,7 +9,7 @@ __all__ = ["DISTURBED", "REFUSED", "DisturbedError", "MeasurementError", "Reques
 REFUSED = 2
 """The exit status of a request that cannot be met, for example because a framework is missing."""
 DISTURBED = 3
-"""The exit status of a run whose numbers are right and whose times cannot be true: measured again, they may be."""
+"""The exit status of a run whose numbers are right and whose times say nothing: measured again, they may."""
 
 
 class RequestError(ValueError):

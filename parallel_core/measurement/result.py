@@ -92,6 +92,11 @@ class Case:
         """Half the distance from the fastest to the slowest repetition, as a share of the median."""
         return (max(self.seconds) - min(self.seconds)) / 2 / self.median
 
+    @property
+    def least_share(self) -> float:
+        """The share of its time that it takes at the least when others leave it the cores."""
+        return 1 - self.watch.taken_share if self.watch is not None and self.watch.is_disturbed else 1.0
+
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a result's `cases`."""
         return {name: value for name, value in vars(self).items() if name not in ("again", "watch")}
@@ -147,7 +152,8 @@ class Result:
     disturbances: tuple[str, ...] = ()
     """Those of the problems that a disturbed machine explains: times that cannot be true beside numbers that are right.
 
-    If there is one, no time and no metric of the result is to be believed; measured again, they may be."""
+    If there is one, no time and no metric of the result is to be believed; measured again, they may be. Without a
+    problem: why there is no verdict."""
     data: str | None = None
     """Where the training data came from; it begins with `synthetic` if they are synthetic."""
     series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -173,8 +179,13 @@ class Result:
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether others left so much of the cores that times say something; true if nobody watched."""
-        return self.machine_watch is None or self.machine_watch.allows_verdict
+        """Whether others left the cores to what was timed; true if nobody watched."""
+        return self.machine_watch is None or not self.machine_watch.is_disturbed
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether it is valid, and others did not take so much of the cores that no figure lies in one band."""
+        return not self.problems and not self.disturbances
 
     @property
     def is_merely_disturbed(self) -> bool:

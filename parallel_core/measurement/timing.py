@@ -26,6 +26,9 @@ __all__ = [
     "without_garbage_collection",
 ]
 
+MOST_ROUNDS = 4
+"""How many times as many rounds are taken on a disturbed machine, at most: three of four moments may be loud."""
+
 _repeatable: ContextVar[bool] = ContextVar("repeatable", default=False)
 
 
@@ -108,8 +111,8 @@ def interleave(
     rounds, but one at least, if another one would take more than the budget of seconds, judging by the last one. What
     a warm-up takes beyond a round, and compiling wherever it happens, are not part of the budget.
 
-    If others took time of the cores, up to twice as many rounds are taken while the budget lasts, and those count in
-    which others took least: which ones these are does not depend on the times.
+    If others took time of the cores, more rounds are taken (see MOST_ROUNDS) until there are enough undisturbed ones or
+    the budget is spent, and those count in which others took least: which ones these are does not depend on the times.
     """
     started = clock_without_compiling()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
@@ -117,7 +120,7 @@ def interleave(
     there = list(cases)
     with without_garbage_collection():
         last = 0.0
-        for done in range(warmups + 2 * rounds):
+        for done in range(warmups + MOST_ROUNDS * rounds):
             began = clock_without_compiling()
             if done >= warmups + rounds and not (budget < math.inf and _are_disturbed(watches, rounds)):
                 break

@@ -9,7 +9,6 @@ said of a lab is wrong: less than once in twenty.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -70,14 +69,15 @@ def over_rounds(
 
 
 def times_as_long(one: Case, other: Case, noise: float = MIN_NOISE, among: int = 1) -> Interval:
-    """Return how many times as long as another case one took, with its interval.
+    """Return how many times as long as another case one took, with its interval, which allows for what others took.
 
     With more noise than MIN_NOISE they are of different processes, and nothing is paired.
     """
     logarithm = over_rounds(
         lambda a, b: np.log(a / b), one.seconds, other.seconds, noise=noise, paired=noise <= MIN_NOISE, among=among
     )
-    return replace(exponential(logarithm), estimate=one.median / other.median)
+    found = exponential(logarithm)
+    return Interval(one.median / other.median, found.low * one.least_share, found.high / other.least_share)
 
 
 def dispatch_fraction(case: Case) -> Interval:

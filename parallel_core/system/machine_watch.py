@@ -24,8 +24,8 @@ FREQUENCIES = Path("/sys/devices/system/cpu")
 TICKS_PER_SECOND = 100
 """Of the counts of /proc/stat, on every Linux that frameworks run on (proc(5), USER_HZ)."""
 
-WORTH_SAYING, TOO_MUCH = 0.05, 0.2
-"""Shares of the cores' time that others took: from the first on it is said, from the second on nothing is concluded."""
+WORTH_SAYING = 0.05
+"""The share of the cores' time that others took from which on it is said, and intervals allow for it."""
 LEAST_SECONDS = 0.1
 """Less than this says nothing, for the counts are coarse."""
 UNSTEADY = 0.9
@@ -71,11 +71,6 @@ class MachineWatch:
         """Whether others took enough to be told, and to measure again."""
         return self.taken_share >= WORTH_SAYING
 
-    @property
-    def allows_verdict(self) -> bool:
-        """Whether others left so much of the cores that times say something about what was timed."""
-        return self.taken_share < TOO_MUCH
-
     def in_words(self, threads: int = 0) -> tuple[str, ...]:
         """Say what others took, how unsteady the clock was, and that so many threads lack cores, where it matters."""
         sentences = []
@@ -89,7 +84,7 @@ class MachineWatch:
             again = f" {rounds} repeated." if self.repeated_rounds else ""
             sentences.append(
                 f"Others took {percent(self.taken_share)} of the time of the {cores}{stolen} while this was timed."
-                f"{again} End other programs and measure again; a larger --budget repeats more."
+                f"{again} Intervals allow for that: a short run in a quiet moment has narrower ones."
             )
         if self.slowest_mhz and self.fastest_mhz and self.slowest_mhz < UNSTEADY * self.fastest_mhz:
             sentences.append(

@@ -42,7 +42,7 @@ def run_program(command: str, folder: Path, added: tuple[str, ...] = ()) -> str:
         text=True,
         timeout=300,
     )
-    # A machine that other work disturbs withholds its verdict, and says so: status 3.
+    # A machine that other work disturbs may leave everything open, and says so: status 3.
     assert done.returncode in ((0, 3) if measures(command) else (0,)), done.stderr
     return done.stdout
 

@@ -236,8 +236,7 @@ def _write(
 def _answer(result: Result, console: Console, judged: Guess | None, by_trace: str = "") -> None:
     """Print the answer, the last that is read; nothing of a trace if the result has no verdict."""
     if result.answer is not None:
-        believed = not result.problems and (result.is_undisturbed)
-        show_answer(result.answer, console, by_trace if believed else "")
+        show_answer(result.answer, console, by_trace if result.has_verdict else "")
     if judged is not None:
         show_sentence(f"\n{judged.sentence}", console, "bold")
 
@@ -246,3 +245,5 @@ def _refuse_invalid(result: Result) -> None:
     if result.problems:
         error = DisturbedError if result.is_merely_disturbed else MeasurementError
         raise error(f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}")
+    if not result.has_verdict:
+        raise DisturbedError(f"{result.experiment} on {result.backend['name']}: {result.explanation}")

@@ -42,12 +42,12 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import incremented, increments, largest_size, multiplied
-from parallel_core.measurement.confidence_intervals import Interval, decide, exponential
+from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import Timing, measure
-from parallel_core.measurement.verdicts import over_rounds
+from parallel_core.measurement.verdicts import over_rounds, times_as_long
 from parallel_core.system.formatting import figure
 
 __all__ = ["EXPERIMENT", "program"]
@@ -114,19 +114,19 @@ def enough_steps(trial: Trial, x: Array) -> int:
 class CostModel:
     """Seconds of an operation: t1 to issue it and t2 to compute it, in each round, and t3 to hear that it is done."""
 
-    issued: tuple[float, ...]
-    computed: tuple[float, ...]
+    issued: Case
+    computed: Case
     t3: float
 
     @property
     def t1(self) -> float:
         """The median seconds to issue it."""
-        return median(self.issued)
+        return self.issued.median
 
     @property
     def t2(self) -> float:
         """The median seconds to compute it."""
-        return median(self.computed)
+        return self.computed.median
 
     @property
     def python_is_slower(self) -> bool:
@@ -136,7 +136,7 @@ class CostModel:
     @property
     def t2_over_t1(self) -> Interval:
         """How many times as long computing takes as issuing."""
-        return exponential(over_rounds(lambda computed, issued: np.log(computed / issued), self.computed, self.issued))
+        return times_as_long(self.computed, self.issued)
 
     def waiting_once(self, steps: int) -> float:
         """Predict the seconds of `steps` operations that are waited for at the end."""
@@ -182,9 +182,8 @@ def fit_cost_model(
     probe.time("t1 and t2", take=behind_multiplications)
     probe.time("round trip", Work(lambda: [backend.wait(increment(1)) for _ in range(20)]), repeats=20)
     parts, trip = probe.run(1.0).values()
-    return CostModel(
-        parts.dispatch_seconds, parts.seconds, max(0.0, trip.median - parts.dispatch_median - parts.median)
-    )
+    t3 = max(0.0, trip.median - parts.dispatch_median - parts.median)
+    return CostModel(replace(parts, seconds=parts.dispatch_seconds), parts, t3)
 
 
 @dataclass(frozen=True)
@@ -210,8 +209,10 @@ class Point:
             # A disturbance below zero may leave nothing.
             return np.log(measured / np.maximum(predicted, 1e-12))
 
-        found = over_rounds(ratio, self.case.seconds, self.model.issued, self.model.computed, paired=False)
-        return decide(found, 0.0) is not None
+        model = (self.model.issued, self.model.computed)
+        found = over_rounds(ratio, self.case.seconds, *(case.seconds for case in model), paired=False)
+        low, high = log(self.case.least_share), log(self.model.issued.least_share)
+        return decide(replace(found, low=found.low + low, high=found.high - high), 0.0) is not None
 
 
 def passes_one(points: Sequence[Point], ratio: Callable[[Point], float]) -> float | None:

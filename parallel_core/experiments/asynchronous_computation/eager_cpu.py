@@ -36,6 +36,7 @@ from parallel_core.experiments.asynchronous_computation.waiting import (
     time_ten,
 )
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
+from parallel_core.experiments.runner.metrics import LOWEST, Band
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, largest_size
@@ -87,6 +88,8 @@ def program(trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CO
     others = contrasts(against, (trial.backend.name, trial.backend.engine))
     time_ten(trial, size)
     trial.run(share_of_this(others))
+    if trial.backend.name == "torch":
+        trial.found_by(f"torch_{trial.backend.engine}_dispatch_fraction", dispatch_fraction(TEN), is_ratio=False)
     shared: dict[str, Any] = {"devices": len(trial.devices), "device-kind": trial.devices[0].kind, "variant": ()}
     shared |= {"threads": trial.backend.threads_per_device, "size": size, "rounds": trial.rounds, "against": NONE}
     for place, (name, engine) in enumerate(others):
@@ -106,13 +109,34 @@ def program(trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CO
         trial.found_by(f"{name}_{engine}_dispatch_fraction", dispatch_fraction(case.name), is_ratio=False)
 
 
+ITSELF = replace(
+    DISPATCH_FRACTION,
+    name="torch_sync_dispatch_fraction",
+    formula=None,
+    bands=(
+        Band(LOWEST, "queued", "PyTorch itself: yes, control returned after a small share of the time"),
+        Band(0.2, "partly", "PyTorch itself: in part, control returned when some multiplications were done"),
+        Band(0.8, "not-queued", "PyTorch itself: no, control returned when the multiplications were done"),
+    ),
+)
+WITH_THREADS = replace(
+    ITSELF,
+    name="torch_async_dispatch_fraction",
+    bands=(
+        Band(LOWEST, "queued", "With parallel-core's threads: yes, it returned after a small share of the time"),
+        Band(0.2, "partly", "With parallel-core's threads: in part, it returned when some were done"),
+        Band(0.8, "not-queued", "With parallel-core's threads: no, it returned when all were done"),
+    ),
+)
+
 EXPERIMENT = Experiment(
     name="eager-cpu",
     position=4,
     exercises=(Exercise(1, "Can asynchrony be observed on a CPU?", edition="PyTorch"),),
     program=program,
     case=TEN,
-    metrics=(DISPATCH_FRACTION,),
+    # Of PyTorch it is one of the other two.
+    metrics=(replace(DISPATCH_FRACTION, said=lambda found: found.backend["name"] != "torch"), ITSELF, WITH_THREADS),
     changes=WHEN_CONTROL_RETURNS,
     settings=OF_PRODUCTS,
     options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},

@@ -39,6 +39,7 @@ from parallel_core.experiments.works import MULTIPLICATIONS, chained, multiplica
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+from parallel_core.system.machine_watch import joined_watches
 
 __all__ = ["EXPERIMENT", "program"]
 
@@ -104,7 +105,8 @@ def named(what: str, workers: int) -> str:
 def joined(before: Case, after: Case) -> Case:
     """Put the times of two measurements of one case together."""
     names = ("seconds", "dispatch_seconds", "warmup_seconds", "bare_seconds")
-    return replace(before, **{name: getattr(before, name) + getattr(after, name) for name in names})
+    watch = joined_watches([case.watch for case in (before, after) if case.watch is not None])
+    return replace(before, watch=watch, **{name: getattr(before, name) + getattr(after, name) for name in names})
 
 
 def workers_of(result: Result) -> list[int]:
@@ -112,9 +114,23 @@ def workers_of(result: Result) -> list[int]:
     return [int(count) for count in str(result.parameters.get("workers", 1)).split(",")]
 
 
+WORKERS = {
+    "torch": "by workers of parallel-core's queue, for PyTorch has none",
+    "mxnet": "by workers of MXNet's own queue",
+    "jax": "by XLA's own queue",
+}
+
+
+def whose_workers(result: Result) -> str:
+    """Say whose queue and workers do the operations of a device; nothing if nothing is queued."""
+    queued = result.backend["engine"] == "async" and result.backend["devices"][0].startswith("cpu")
+    return WORKERS.get(result.backend["name"], "") if queued else ""
+
+
 SPEEDUP = Metric(
     "parallel_speedup",
     means="how many times as fast the most workers do independent operations as the fewest: 1 is no gain",
+    about=whose_workers,
     share=lambda speedup, result: (speedup - 1) / (workers_of(result)[-1] / workers_of(result)[0] - 1 or 1),
     at_most=lambda result: workers_of(result)[-1] / workers_of(result)[0],
     bands=(

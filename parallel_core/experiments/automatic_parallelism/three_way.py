@@ -85,12 +85,9 @@ def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COP
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
     trial.time(TOGETHER, together, parts=parts, bare=(*computing, *copying), hides=BOTH_WAYS)
     cases = trial.run()
-    # While others worked on them, the cores were not there.
-    watch = cases[TOGETHER].watch
-    cores = usable_cores() * (1 - (watch.taken_share if watch else 0.0))
     # The first of each was a warm-up. GPUs work without the cores.
     seconds = sum(median(one[1:]) for one in worked.values()) if first.kind == second.kind == "cpu" else 0.0
-    share = seconds / cores / sum(cases[name].median for name in parts)
+    share = seconds / usable_cores() / sum(cases[name].median for name in parts)
     trial.found_by(ON_CORES.name, partial(possible, on_cores=share), is_ratio=False)
     # The timed buffers hold the right values before any timed copy.
     zeros = np.zeros((size, size), dtype=np.float32)
@@ -131,8 +128,8 @@ SAVED = Metric(
     bands=(
         Band(LOWEST, "hindered", "Computing and copying slowed each other down"),
         Band(-0.2, "serial", "Computing and copying went on one after the other"),
-        Band(0.2, "partly", "Computing and copying overlapped in part"),
-        Band(0.8, "parallel", "Computing and copying went on at the same time"),
+        Band(0.2, "partly", "Computing and copying overlapped for a part of what the cores allow"),
+        Band(0.8, "parallel", "Computing and copying went on at the same time, as far as the cores allow"),
     ),
 )
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from backends.process_groups import GroupedBackend
-from parallel_core.experiments.runner.changes import Change, Found, changed_by
+from parallel_core.experiments.runner.changes import Change, Found, changed_by, in_a_quiet_moment
 from parallel_core.experiments.runner.metrics import Metric, bands_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.measurement.answer import Answer
@@ -19,12 +18,8 @@ from parallel_core.system.machine_watch import MachineWatch, joined_watches
 
 __all__ = ["answer_of", "conclude"]
 
-DISTURBED = Answer(
-    ("No verdict: times were measured that cannot be true, so no time and no metric here is to be believed.",),
-    "Other work disturbed the machine: measure again when it has ended, or with more --rounds and --budget.",
-)
-BUSY = "No verdict: other work took {} of the cores' time, so these times say little."
-QUIET = "A quiet machine: measure again when the other work has ended."
+IMPOSSIBLE = "No verdict: times were measured that cannot be true, so no time and no metric here is to be believed."
+BUSY = "No verdict: other work took {} of the cores' time, which leaves every figure open."
 A_BUG = "A fix in the backend or in the program: no other machine and no option gives an answer."
 
 
@@ -42,8 +37,6 @@ def conclude(
     """
     intervals = _intervals(metrics, trial)
     cases = tuple(trial.cases.values())
-    # The other ranks of a job on this host would be taken for strangers.
-    watch = None if isinstance(trial.backend, GroupedBackend) else _watch_over(cases)
     unlike = tuple(
         f"{what} differ from NumPy's by {error:.1e} of the largest element"
         for what, error in trial.errors.items()
@@ -64,41 +57,43 @@ def conclude(
         checks={"max_relative_error": largest_of(trial.errors.values()) if trial.errors else 0.0, **trial.checks},
         explanation="",
         series={**(_series(curves, trial) if curves is not None else {}), **described.pop("series", {})},
-        machine_watch=watch,
+        machine_watch=_watch_over(cases),
         **described,
     )
     excesses, beyond = _excesses(metrics, intervals, found)
     impossible = (why_impossible(case, [trial.cases[part] for part in case.parts]) for case in cases if case.parts)
     disturbances = (*filter(None, impossible), *beyond)
     found = replace(found, problems=(*unlike, *trial.problems, *disturbances), disturbances=disturbances)
+    codes = {name: None if band is None else band.code for name, band in bands_of(metrics, found).items()}
+    found = replace(found, bands=codes)
+    # A main figure without bands is an answer by itself.
+    is_open = bool(codes) and not any(codes.values()) and bool(metrics[0].bands or not metrics[0].said(found))
+    if is_open and not found.problems and found.machine_watch is not None and found.machine_watch.is_disturbed:
+        found = replace(found, disturbances=(BUSY.format(percent(found.machine_watch.taken_share)),))
     answer = answer_of(metrics, changes, found)
-    is_answered = not found.problems and answer.would_change != QUIET
     return replace(
         found,
-        bands={name: None if band is None else band.code for name, band in bands_of(metrics, found).items()},
         explanation=" ".join(answer.sentences[:1]),
         answer=answer,
-        notes=(*((*trial.notes, *excesses) if is_answered else ()), *_rounds_missing(trial)),
+        notes=(*((*trial.notes, *excesses) if found.has_verdict else ()), *_rounds_missing(trial)),
     )
 
 
 def answer_of(metrics: Sequence[Metric], changes: Sequence[Change], result: Result) -> Answer:
     """Say what a result means, by the bands of its metrics, and what would change it; of an invalid one, why it is.
 
-    If others took too much of the cores, only figures are said that no time is in; without any there is no verdict.
+    If others took so much of the cores that no figure lies in one band, there is no verdict.
     """
     errors = [problem for problem in result.problems if problem not in result.disturbances]
     if errors:
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
     if result.disturbances:
-        return DISTURBED
+        return Answer((IMPOSSIBLE,) if result.problems else result.disturbances, in_a_quiet_moment(result))
     bands = bands_of(metrics, result)
     # A main figure without bands is said, too.
-    told = [one for one in metrics if one.name in bands or (one is metrics[0] and not one.bands)]
-    intervals = {one: result.interval(one.name) for one in told if result.is_undisturbed or not one.timed}
+    told = [one for one in metrics if one.said(result) and (one.bands or one is metrics[0])]
+    intervals = {one: result.interval(one.name) for one in told}
     sentences = [one.sentence(interval, result) for one, interval in intervals.items() if interval is not None]
-    if result.machine_watch is not None and not sentences and not result.is_undisturbed:
-        return Answer((BUSY.format(percent(result.machine_watch.taken_share)),), QUIET)
     return Answer(tuple(sentences), changed_by(changes, Found(result, bands)))
 
 

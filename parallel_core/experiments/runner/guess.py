@@ -2,7 +2,7 @@
 
 A guess of a figure with bands is right if it lies in the band of the whole interval: it means the same. Of another
 figure the interval decides: the guess is within, too low or too high. Nothing is said of it if the result is invalid,
-if others took too much of the machine, if the figure has no interval, or if the interval is too wide.
+if the figure has no interval, or if the interval is too wide; what others took of the machine widens it.
 """
 
 import math
@@ -67,7 +67,7 @@ def judge(value: float, metric: Metric, result: Result) -> Guess:
     interval = result.interval(metric.name)
     if interval is None:
         raise RequestError(f"{result.experiment} has no metric {metric.name!r} (known: {', '.join(result.metrics)})")
-    reason = _why_open(metric, interval, result)
+    reason = _why_open(interval, result)
     judgement = "open" if reason else _compared(value, metric, interval, result)
     measured = "nothing" if math.isnan(interval.estimate) else metric.write(interval, result)
     return Guess(metric.name, value, interval, judgement, reason or REASONS[judgement], metric.brief(value), measured)
@@ -97,15 +97,12 @@ def _is_wide(interval: Interval) -> bool:
     return interval.low <= 0 <= interval.high or most / least > WIDEST_FACTOR
 
 
-def _why_open(metric: Metric, interval: Interval, result: Result) -> str:
+def _why_open(interval: Interval, result: Result) -> str:
     """Say why nothing can be said of any guess; empty if something can."""
     if result.problems:
         return f"the result is invalid, so nothing is said of your guess ({result.problems[0]})"
     if math.isnan(interval.estimate):
         return "the run did not find this figure, so whether your guess is right stays open"
-    is_counted = interval.low == interval.high
-    if metric.timed and not is_counted and not result.is_undisturbed:
-        return "other work took so much of the cores' time that nothing is said of your guess"
     if not math.isfinite(interval.low + interval.high):
         return "one run does not say how well this is known, so whether your guess is right stays open"
     return ""

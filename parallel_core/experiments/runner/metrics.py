@@ -75,8 +75,8 @@ def interval_of(
 ) -> Interval | None:
     """Return what a formula gives, with its interval from the cases that it touches; None if one of them is missing.
 
-    The interval of a ratio (`is_ratio`) is that of its logarithm. With more `noise` than usual the cases are of several
-    processes.
+    It allows for what others took of the cores (see `_under_load`). The interval of a ratio (`is_ratio`) is that of its
+    logarithm. With more `noise` than usual the cases are of several processes.
     """
     touched: list[tuple[str, str]] = []
 
@@ -98,7 +98,56 @@ def interval_of(
 
     seconds = [getattr(cases[case], which) for case, which in touched]
     found = over_rounds(resampled, *seconds, noise=noise, paired=noise <= MIN_NOISE, among=among)
+    found = _under_load(resampled, touched, cases, found)
     return exponential(found) if is_ratio else found
+
+
+def _under_load(
+    quantity: Callable[..., np.ndarray], touched: list[tuple[str, str]], cases: Mapping[str, Case], found: Interval
+) -> Interval:
+    """Widen a quantity's interval by what others may have taken of the times that it touches.
+
+    By itself, a case of w seconds in which others held a share s of the cores takes between w(1 − s) and w. It is
+    delayed only while others hold a core that it wants, and of those they hold no larger a share than of all, because a
+    scheduler gives them idle cores first; others that are bound to its cores break this. What s does to a case differs
+    from case to case: one that wants one core of two may lose nothing. So each case has a factor of its own in
+    [1 − s, 1], and if the time until control returned is touched too, so have that time and the rest. A case that
+    contains others wants their cores as well: it loses no less than they do, which keeps a speed-up from falling.
+
+    A quantity rises or falls with each factor, so it is farthest where each is 1 − s or 1. From no loss on, the factor
+    that takes it farthest is changed, until none does. These distances from the estimate are added to the bounds that
+    rounds give: rounds show what differs from one to the next, the factors what is common to all.
+    """
+    least = np.array([cases[case].least_share for case, _ in touched])
+    if least.min() == 1 or not math.isfinite(found.estimate):
+        return found
+    medians = np.array([median(getattr(cases[case], which)) for case, which in touched])
+    places = {key: place for place, key in enumerate(touched)}
+    done = {case: place for (case, which), place in places.items() if which == "seconds"}
+    sent = {case: place for (case, which), place in places.items() if which != "seconds"}
+    nested = [(done[case], sent[case]) for case in done.keys() & sent.keys()]
+    containing = [(place, done[part]) for case, place in done.items() for part in cases[case].parts if part in done]
+
+    def farthest(sign: int) -> float:
+        lost, best = np.zeros(len(touched), dtype=bool), sign * found.estimate
+        while True:
+            tried = lost ^ np.eye(len(touched), dtype=bool)
+            for whole, part in containing:
+                tried[:, whole] |= tried[:, part]
+            factors = np.where(tried, least, 1.0)
+            times = factors * medians
+            for whole, first in nested:
+                times[:, whole] += medians[first] * (factors[:, first] - factors[:, whole])
+            values = np.nan_to_num(sign * quantity(*times.T), nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+            if not values.max() > best:
+                return sign * best
+            lost, best = tried[values.argmax()], float(values.max())
+
+    return Interval(
+        found.estimate,
+        found.low + farthest(-1) - found.estimate,
+        found.high + farthest(1) - found.estimate,
+    )
 
 
 @dataclass(frozen=True)
@@ -118,8 +167,8 @@ class Metric:
     """The largest value that is possible; an interval beyond it invalidates the result."""
     limits: tuple[float, float] = (0.0, math.inf)
     """Between which values a guess is accepted."""
-    about: str = ""
-    """What it is of, if that must be said beside other metrics: `the book's way`."""
+    about: str | Callable[[Result], str] = ""
+    """What it is of, if that must be said beside other metrics or backends: `the book's way`."""
     title: str = ""
     """The question that it answers in a table of all experiments: `Copies hidden`."""
     in_percent: bool = False
@@ -128,8 +177,8 @@ class Metric:
     ratio: bool = False
     """Whether it is a ratio of times, so that its interval is that of its logarithm."""
     noise: float = MIN_NOISE
-    timed: bool = True
-    """Whether it follows from times, so that other work on the machine changes it."""
+    said: Callable[[Result], bool] = lambda _: True
+    """Whether its sentence belongs to an answer."""
 
     @property
     def heading(self) -> str:
@@ -164,7 +213,8 @@ class Metric:
         says = self.means[:1].upper() + self.means[1:]
         if self.bands:
             says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
-        return f"{', '.join(filter(None, (says, self.about)))}: {self.write(interval, result)}."
+        about = self.about if isinstance(self.about, str) else self.about(result)
+        return f"{', '.join(filter(None, (says, about)))}: {self.write(interval, result)}."
 
     def write(self, interval: Interval, result: Result) -> str:
         """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99) of 2`."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
+from backends.process_groups import GroupedBackend
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.metrics import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
@@ -163,6 +164,9 @@ class Trial:
         by_launch = {launch: np.asarray(taken[label].seconds) for launch, label in launches.items()}
         for case in pending:
             timed = replace(taken[case.name], repeats=case.repeats, parts=case.parts)
+            if isinstance(self.backend, GroupedBackend):
+                # The other ranks of a job on this host would be taken for strangers.
+                timed = replace(timed, watch=None)
             self.cases[case.name] = replace(timed, **self._account_of(case, timed, by_launch))
             if case.curve is not None:
                 self.points.setdefault(case.curve, {})[case.at] = timed.median

@@ -265,7 +265,7 @@ def synthetic_batch(rows: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 def differing(name: str, rounding: str, different: str) -> Metric:
     bands = (Band(LOWEST, "rounding", rounding), Band(ROUNDING, "different", different))
-    return Metric(name, bands=bands, in_percent=True, timed=False)
+    return Metric(name, bands=bands, in_percent=True)
 
 
 EXPERIMENT = Experiment(

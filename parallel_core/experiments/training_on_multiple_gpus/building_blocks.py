@@ -205,7 +205,6 @@ EXPERIMENT = Experiment(
         ),
         Metric(
             "right_examples",
-            timed=False,
             at_most=lambda _: len(EXAMPLES),
             bands=(
                 Band(LOWEST, "wrong", "An example gave values that must not come out"),

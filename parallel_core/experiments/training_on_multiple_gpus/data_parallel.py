@@ -122,7 +122,6 @@ SPEED = Metric(
 ACCURACY = Metric(
     "test_accuracy",
     means="the share of the test images that are classified correctly: up to 0.2 is guessing, or hardly better",
-    timed=False,
     bands=(Band(LOWEST, "chance", "The network has learnt nothing yet"), Band(0.2, "learnt", "The network has learnt")),
 )
 

@@ -220,7 +220,6 @@ SPEEDUP = Metric(
 UNEQUAL = Metric(
     "unequal_images",
     means="images that are not classified alike on every number of devices and by NumPy",
-    timed=False,
     bands=(
         Band(LOWEST, "equal", "All images have the same class on every number of devices and in NumPy"),
         Band(0.5, "rounding", "Some images have another class elsewhere, by rounding"),

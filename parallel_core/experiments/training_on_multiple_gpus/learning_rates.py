@@ -265,7 +265,6 @@ RATIO = Metric(
     means="the best rate with a batch that grew with the devices, over one device's best: 1 is the same",
     # 0 is the same rate, 1 one that grew as the batch did.
     share=lambda ratio, result: math.log(max(ratio, 1e-9)) / math.log(len(result.backend["devices"])),
-    timed=False,
     bands=(
         Band(LOWEST, "lower", "The best rate fell with the larger batch"),
         Band(-0.25, "same", "The best rate stayed the same with the larger batch"),
@@ -277,7 +276,6 @@ RATIO = Metric(
 GAIN = Metric(
     "scaled_rate_gain",
     means="the accuracy that scaling the rate with the batch gains over keeping it, in the mean of rates: 0 is none",
-    timed=False,
     bands=(
         Band(LOWEST, "worse", "In the mean of rates, scaling with the batch was worse than keeping the rate"),
         Band(0.0, "better", "In the mean of rates, scaling with the batch was better than keeping the rate"),
@@ -286,7 +284,6 @@ GAIN = Metric(
 DIFFERENCE = Metric(
     "fixed_batch_difference_over_noise",
     means="the largest difference of accuracies between numbers of devices, over the noise of seeds at its rate",
-    timed=False,
     bands=(
         Band(LOWEST, "same", "With the same batch more devices changed nothing beyond the noise of seeds"),
         Band(1.0, "differ", "With the same batch accuracies differ beyond the noise of seeds"),

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from backends import Array, Backend, Device
+from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
 from parallel_core.measurement.progress import part
 from parallel_core.measurement.recording import Recording
@@ -145,7 +146,8 @@ def case_of_epochs(
         bare_seconds=tuple(share * max(at_once) for at_once in zip(*(unit.seconds for unit in units), strict=True)),
         again=if_repeatable(lambda: time_steps(backend, place(), data, few)),
         share=steps / len(first.losses),
-        watch=watch,
+        # The other ranks of a job on this host would be taken for strangers.
+        watch=None if isinstance(backend, GroupedBackend) else watch,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from parallel_core.experiments.runner import conclusions
+from parallel_core.system.machine_watch import MachineWatch
 from tests.conftest import MEASURED, RunProgram
 
 PROGRAM = [sys.executable, "-m", "parallel_core"]
@@ -50,6 +51,18 @@ def test_json_in_a_file(program: RunProgram, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     assert program(*SMALL, "--json", str(path)).returncode in MEASURED
     assert json.loads(path.read_text())["metrics"]["parallel_speedup"] > 0
+
+
+def test_times_that_leave_all_open_on_a_disturbed_machine_end_with_status_3(
+    program: RunProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = MachineWatch(10.0, 2.0, 0.9, 0.0, None, None, None)
+    monkeypatch.setattr("parallel_core.measurement.timing.watched", lambda *_: taken)
+    done = program(*SMALL, "--json", "-")
+    assert done.returncode == 3
+    written = json.loads(done.stdout)
+    assert (written["problems"], len(written["disturbances"])) == ([], 1)
+    assert written["answer"]["sentences"] == written["disturbances"]
 
 
 def test_times_that_cannot_be_true_are_shown_without_a_verdict_and_end_with_status_3(

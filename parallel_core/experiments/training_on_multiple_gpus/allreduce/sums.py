@@ -303,4 +303,5 @@ def find_bandwidths(trial: Trial, sizes: Sequence[int], names: Sequence[str], bo
     trial.found_by(ALGBW, lambda times: algorithm_bandwidth(largest, times[judged]))
     trial.found_by(BUSBW, lambda times: of_link * algorithm_bandwidth(largest, times[judged]))
     trial.found_by(SHARES[bound], ratio(_named(bound, largest), judged))
-    trial.found_by("native_speedup_over_star", ratio(_named("star", largest), _named("native", largest)))
+    for name in ("native", "sharded"):
+        trial.found_by(f"{name}_speedup_over_star", ratio(_named("star", largest), _named(name, largest)))

@@ -10,6 +10,7 @@ from parallel_core.experiments.asynchronous_computation import asynchrony, waiti
 from parallel_core.experiments.asynchronous_computation.cost_model import CostModel
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.measurement.confidence_intervals import Interval
+from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.runner.test_metrics import on
 from tests.parallel_core.experiments.small import small
 
@@ -47,7 +48,8 @@ def test_steps_and_size_are_chosen_to_suit_the_budget() -> None:
 
 
 def test_the_cost_model_repeats_the_slower_side() -> None:
-    device_bound, python_bound = CostModel((1.0,), (3.0,), 2.0), CostModel((3.0,), (1.0,), 2.0)
+    short, long = case("short", 1.0), case("long", 3.0)
+    device_bound, python_bound = CostModel(short, long, 2.0), CostModel(long, short, 2.0)
     assert device_bound.waiting_once(10) == device_bound.waiting_once_by_the_book(10) == 1 + 10 * 3 + 2
     assert python_bound.waiting_once(10) == 10 * 3 + 1 + 2
     assert python_bound.waiting_once_by_the_book(10) == 3 + 10 + 2

@@ -40,7 +40,7 @@ def test_sizes_grow_by_four_up_to_the_largest(largest: int) -> None:
 
 
 def point(elements: int, t1: float, t2: float, measured: float | None = None, spread: float = 0.0) -> Point:
-    model = CostModel((t1,) * 3, (t2,) * 3, 0.0)
+    model = CostModel(case("t1", *(t1,) * 3), case("t2", *(t2,) * 3), 0.0)
     seconds = max(t1, t2) if measured is None else measured
     return Point(elements, 10**6, model, case("any", seconds * (1 - spread), seconds, seconds * (1 + spread)))
 
@@ -84,6 +84,6 @@ def test_what_the_sides_disturb_each_other_is_found_at_other_sizes_of_the_same_r
 def test_a_prediction_is_as_uncertain_as_its_time_and_its_parts() -> None:
     sure = point(2, 4.0, 2.0, 5.0)
     assert sure.misses()
-    assert not replace(sure, model=replace(sure.model, issued=(2.5, 4.0, 5.5))).misses()
+    assert not replace(sure, model=replace(sure.model, issued=case("t1", 2.5, 4.0, 5.5))).misses()
     assert not point(2, 4.0, 2.0, 5.0, spread=0.4).misses()
     assert not point(2, 4.0, 2.0, 4.1).misses()

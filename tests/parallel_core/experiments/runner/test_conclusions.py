@@ -1,4 +1,4 @@
-"""What is wrong, or cannot be true, invalidates a result; what other work disturbed is withheld; else it answers."""
+"""What is wrong, or cannot be true, invalidates a result; what other work leaves open has no verdict."""
 
 import json
 import math
@@ -93,7 +93,7 @@ def test_more_than_is_possible_is_noted_within_the_noise_and_invalid_beyond() ->
 
 
 @pytest.mark.parametrize(("share", "judged"), [(0.0, True), (0.1, True), (0.5, False)])
-def test_the_verdict_is_withheld_if_others_took_the_cores(share: float, judged: bool) -> None:
+def test_there_is_no_verdict_if_others_took_so_much_that_every_figure_is_open(share: float, judged: bool) -> None:
     watch = MachineWatch(10.0, 2.0, share, 0.0, None, None, None)
     timed = [replace(one, watch=watch) for one in (PART, WHOLE)]
     noted = trial(*timed)
@@ -101,12 +101,15 @@ def test_the_verdict_is_withheld_if_others_took_the_cores(share: float, judged: 
     found = pretended(noted, HALF)
     assert found.explanation.startswith("No verdict") != judged
     assert found.notes == (("Noted.",) if judged else ())
+    assert found.has_verdict == judged
     assert (found.problems, found.machine_watch) == ((), watch)
-    # What is not about times is said on a busy machine, too.
-    counted = replace(HALF, name="counted", timed=False)
-    both = pretended(trial(*timed), HALF, counted).answer
-    assert both is not None
-    assert len(both.sentences) == (2 if judged else 1)
+    # What is decided is said on a busy machine, too.
+    decided = replace(HALF, name="decided", bands=(Band(LOWEST, "some", "Some"), Band(2.0, "more", "More")))
+    both = pretended(trial(*timed), HALF, decided)
+    assert both.has_verdict
+    assert both.bands == {"half": "half" if judged else None, "decided": "some"}
+    assert both.answer is not None
+    assert len(both.answer.sentences) == 2
     read = read_again(found)
     assert read.machine_watch == watch == read.cases[0].watch
 

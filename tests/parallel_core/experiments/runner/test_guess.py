@@ -17,8 +17,7 @@ from tests.parallel_core.plots.synthetic_results import TIMED
 
 ANY = (-math.inf, math.inf)
 SHARE = (0.0, 1.0)
-QUIET = MachineWatch(10.0, 2.0, 0.0, 0.0, 0.0, None, None)
-BUSY = replace(QUIET, others_share=0.9)
+BUSY = MachineWatch(10.0, 2.0, 0.9, 0.0, 0.0, None, None)
 NUMBERS = st.floats(-1e6, 1e6)
 POSITIVE = st.floats(1e-6, 1e6)
 
@@ -89,24 +88,21 @@ def test_a_guess_within_a_wide_interval_stays_open() -> None:
     assert judged(0.5, -0.1, 3.0).judgement == "open"
 
 
-def test_nothing_is_said_without_an_interval_or_of_an_invalid_or_disturbed_result() -> None:
+def test_nothing_is_said_without_an_interval_or_of_an_invalid_result() -> None:
     for result, why in (
         (measured(1.0, 1.2, metric_intervals={}), "one run does not say how well this is known"),
         (measured(1.0, 1.2, problems=("sums differ",)), "sums differ"),
-        (measured(1.0, 1.2, machine_watch=BUSY), "other work took so much of the cores' time"),
         (measured(1.0, 1.2, metrics={"speedup": math.nan}), "did not find this figure"),
     ):
         guess = judge(5.0, metric("speedup"), result)
         assert guess.judgement == "open"
         assert why in guess.sentence
-    assert judge(5.0, metric("speedup"), measured(1.0, 1.2, machine_watch=QUIET)).judgement == "too high"
 
 
-def test_what_is_counted_is_known_exactly_on_a_busy_machine_too() -> None:
+def test_the_interval_decides_on_a_busy_machine_too() -> None:
+    assert judge(5.0, metric("speedup"), measured(1.0, 1.2, machine_watch=BUSY)).judgement == "too high"
     counted = measured(6.0, 6.0, "layer_waits", machine_watch=BUSY)
     assert judge(6, metric("layer_waits"), counted).sentence == "You guessed 6; measured 6: your guess is right."
-    rated = measured(1.0, 1.5, "best_rate_ratio", machine_watch=BUSY)
-    assert judge(4, Metric("best_rate_ratio", timed=False), rated).judgement == "too high"
     assert judge(5, metric("layer_waits"), counted).sentence == "You guessed 5; measured 6: your guess is too low."
 
 
