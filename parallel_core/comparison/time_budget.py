@@ -23,9 +23,9 @@ __all__ = ["Fit", "Sounding", "Work", "fit", "smallest", "sounding_of", "work_of
 
 GROWTH: Mapping[str, int] = MappingProxyType({"size": 3, "steps": 1, "limit": 1})
 """The parameters that are made smaller where time is short, and the power of each with which the time grows."""
-LEAST: Mapping[str, int] = MappingProxyType({"size": 192, "steps": 200, "limit": 4})
+LEAST: Mapping[str, int] = MappingProxyType({"size": 256, "steps": 200, "limit": 4})
 """Their smallest values: below, overheads are all that is measured."""
-LEAST_COPIED = 480
+LEAST_COPIED = 600
 """The smallest side of matrices that are copied: below, issuing takes as long as the copies."""
 MULTIPLE: Mapping[str, int] = MappingProxyType({"size": 8, "steps": 100})
 """They are multiples of these, unless they are as usual."""

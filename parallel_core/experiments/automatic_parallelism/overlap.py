@@ -195,5 +195,5 @@ EXPERIMENT = Experiment(
         caption="Hidden: the share of the shorter part that is hidden, overlap_efficiency. Issuing: the share of the "
         "copies' time after which Python has issued them; near 1 it is Python's time.",
     ),
-    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 720, "products": 20}},
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 720, "products": 15}},
 )

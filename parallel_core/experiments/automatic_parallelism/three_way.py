@@ -166,5 +166,5 @@ EXPERIMENT = Experiment(
         Change(lambda _: True, "A shorter longest part (--copies): all at once can take no less than that."),
     ),
     settings=OF_COPIES,
-    options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 720, "products": 20}},
+    options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 720, "products": 15}},
 )
