@@ -130,6 +130,7 @@ class _SavedResult(TypedDict):
     tasks: NotRequired[list[_SavedTask]]
     bands: NotRequired[dict[str, str | None]]
     sizes: NotRequired[str]
+    chosen_by: NotRequired[dict[str, str]]
     metric_intervals: NotRequired[dict[str, Annotated[list[Number | None], msgspec.Meta(min_length=2, max_length=2)]]]
     environment: _SavedMachine
     machine_watch: NotRequired[_SavedWatch | None]

@@ -23,8 +23,10 @@ __all__ = ["Fit", "Sounding", "Work", "fit", "smallest", "sounding_of", "work_of
 
 GROWTH: Mapping[str, int] = MappingProxyType({"size": 3, "steps": 1, "limit": 1})
 """The parameters that are made smaller where time is short, and the power of each with which the time grows."""
-LEAST: Mapping[str, int] = MappingProxyType({"size": 192, "steps": 200, "limit": 4})
+LEAST: Mapping[str, int] = MappingProxyType({"size": 256, "steps": 200, "limit": 4})
 """Their smallest values: below, overheads are all that is measured."""
+LEAST_COPIED = 600
+"""The smallest side of matrices that are copied: below, issuing takes as long as the copies."""
 MULTIPLE: Mapping[str, int] = MappingProxyType({"size": 8, "steps": 100})
 """They are multiples of these, unless they are as usual."""
 USUAL_ROUNDS = 3
@@ -135,7 +137,10 @@ def work_of(experiment: Experiment, mode: Mode) -> Work:
     usual, known = experiment.options.get(mode, {}), experiment.parameters_by_option
     values = {name: usual.get(name, parameter.default) for name, parameter in known.items()}
     most = {name: None if values[name] is None else int(values[name]) for name in GROWTH if name in known}
-    least = {name: LEAST[name] if value is None else min(LEAST[name], value) for name, value in most.items()}
+    smallest_of = {**LEAST, "size": LEAST_COPIED} if "copies" in known else LEAST
+    least = {
+        name: smallest_of[name] if value is None else min(smallest_of[name], value) for name, value in most.items()
+    }
     repetitions = int(values["epochs"]) if "epochs" in usual else 1 + int(values.get("rounds") or 0)
     return Work(least, most, repetitions, "budget" in known)
 

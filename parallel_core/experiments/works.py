@@ -1,16 +1,21 @@
-"""What experiments launch: matrix multiplications, copies and increments, each also as one unit."""
+"""What experiments launch: matrix multiplications, copies and increments, each also as one unit; and how much of it.
+
+A run's work is chosen by one rule: three rounds fit the budget, issuing is a small part, few launches are in flight,
+and parts that are to hide each other take equally long.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import sqrt
 from statistics import mean, median
 
 from backends import Array, Device
-from parallel_core.experiments.runner.parameters import Chosen
+from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.timing import measure
+from parallel_core.measurement.timing import Timing, measure
 
 __all__ = [
     "FEWEST_TIMINGS",
@@ -18,6 +23,7 @@ __all__ = [
     "chained",
     "chosen_to_copy",
     "copies_of",
+    "copies_to_hide",
     "copy_into",
     "in_units",
     "incremented",
@@ -25,18 +31,31 @@ __all__ = [
     "largest_size",
     "multiplications",
     "multiplied",
+    "note_issuing",
     "seconds_of_one",
     "size_for",
     "size_for_run",
+    "size_up_to",
 ]
 
-MULTIPLICATIONS = 50
-RUN_SECONDS = 0.2
-"""About how long a chosen size makes a device take for them."""
+MULTIPLICATIONS = 25
+"""On a device at the most: engines bound what may be in flight, JAX to 32."""
+FEWEST_MULTIPLICATIONS = 15
+"""If results are copied: nothing hides the first multiplication, nor the last copy."""
+RUN_SECONDS, COPYING_SECONDS = 0.2, 0.3
+"""About how long a chosen size makes a device take for them, and if results are copied."""
+ISSUING_SECONDS = 31e-6
+"""Of a copy, on the framework that issues slowest (MXNet, between CPUs): all frameworks get the same work."""
+ISSUING_SHARE, TOO_MUCH_ISSUING = 0.1, 0.5
+"""The share of a copy's time that issuing it may take, and from which on that time is not the copy's own."""
+ROUNDS_SHARE = 0.6
+"""The share of the budget into which the fewest rounds fit: choosing and checking take time too, and rounds vary."""
 MOST_IN_UNIT = 500
 """Operations in one unit at the most: a framework may take milliseconds for each to make a unit of them."""
 PROBED_SIZE, PROBED, PROBES = 256, 5, 8
 """The size, the multiplications and the tries from which a size is chosen."""
+FEW_PROBES, PROBED_COPIES = 3, 8
+"""The tries where they take long, and the copies of each result from which a size to copy is chosen."""
 LARGEST_SIZE = 8192
 MOST_CALLS = 1000
 """So many calls on one element tell what one costs."""
@@ -120,8 +139,17 @@ def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:
     Not the fastest: what is chosen by it must fit into a budget on a busy machine too.
     """
     x = trial.normal(size, trial.devices[0])
-    trial.backend.wait(trial.backend.launch(trial.backend.ops.matmul, x, x))
-    return median(measure(trial.backend, partial(multiplied, trial, x, count))[1] for _ in range(PROBES)) / count
+    return _median_timing(trial, partial(multiplied, trial, x, count))[1] / count
+
+
+def _median_timing(trial: Trial, launch: Callable[[], object]) -> Timing:
+    """Return the medians of a few timings of a launch, after a warm-up."""
+    measure(trial.backend, launch)
+    timings = [measure(trial.backend, launch) for _ in range(FEW_PROBES)]
+    if sum(done for _, done in timings) < RUN_SECONDS / 2:
+        timings += [measure(trial.backend, launch) for _ in range(PROBES - FEW_PROBES)]
+    issued, done = (median(seconds) for seconds in zip(*timings, strict=True))
+    return issued, done
 
 
 def size_for(trial: Trial, seconds: float, count: int) -> int:
@@ -135,9 +163,25 @@ def size_for(trial: Trial, seconds: float, count: int) -> int:
     return size
 
 
-def size_for_run(trial: Trial, share: float = 1.0) -> int:
-    """Choose the size with which the first device takes about 0.2 s, or a share of that, for all multiplications."""
-    return size_for(trial, share * RUN_SECONDS, MULTIPLICATIONS)
+def _time_of(trial: Trial, usual: float, timings: float) -> Choice:
+    """Choose the seconds of one of so many timings of a round: the usual ones, or less for three rounds to fit."""
+    allowed = ROUNDS_SHARE * trial.budget / FEWEST_TIMINGS / timings
+    return Choice(usual, "time") if usual <= allowed else Choice(allowed, "budget")
+
+
+def size_for_run(trial: Trial, timings: float, share: float = 1.0) -> Choice:
+    """Choose the size with which the first device takes about 0.2 s, or a share of that, for all multiplications.
+
+    They take less if the fewest rounds of so many such timings would not fit the budget.
+    """
+    seconds = _time_of(trial, share * RUN_SECONDS, timings)
+    return Choice(size_for(trial, seconds.value, MULTIPLICATIONS), seconds.rule)
+
+
+def size_up_to(trial: Trial, seconds: float, wanted: int) -> Choice:
+    """Choose the size that is wanted, or what `largest_size` allows."""
+    size = largest_size(trial, seconds, wanted)
+    return Choice(size, "largest" if size == wanted else "budget")
 
 
 def largest_size(trial: Trial, seconds: float, wanted: int) -> int:
@@ -152,45 +196,77 @@ def largest_size(trial: Trial, seconds: float, wanted: int) -> int:
     return wanted if wanted <= largest else max(8, largest // 8 * 8)
 
 
-def chosen_to_copy(destination: Callable[[Trial], Device]) -> tuple[Chosen, Chosen]:
-    """Declare the size of matrices that are multiplied and copied to another device, and the copies of each result."""
+def chosen_to_copy(destination: Callable[[Trial], Device], timings: float) -> tuple[Chosen, Chosen, Chosen]:
+    """Declare the size of matrices that are multiplied and copied to another device, how many, and copies of each.
+
+    A round takes so many times as long as the multiplications.
+    """
+    multiplied = "Multiplications on a device. Default: chosen, 25 at most."
     more = "Copies of each result. Default: so many that copying takes as long as computing."
     return (
-        Chosen("Side of the matrices. Default: chosen.", how=partial(_size_to_copy, destination)),
-        Chosen(more, maximum=1000, how=partial(_copies_to_hide, destination)),
+        Chosen("Side of the matrices. Default: chosen.", how=partial(_size_to_copy, destination, timings)),
+        Chosen(multiplied, maximum=1000, how=partial(_multiplications_to_copy, timings)),
+        Chosen(
+            more, maximum=1000, how=lambda trial: copies_to_hide(trial, destination(trial), trial.parameters["size"])
+        ),
     )
 
 
-def _size_to_copy(destination: Callable[[Trial], Device], trial: Trial) -> int:
-    """Choose the size with which computing takes about 0.2 s, and no less than copying each result once."""
-    there = destination(trial)
-    size = min(LARGEST_SIZE, size_for(trial, RUN_SECONDS, MULTIPLICATIONS))
+def _size_to_copy(destination: Callable[[Trial], Device], timings: float, trial: Trial) -> Choice:
+    """Choose the smallest size at which issuing a copy is a small part of it; more multiplications may fit, not fewer.
+
+    The smaller the matrices, the fewer copies take as long as a multiplication.
+    """
+    there, seconds = destination(trial), _time_of(trial, COPYING_SECONDS, timings)
+    size = smallest = size_for(trial, seconds.value, MULTIPLICATIONS)
+    largest = smallest * (MULTIPLICATIONS / FEWEST_MULTIPLICATIONS) ** (1 / 3)
+    rule = seconds.rule
+    for _ in range(2):
+        issuing, copying = _seconds_of_a_copy(trial, there, size, PROBED_COPIES)
+        wanted = size * sqrt(issuing / ISSUING_SHARE / copying)
+        rule = "issuing" if smallest < wanted < largest else seconds.rule
+        size = max(8, round(min(max(smallest, wanted), largest) / 8) * 8)
     # Where even a single copy takes longer (a GPU behind a bus), larger matrices shift the balance to computing.
-    once = _run_over_copies(trial, there, size, 1)
-    return size if once >= 1 else min(LARGEST_SIZE, round(size / once / 8) * 8)
+    once = seconds_of_one(trial, size, 1) / _seconds_of_a_copy(trial, there, size, 1)[1]
+    if once < 1:
+        size, rule = round(size / once / 8) * 8, "equal-parts"
+    return Choice(size, rule) if size < LARGEST_SIZE else Choice(LARGEST_SIZE, "largest")
 
 
-def _copies_to_hide(destination: Callable[[Trial], Device], trial: Trial) -> int:
+def _multiplications_to_copy(timings: float, trial: Trial) -> Choice:
+    """Choose how many multiplications of the size fill the time, within what is few enough and hides enough."""
+    seconds = _time_of(trial, COPYING_SECONDS, timings)
+    filling = round(seconds.value / seconds_of_one(trial, trial.parameters["size"], 1))
+    if filling >= MULTIPLICATIONS:
+        return Choice(MULTIPLICATIONS, "launches")
+    return Choice(max(FEWEST_MULTIPLICATIONS, filling), seconds.rule)
+
+
+def copies_to_hide(trial: Trial, there: Device, size: int) -> Choice:
     """Choose so many copies of each result that copying takes about as long as computing."""
     # Many copies of one result are faster apiece than few, because it stays in the cache: estimate, then correct.
-    there, size, copies = destination(trial), trial.parameters["size"], 8
+    seconds, copies = seconds_of_one(trial, size, 2), PROBED_COPIES
     for estimate in range(2):
         tell("choosing the copies", estimate / 2)
-        copies = max(1, round(copies * _run_over_copies(trial, there, size, copies)))
-    return copies
+        copies = max(1, round(seconds / _seconds_of_a_copy(trial, there, size, copies)[1]))
+    return Choice(copies, "equal-parts")
 
 
-def _run_over_copies(trial: Trial, destination: Device, size: int, copies: int) -> float:
-    """Measure how many times longer the multiplications take than the copies, on a tenth of them."""
-    probe = Trial(trial.backend, {}, rounds=3, budget=trial.left(0.2) / 3)
-    x = probe.normal(size, trial.devices[0])
-    run = multiplications(probe, x, MULTIPLICATIONS // 10)
-    results = run.launch()
-    buffers = [trial.backend.copy_to(result, destination) for result in results]
-    probe.time("run", run, bare=())
-    probe.time("copy", copies_of(probe, results, destination, buffers, copies), bare=())
-    cases = probe.run(1.0)
-    return cases["run"].median / cases["copy"].median
+def _seconds_of_a_copy(trial: Trial, there: Device, size: int, copies: int) -> Timing:
+    """Measure the seconds of issuing a copy of a result, and of the copy, on so many copies of two results."""
+    results = multiplied(trial, trial.normal(size, trial.devices[0]), 2)
+    buffers = [trial.backend.copy_to(result, there) for result in results]
+    issued, done = _median_timing(trial, copies_of(trial, results, there, buffers, copies).launch)
+    count = copies * len(results)
+    # Without a queue the copy is over when it is issued.
+    return max(ISSUING_SECONDS, issued / count if trial.backend.engine == "async" else 0.0), done / count
+
+
+def note_issuing(trial: Trial, copies: str) -> None:
+    """Note that a case of copies was bound by issuing them, if it was."""
+    case = trial.cases[copies]
+    if trial.backend.engine == "async" and case.dispatch_median > TOO_MUCH_ISSUING * case.median:
+        trial.notes.append(f"“{copies}” was bound by issuing: its time is that of Python, and not of the copies.")
 
 
 def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:

@@ -40,6 +40,7 @@ from parallel_core.experiments.works import (
     incremented,
     increments,
     largest_size,
+    size_up_to,
 )
 from parallel_core.measurement.timing import measure
 from parallel_core.system.machine import peak_memory_growth
@@ -53,7 +54,7 @@ SIDE = 1024
 SIZE = Chosen(
     waiting.SIDE_OF_MATRICES,
     # About 75 multiplications are timed in a round, with its share of those that are checked.
-    how=lambda trial: largest_size(trial, trial.left(0.55) / 75 / FEWEST_TIMINGS, 1000),
+    how=lambda trial: size_up_to(trial, trial.left(0.55) / 75 / FEWEST_TIMINGS, 1000),
 )
 STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.")
 

@@ -34,7 +34,7 @@ from parallel_core.experiments.asynchronous_computation.waiting import DISPATCH_
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
-from parallel_core.experiments.runner.parameters import Chosen, Parameter
+from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import multiplications, multiplied, size_for
 from parallel_core.measurement.sweep import Curves
@@ -47,7 +47,8 @@ WAIT, WAITALL = "wait", "waitall"
 TARGET_SECONDS = 0.04
 """What 20 multiplications take: each far longer than launching it, 64 of them not long."""
 SIZE = Chosen(
-    "Side of the matrices. Default: chosen for about 2 ms.", how=lambda trial: size_for(trial, TARGET_SECONDS, 20)
+    "Side of the matrices. Default: chosen for about 2 ms.",
+    how=lambda trial: Choice(size_for(trial, TARGET_SECONDS, 20), "time"),
 )
 DEEPEST = Parameter("Multiplications behind the first, at the most.")
 

@@ -37,9 +37,9 @@ from parallel_core.experiments.asynchronous_computation.waiting import (
 )
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band
-from parallel_core.experiments.runner.parameters import Chosen, Parameter
+from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import FEWEST_TIMINGS, largest_size
+from parallel_core.experiments.works import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
 
 __all__ = ["EXPERIMENT", "program"]
@@ -70,12 +70,12 @@ def share_of_this(others: Sequence[tuple[str, str]]) -> float:
     return (1 - STARTING if others else 0.9) / (1 + len(others))
 
 
-def chosen_size(trial: Trial) -> int:
+def chosen_size(trial: Trial) -> Choice:
     """Choose the size 1000, or the largest with which the budget allows enough rounds, here and elsewhere."""
     others = contrasts(trial.parameters["against"], (trial.backend.name, trial.backend.engine))
     # Ten are timed queued and as one unit; on one of the others they may take twice as long.
     timings = FEWEST_TIMINGS * 2 * 10 * (2 if others else 1)
-    return largest_size(trial, share_of_this(others) * trial.budget / timings, 1000)
+    return size_up_to(trial, share_of_this(others) * trial.budget / timings, 1000)
 
 
 SIZE = Chosen(SIDE_OF_MATRICES, how=chosen_size)

@@ -36,7 +36,7 @@ from backends.host import available_cores
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, Found, larger, with_queue
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
-from parallel_core.experiments.runner.parameters import Chosen
+from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import size_for
 from parallel_core.measurement.recording import Recording
@@ -49,7 +49,10 @@ ONE_BY_ONE, FREE = "one by one", "freely scheduled"
 DIAMOND = "diamonds, "
 MULTIPLICATION_SECONDS = 0.004
 """About how long a multiplication takes: long beside the call and the waiting that are timed with each."""
-SIZE = Chosen("Side of the matrices. Default: chosen.", how=lambda one: size_for(one, 10 * MULTIPLICATION_SECONDS, 10))
+SIZE = Chosen(
+    "Side of the matrices. Default: chosen.",
+    how=lambda trial: Choice(size_for(trial, 10 * MULTIPLICATION_SECONDS, 10), "time"),
+)
 
 
 def program(trial: Trial, size: Annotated[int, SIZE]) -> None:

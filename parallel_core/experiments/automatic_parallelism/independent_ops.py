@@ -8,7 +8,7 @@ one after the other, as a chain does. Two workers start an operation that does n
 independent matrix multiplications then take half the time, and a chain takes as long as before. Two threads within each
 are another way to use the same two cores.
 
-Method: 50 independent matrix multiplications on one device, and 50 in a chain, by one worker and by two, each with a
+Method: 25 independent matrix multiplications on one device, and 25 in a chain, by one worker and by two, each with a
 dedicated core and threads; then by one worker with twice the threads. A framework reads the numbers of workers and
 threads when it starts, so those that the loaded backend does not have are measured in fresh processes, on one device;
 what it has is measured before and after them.
@@ -43,7 +43,11 @@ from parallel_core.system.machine_watch import joined_watches
 
 __all__ = ["EXPERIMENT", "program"]
 
-SIZE = Chosen("Side of the matrices. Default: chosen for runs of about 0.1 s.", how=lambda one: size_for_run(one, 0.5))
+TIMINGS = 20
+"""How many times the time of all multiplications fits into a round's share of the budget, with other processes."""
+SIZE = Chosen(
+    "Side of the matrices. Default: chosen for runs of about 0.1 s.", how=lambda one: size_for_run(one, TIMINGS, 0.5)
+)
 COMPARED = Parameter("Beside --workers; others than that are measured in fresh processes.", maximum=256)
 
 

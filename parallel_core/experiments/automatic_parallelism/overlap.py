@@ -6,20 +6,23 @@ Prediction: A result can be copied while the next one is computed, if the copy h
 book copies to the host, in new memory, on the queue that computes; most of its published runs took longer with both at
 once than one after the other, so little is expected of its way.
 
-Method: 50 matrix multiplications are timed, then the copying of their results to another device, then both together. A
-multiplication takes far longer than copying its result through the memory that CPU devices share, so each result is
-copied as often as makes both parts take about the same time: overlap can save most then. Copies go to the same buffers,
-because memory that is touched for the first time costs more than the copy. Before copies are timed in isolation their
-sources are read once, since together they are read when they have just been written. The book's way is timed beside
-ours. On GPUs both copy to the host.
+Method: Up to 25 matrix multiplications are timed, then the copying of their results to another device, then both
+together. A multiplication takes far longer than copying its result through the memory that CPU devices share, so each
+result is copied as often as makes both parts take about the same time: overlap can save most then. Matrices are so
+large that issuing a copy is a small part of it. Copies go to the same buffers, because memory that is touched for the
+first time costs more than the copy. Before copies are timed in isolation their sources are read once, since together
+they are read when they have just been written. The book's way is timed beside ours. On GPUs both copy to the host. With
+`--sizes` the parts are timed at each of several sizes.
 
 Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
 
 Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about the
 same time. More than 1 means that a part was slower in isolation: copies then have to be launched first, by a thread
-that they share cores with, and together they are launched while results are computed.
+that they share cores with, and together they are launched while results are computed. Over several sizes: where issuing
+takes as long as the copies, Python is the bottleneck, and what hides says little about the copies.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -39,8 +42,18 @@ from parallel_core.experiments.runner.changes import (
 )
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
+from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import chosen_to_copy, copies_of, copy_into, multiplications, multiplied
+from parallel_core.experiments.works import (
+    chosen_to_copy,
+    copies_of,
+    copies_to_hide,
+    copy_into,
+    multiplications,
+    multiplied,
+    note_issuing,
+)
+from parallel_core.measurement.sweep import Curves
 
 __all__ = ["EXPERIMENT", "program"]
 
@@ -56,22 +69,56 @@ def destination(trial: Trial) -> Device:
     return trial.devices[1]
 
 
-SIZE, COPIES = chosen_to_copy(destination)
+# If nothing hides, both ways take as long as their parts; the parts are timed as one unit too.
+SIZE, PRODUCTS, COPIES = chosen_to_copy(destination, 9)
+SIZES = Parameter("Several sides, each with copies of its own, for a table; --size is the largest.", sweeps="size")
 
 
-def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COPIES]) -> None:
-    """Time 50 matrix multiplications, the copying of their results to another device, and both together."""
+def program(
+    trial: Trial,
+    size: Annotated[int, SIZE],
+    products: Annotated[int, PRODUCTS],
+    copies: Annotated[int, COPIES],
+    sizes: Annotated[Sequence[int] | None, SIZES] = None,
+) -> None:
+    """Time matrix multiplications, the copying of their results to another device, and both together."""
+    smaller = sorted({*sizes} - {size}) if sizes else []
+    counts = {side: copies_to_hide(trial, destination(trial), side).value for side in smaller} | {size: copies}
+    trial.parameters["sizes"] = ",".join(map(str, counts)) if sizes else None
+    time_parts(trial, size, products, copies)
+    for side in smaller:
+        time_parts(trial, side, products, counts[side], f", size {side}")
+    trial.run()
+    note_issuing(trial, COPY)
+    if sizes:
+        trial.described["series"] = {"copies": (*map(float, counts.values()),)}
+        for side in counts:
+            at = f", size {side}" if side in smaller else ""
+            run, copy, together = (trial.cases[name + at] for name in (RUN, COPY, TOGETHER))
+            saved = run.median + copy.median - together.median
+            trial.points.setdefault("hidden", {})[side] = saved / min(run.median, copy.median)
+            if trial.backend.engine == "async":
+                trial.points.setdefault("issuing", {})[side] = copy.dispatch_median / copy.median
+
+
+def time_parts(trial: Trial, size: int, products: int, copies: int, at: str = "") -> None:
+    """Check and register the parts and both together; of a sweep's smaller sizes, named with `at`, only ours."""
     there = destination(trial)
     x = trial.normal(size, trial.devices[0])
-    run = multiplications(trial, x)
+    # The timed buffers hold the right values before any timed copy.
+    fresh = [trial.backend.asarray(np.zeros((size, size), dtype=np.float32), there) for _ in range(products)]
+    run_and_copy(trial, x, there, fresh, 1)
+    a = trial.backend.to_numpy(x)
+    trial.check("copied products", fresh, [a @ a] * products)
+    run = multiplications(trial, x, products)
     results = run.launch()
-    trial.parameters["products"] = len(results)
     buffers = [trial.backend.copy_to(result, there) for result in results]
     copy, read = (copies_of(trial, results, there, buffers, count) for count in (copies, 1))
-    trial.time(RUN, run)
-    trial.time(COPY, copy, before=read.launch)
+    trial.time(RUN + at, run, bare=() if at else (run,))
+    trial.time(COPY + at, copy, before=read.launch, bare=() if at else (copy,))
     both = Work(lambda: run_and_copy(trial, x, there, buffers, copies))
-    trial.time(TOGETHER, both, parts=(RUN, COPY), bare=(run, copy), hides=COPY)
+    bare = () if at else (run, copy)
+    trial.time(TOGETHER + at, both, parts=(RUN + at, COPY + at), bare=bare, hides=COPY + at)
 
     def to_host(made: list[Array]) -> list[Array]:
         # The book's way, on the queue that computes. Its copies are dropped at once, which those of one unit would not
@@ -81,13 +128,9 @@ def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COP
                 trial.backend.launch(trial.backend.ops.to_host, result)
         return made
 
-    trial.time(BOOK_COPY, Work(partial(to_host, results)), before=read.launch)
-    trial.time(BOOK_TOGETHER, Work(lambda: to_host(run.launch())), parts=(RUN, BOOK_COPY))
-    # The timed buffers hold the right values before any timed copy.
-    fresh = [trial.backend.asarray(np.zeros((size, size), dtype=np.float32), there) for _ in results]
-    run_and_copy(trial, x, there, fresh, 1)
-    a = trial.backend.to_numpy(x)
-    trial.check("copied products", fresh, [a @ a] * len(results))
+    if not at:
+        trial.time(BOOK_COPY, Work(partial(to_host, results)), before=read.launch)
+        trial.time(BOOK_TOGETHER, Work(lambda: to_host(run.launch())), parts=(RUN, BOOK_COPY))
 
 
 def run_and_copy(trial: Trial, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
@@ -145,5 +188,14 @@ EXPERIMENT = Experiment(
     ),
     settings=OF_COPIES,
     queued_case=RUN,
-    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 500}},
+    curves=Curves(
+        over="size",
+        quantity="share",
+        x_title="side of the matrices",
+        y_title="share",
+        in_place_of_times=False,
+        caption="Hidden: the share of the shorter part that is hidden, overlap_efficiency. Issuing: the share of the "
+        "copies' time after which Python has issued them; near 1 it is Python's time.",
+    ),
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 720, "products": 15}},
 )

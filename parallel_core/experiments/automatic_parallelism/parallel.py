@@ -5,7 +5,7 @@ Book: Dive into Deep Learning, "Automatic Parallelism".
 Prediction: The matrix multiplications on one device do not depend on those on another, so an engine with a queue for
 each device runs them at the same time, and all together take as long as one device in isolation.
 
-Method: The same 50 matrix multiplications run on one device after the other, with a wait in between, and then on all
+Method: The same 25 matrix multiplications run on one device after the other, with a wait in between, and then on all
 devices without one; nothing else says that they may overlap. Each device has cores and threads of its own.
 
 Look at: `parallel_speedup`, the sum of the devices' separate times over their time together.
@@ -20,18 +20,25 @@ from typing import Annotated
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
-from parallel_core.experiments.runner.parameters import Chosen
+from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import MULTIPLICATIONS, multiplications, size_for_run
 
 __all__ = ["EXPERIMENT", "program"]
 
 TOGETHER = "on all together"
-SIZE = Chosen("Side of the matrices. Default: chosen for runs of about 0.2 s.", how=size_for_run)
+
+
+def how_large(trial: Trial) -> Choice:
+    """Choose a size: each device is timed alone, as one unit, and in turn with the others if nothing overlaps."""
+    return size_for_run(trial, 3 * len(trial.devices))
+
+
+SIZE = Chosen("Side of the matrices. Default: chosen for runs of about 0.2 s.", how=how_large)
 
 
 def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
-    """Time 50 multiplications on each device, and on all together; raises RequestError for a single device."""
+    """Time 25 multiplications on each device, and on all together; raises RequestError for a single device."""
     trial.refuse_single_device("parallel", "compares devices")
     trial.parameters["products"] = MULTIPLICATIONS
     matrices = [trial.normal(size, device) for device in trial.devices]
@@ -72,5 +79,5 @@ EXPERIMENT = Experiment(
         larger("size", "Larger matrices", "launching, or a lock, may be what the devices share"),
     ),
     settings=OF_PRODUCTS,
-    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},
+    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 504}},
 )

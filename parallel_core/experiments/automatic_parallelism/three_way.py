@@ -7,10 +7,10 @@ Prediction: Nothing here depends on anything else here, so all may be done at th
 longest part: of three equal parts, two thirds are saved. But copying between CPU devices is work for the cores that
 compute. With two cores for three parts about a third can be saved at most.
 
-Method: 50 matrix multiplications on the first device, 50 on the second, and copies of earlier results of both into
-buffers on the other one are timed separately, and then all at once. Results are copied so often that copying takes
-about as long as computing. Launches alternate between the parts, so that no queue gets its work last. On a CPU, the
-time that the cores worked on the separate parts, divided by the cores, is the least that all at once can take.
+Method: Up to 25 matrix multiplications on the first device, as many on the second, and copies of earlier results of
+both into buffers on the other one are timed separately, and then all at once. Results are copied so often that copying
+takes about as long as computing. Launches alternate between the parts, so that no queue gets its work last. On a CPU,
+the time that the cores worked on the separate parts, divided by the cores, is the least that all at once can take.
 
 Look at: `saved_fraction`, the share of the parts' added times that doing all at once saves; `possible_fraction`, what
 would be saved if all took as long as the longest part; `possible_on_cores_fraction`, the same if the cores' work
@@ -35,12 +35,12 @@ from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Ex
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import (
-    MULTIPLICATIONS,
     chosen_to_copy,
     copies_of,
     copy_into,
     multiplications,
     multiplied,
+    note_issuing,
 )
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.system.machine_watch import usable_cores
@@ -58,17 +58,19 @@ def other_device(trial: Trial) -> Device:
     return trial.devices[1]
 
 
-SIZE, COPIES = chosen_to_copy(other_device)
+# Three parts, all at once in turn if nothing overlaps, and four works as one unit.
+SIZE, PRODUCTS, COPIES = chosen_to_copy(other_device, 11)
 
 
-def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COPIES]) -> None:
-    """Time 50 multiplications on each of two devices, the copying of earlier results both ways, and all at once."""
+def program(
+    trial: Trial, size: Annotated[int, SIZE], products: Annotated[int, PRODUCTS], copies: Annotated[int, COPIES]
+) -> None:
+    """Time multiplications on each of two devices, the copying of earlier results both ways, and all at once."""
     first, second = trial.devices[0], other_device(trial)
-    trial.parameters["products"] = MULTIPLICATIONS
     matrices = [trial.normal(size, device, seed) for seed, device in enumerate((first, second))]
-    results = [multiplied(trial, x, MULTIPLICATIONS) for x in matrices]
+    results = [multiplied(trial, x, products) for x in matrices]
     buffers = [[trial.backend.copy_to(x, to) for x in made] for made, to in zip(results, (second, first), strict=True)]
-    computing = [multiplications(trial, x) for x in matrices]
+    computing = [multiplications(trial, x, products) for x in matrices]
     ways = zip(results, (second, first), buffers, strict=True)
     copying = [copies_of(trial, made, to, into, copies) for made, to, into in ways]
     parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: copying}
@@ -85,16 +87,17 @@ def program(trial: Trial, size: Annotated[int, SIZE], copies: Annotated[int, COP
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
     trial.time(TOGETHER, together, parts=parts, bare=(*computing, *copying), hides=BOTH_WAYS)
     cases = trial.run()
+    note_issuing(trial, BOTH_WAYS)
     # The first of each was a warm-up. GPUs work without the cores.
     seconds = sum(median(one[1:]) for one in worked.values()) if first.kind == second.kind == "cpu" else 0.0
     share = seconds / usable_cores() / sum(cases[name].median for name in parts)
     trial.found_by(ON_CORES.name, partial(possible, on_cores=share), is_ratio=False)
     # The timed buffers hold the right values before any timed copy.
     zeros = np.zeros((size, size), dtype=np.float32)
-    fresh = [[trial.backend.asarray(zeros, device) for _ in range(MULTIPLICATIONS)] for device in (second, first)]
+    fresh = [[trial.backend.asarray(zeros, device) for _ in range(products)] for device in (second, first)]
     made = all_at_once(trial, matrices, results, fresh, 1)
     for number, a in enumerate(map(trial.backend.to_numpy, matrices)):
-        trial.check("products or copies", [*made[number::2], *fresh[number]], [a @ a] * 2 * MULTIPLICATIONS)
+        trial.check("products or copies", [*made[number::2], *fresh[number]], [a @ a] * 2 * products)
 
 
 def all_at_once(
@@ -102,7 +105,7 @@ def all_at_once(
 ) -> list[Array]:
     """Launch, alternately, a multiplication on each device and the copies of an earlier result of each to the other."""
     made = []
-    for index in range(MULTIPLICATIONS):
+    for index in range(len(results[0])):
         for x, device, earlier, there in zip(matrices, trial.devices[1::-1], results, buffers, strict=True):
             made += multiplied(trial, x)
             there[index] = copy_into(trial, there[index], earlier[index], device, copies)
@@ -160,5 +163,5 @@ EXPERIMENT = Experiment(
         Change(lambda _: True, "A shorter longest part (--copies): all at once can take no less than that."),
     ),
     settings=OF_COPIES,
-    options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500}},
+    options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 720, "products": 15}},
 )

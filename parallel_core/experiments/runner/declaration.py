@@ -17,8 +17,17 @@ from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
 from parallel_core.experiments.runner.kept_sizes import SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.metrics import Metric
-from parallel_core.experiments.runner.parameters import BUDGET, ROUNDS, Chosen, Parameter, parameters_of, written
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.parameters import (
+    BUDGET,
+    ROUNDS,
+    Chosen,
+    Parameter,
+    choose,
+    parameters_of,
+    written,
+)
+from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import listed
@@ -159,23 +168,25 @@ class Experiment:
     def run(self, backend: Backend, *, work: Work = "own", **options: Any) -> Result:
         """Run the program on a backend: take or choose sizes that are not given, time, check, and conclude.
 
-        Kept sizes that the run cannot do are not taken; new ones are chosen then, and the result says so. Sizes are
-        kept that a valid run chose on a machine that others left alone.
+        Kept sizes that the run cannot do are not taken; new ones are chosen then, and the result says so. If too few
+        rounds fit, it runs once more with a smaller size. Sizes are kept that a valid run chose on a machine that
+        others left alone.
         """
         given = {one.name: one.default for one in self.parameters} | options
-        is_free = bool(self.calibrated) and work != "own" and all(given[name] is None for name in self.calibrated)
+        given |= {one.sweeps: max(given[one.name]) for one in self.parameters if one.sweeps and given[one.name]}
+        is_chosen = bool(self.calibrated) and all(given[name] is None for name in self.calibrated)
+        is_kept, place = is_chosen and work != "own", place_of(backend, given.get("budget"))
         kept = None
         try:
-            if is_free and work == "kept":
-                kept = kept_sizes(self.name, place_of(backend), self.calibrated)
+            if is_kept and work == "kept":
+                kept = kept_sizes(self.name, place, self.calibrated)
             given |= kept.values if kept else {}
             shown = {key: value for one in self.parameters for key, value in written(one, given[one.name]).items()}
             timing = {name: given.pop(name) for name in ("rounds", "budget") if getattr(self, name) is not None}
             trial = Trial(backend, shown, **timing)
-            for one in self.parameters:
-                if isinstance(one, Chosen) and one.how and given[one.name] is None:
-                    given[one.name] = trial.parameters[one.name] = one.how(trial)
-            self.program_on(backend)(trial, **given)
+            wanted = [one for one in self.parameters if isinstance(one, Chosen) and given[one.name] is None]
+            chosen, is_quiet = choose(trial, wanted)
+            self.program_on(backend)(trial, **given | chosen)
             trial.run()
         except (SpoiltSizesError, RequestError, ComputationError, MemoryError) as error:
             if kept is None and not isinstance(error, SpoiltSizesError):
@@ -183,8 +194,24 @@ class Experiment:
             # If the sizes were not the reason, this fails alike.
             again = self.run(backend, work="new", **options)
             return replace(again, sizes=f"new, for those kept for this machine cannot be taken: {error}")
+        if kept:
+            trial.described["chosen_by"] = dict.fromkeys(kept.values, "kept")
         result = conclude(self.name, trial, self.metrics, self.changes, self.curves)
-        if is_free and kept is None and not result.problems and result.is_undisturbed:
+        if is_chosen and "size" in self.calibrated and (size := _size_for_rounds(trial)) < trial.parameters["size"]:
+            again = self.run(backend, **{**options, "size": size})
+            kept, result = None, replace(again, chosen_by={**again.chosen_by, "size": "rounds"})
+        if is_kept and kept is None and is_quiet and not result.problems and result.is_undisturbed:
             values = {name: result.parameters[name] for name in self.calibrated}
-            keep_sizes(self.name, place_of(backend), values, f"{backend.name} {backend.engine}")
+            keep_sizes(self.name, place, values, f"{backend.name} {backend.engine}")
         return replace(result, sizes=str(kept) if kept else "")
+
+
+def _size_for_rounds(trial: Trial) -> int:
+    """Return the size of a trial, or a smaller one if fewer rounds fitted its budget than a verdict takes."""
+    size: int = trial.parameters["size"]
+    wanted, taken = min(FEWEST_FOR_A_VERDICT, trial.rounds), min(len(case.seconds) for case in trial.cases.values())
+    if taken >= wanted or not 0 < trial.budget < math.inf:
+        return size
+    # With the warm-ups. The time grows with the cube of the size.
+    allowed = TIMED_SHARE * trial.budget / (trial.budget - trial.left()) * (1 + taken) / (1 + wanted)
+    return max(8, int(size * min(1.0, allowed) ** (1 / 3)) // 8 * 8)

@@ -21,6 +21,8 @@ from parallel_core.system.machine import describe_machine
 __all__ = ["KeptSizes", "SpoiltSizesError", "keep_sizes", "kept_sizes", "place_of"]
 
 VARIABLE = "PARALLEL_CORE_SIZES"
+RULE = 2
+"""The number of the rule that sizes are chosen by: sizes of another one are none here."""
 SAME_MACHINE = ("processor", "cores", "memory_bytes")
 """What of a machine's description decides whether it is the same one."""
 SHOWN = 60
@@ -43,10 +45,10 @@ class KeptSizes:
         return f"kept for this machine, as chosen on {self.chosen_on}, {self.day}; --work new chooses others"
 
 
-def place_of(backend: Backend) -> str:
-    """Name the devices that sizes are chosen for, with their threads and workers; frameworks do not matter."""
-    devices = ",".join(map(str, backend.devices))
-    return f"{devices}; {backend.threads_per_device} threads, {backend.workers_per_device} workers"
+def place_of(backend: Backend, budget: float | None) -> str:
+    """Name the devices that sizes are chosen for, with threads, workers and seconds; frameworks do not matter."""
+    devices, seconds = ",".join(map(str, backend.devices)), "" if budget is None else f", {budget:g} s"
+    return f"{devices}; {backend.threads_per_device} threads, {backend.workers_per_device} workers{seconds}"
 
 
 def kept_sizes(experiment: str, place: str, names: Sequence[str]) -> KeptSizes | None:
@@ -77,7 +79,7 @@ def keep_sizes(experiment: str, place: str, values: Mapping[str, Any], chosen_on
     sizes = _read()
     before = sizes.get(experiment)
     sizes[experiment] = {**(before if isinstance(before, dict) else {}), place: asdict(kept)}
-    text = json.dumps({"machine": _machine(), "sizes": sizes}, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps({"rule": RULE, "machine": _machine(), "sizes": sizes}, indent=1, ensure_ascii=False) + "\n"
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         # JSON may hold half of a character, which UTF-8 does not.
@@ -88,7 +90,8 @@ def _read() -> dict[str, Any]:
     path = _path()
     try:
         document = json.loads(path.read_text(encoding="utf-8")) if path is not None else {}
-        sizes: Any = document["sizes"] if document["machine"] == _machine() else {}
+        is_ours = document["rule"] == RULE and document["machine"] == _machine()
+        sizes: Any = document["sizes"] if is_ours else {}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
     return sizes if isinstance(sizes, dict) else {}

@@ -1,17 +1,32 @@
 """The parameters of an experiment, read from its program's signature: they become options."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.system.machine_watch import MachineWatch, sample_machine, watched
 
-__all__ = ["BUDGET", "MOST", "ROUNDS", "Chosen", "Parameter", "Seed", "annotations_of", "parameters_of", "written"]
+__all__ = [
+    "BUDGET",
+    "MOST",
+    "ROUNDS",
+    "Choice",
+    "Chosen",
+    "Parameter",
+    "Seed",
+    "annotations_of",
+    "choose",
+    "parameters_of",
+    "written",
+]
 
 MOST = 1_000_000
 """The largest number that an option takes unless it says otherwise."""
+TRIES, CHOOSING = 3, 0.15
+"""How often a run chooses while others disturb it, and the share of the budget after which it tries no more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +46,8 @@ class Parameter:
     """Reads the value if its type does not say how; raises ValueError."""
     written_default: str | None = None
     """How a default that `parse` reads is written."""
+    sweeps: str = ""
+    """For several numbers: the parameter that they take the place of; it is the largest of them."""
     fields: Mapping[str, "Parameter"] = field(default_factory=dict)
     """For a dataclass: the fields that are parameters, by their names."""
     name: str = ""
@@ -39,11 +56,18 @@ class Parameter:
     default: Any = None
 
 
+class Choice(NamedTuple):
+    """A value that a run chose, and the code of the rule that bound it (`Result.chosen_by`)."""
+
+    value: Any
+    rule: str
+
+
 @dataclass(frozen=True, eq=False)
 class Chosen(Parameter):
     """A parameter that a run chooses to suit the machine unless it is given; all cells of a comparison get the same."""
 
-    how: Callable[[Trial], object] | None = None
+    how: Callable[[Trial], Choice] | None = None
     """Chooses it, before the program runs and after the parameters that stand before it; None: the program does."""
 
 
@@ -53,6 +77,26 @@ BUDGET = Parameter(
 )
 """Both are options of every experiment that has them, and the runner's own."""
 Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]
+
+
+def choose(trial: Trial, wanted: Sequence[Chosen]) -> tuple[dict[str, Any], bool]:
+    """Choose parameters in turn; return their values, and whether others left the machine alone meanwhile.
+
+    While others disturb it all are chosen again, a few times, and what was chosen in the quietest moment counts.
+    """
+    tries: list[tuple[MachineWatch, dict[str, Choice]]] = []
+    while not tries or (tries[-1][0].is_disturbed and len(tries) < TRIES and trial.left(CHOOSING) > 0):
+        before, choices = sample_machine(), {}
+        for one in wanted:
+            if one.how is not None:
+                choices[one.name] = one.how(trial)
+                trial.parameters[one.name] = choices[one.name].value
+        tries.append((watched(before, sample_machine()), choices))
+    watch, choices = min(tries, key=lambda one: one[0].taken_share)
+    values = {name: choice.value for name, choice in choices.items()}
+    trial.parameters |= values
+    trial.described["chosen_by"] = {name: choice.rule for name, choice in choices.items()}
+    return values, not watch.is_disturbed
 
 
 def parameters_of(program: Callable[..., object]) -> tuple[Parameter, ...]:

@@ -15,7 +15,7 @@ from parallel_core.comparison.cells import OWN_ENGINE, Cell, CellResults, Compar
 from parallel_core.comparison.plan import SOUNDING, Plan
 from parallel_core.comparison.runner import Chosen, run_cells, run_comparison
 from parallel_core.comparison.schedule import NextRun, Ran
-from parallel_core.comparison.time_budget import GROWTH, LEAST
+from parallel_core.comparison.time_budget import GROWTH, work_of
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Case
@@ -65,7 +65,8 @@ class Machine:
         measured: dict[Cell, Measured] = {}
         for cell in run.cells:
             own, began = chosen[cell.experiment], self.now
-            growth = max(((own[name] / LEAST[name]) ** GROWTH[name] for name in GROWTH if name in own), default=1)
+            least = work_of(EXPERIMENTS[cell.experiment], plan.mode).least
+            growth = max(((own[name] / least[name]) ** GROWTH[name] for name in least if name in own), default=1)
             repetition = REPETITION * growth * (self.slow_kernels if cell.backend == "mxnet" else 1)
             repetitions = 1 if cell.experiment == "data-parallel" else 2 if own.get("rounds") == 1 else 4
             foreseen = FIXED + repetitions * repetition
@@ -77,7 +78,7 @@ class Machine:
                 return Ran(measured, {cell: FailedRun(run.round, "took too long", refused=False)}, start)
             took = (repetition * seconds / foreseen,)
             case = Case(EXPERIMENTS[cell.experiment].case, took, took, () if repetitions == 1 else took)
-            gave = result(cell, {"run": 1.0}, cases=(case,), parameters={"copies": 7, **own})
+            gave = result(cell, {"run": 1.0}, cases=(case,), parameters={"copies": 7, "products": 20, **own})
             measured[cell] = Measured(gave, began, self.now)
         return Ran(measured, {}, start)
 

@@ -20,7 +20,7 @@ Outcome = Result | FailedRun
 
 
 def outcome(cell: Cell, invalid: bool = False) -> Result:
-    parameters = {"size": 592, "copies": 7, "rounds": 5}
+    parameters = {"size": 592, "products": 20, "copies": 7, "rounds": 5}
     return result(cell, {"run": 1.0}, parameters=parameters, problems=("wrong",) if invalid else ())
 
 
@@ -66,8 +66,8 @@ def test_what_the_first_process_of_an_experiment_chose_is_given_to_the_others_un
     assert START.chosen(1) == {"parallel": {}, "overlap": {}}
     assert after(START, a=CRASH).chosen(1)["parallel"] == {}
     assert after(after(START, a=CRASH), b=outcome(B)).chosen(1) == {"parallel": {"size": 592}, "overlap": {}}
-    given = replace(START, plan=replace(PLAN, sizes={"overlap": {"size": 8, "copies": 1}}))
-    assert after(given, c=outcome(C)).chosen(1)["overlap"] == {"size": 8, "copies": 1}
+    given = replace(START, plan=replace(PLAN, sizes={"overlap": {"size": 8, "products": 20, "copies": 1}}))
+    assert after(given, c=outcome(C)).chosen(1)["overlap"] == {"size": 8, "products": 20, "copies": 1}
 
 
 def test_refused_cells_are_left_alone_and_failed_ones_tried_once_more() -> None:

@@ -16,10 +16,10 @@ made_up = partial(synthetic, "a test needs no more", train=300, test=10)
 QUICKLY: Mapping[str, Any] = {"rounds": 2, "budget": 600.0}
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "parallel": {"size": 64, **QUICKLY},
-    "overlap": {"size": 64, "copies": 2, **QUICKLY},
+    "overlap": {"size": 64, "products": 4, "copies": 2, **QUICKLY},
     "independent-ops": {"size": 64, "workers_compared": (1,), **QUICKLY},
     "small-ops": {"sizes": (8, 32), **QUICKLY},
-    "three-way": {"size": 64, "copies": 2, **QUICKLY},
+    "three-way": {"size": 64, "products": 4, "copies": 2, **QUICKLY},
     "dependencies": {"size": 8, **QUICKLY},
     "graph": {"batch": 20, **QUICKLY},
     "building-blocks": QUICKLY,

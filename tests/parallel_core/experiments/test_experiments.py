@@ -97,7 +97,8 @@ def test_a_single_device_is_measured_or_refused(
 
 @pytest.mark.parametrize("name", ["parallel", "overlap", "independent-ops", "three-way"])
 def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parallel_core.experiments.works.RUN_SECONDS", 0.002)
+    monkeypatch.setattr(works, "RUN_SECONDS", 0.002)
+    monkeypatch.setattr(works, "COPYING_SECONDS", 0.002)
     options = {"workers_compared": (1,)} if name == "independent-ops" else {}
     parameters = EXPERIMENTS[name].run(backend, **options, rounds=1).parameters
     assert parameters["size"] % 8 == 0

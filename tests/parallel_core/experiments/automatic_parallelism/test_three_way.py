@@ -16,7 +16,7 @@ from tests.parallel_core.experiments.runner.pretended import case
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_two_devices_compute_and_copy(load: Callable[[int], Backend], count: int) -> None:
-    result = parallel_core.run_three_way(load(count), size=32, copies=2, rounds=2, budget=600.0)
+    result = parallel_core.run_three_way(load(count), size=32, products=5, copies=2, rounds=2, budget=600.0)
     *parts, together = result.cases
     assert [part.name for part in parts] == ["products on cpu:1", "products on cpu:2", "copies both ways"]
     assert together.parts == tuple(part.name for part in parts)
@@ -34,7 +34,7 @@ def test_wrong_copies_or_products_make_the_result_invalid(
         "multiplied": lambda trial, x, count=1: [trial.backend.launch(trial.backend.ops.add, x, x)] * count,
     }
     monkeypatch.setattr(three_way, broken, wrong[broken])
-    result = parallel_core.run_three_way(backend, size=16, copies=1, rounds=1, budget=600.0)
+    result = parallel_core.run_three_way(backend, size=16, products=5, copies=1, rounds=1, budget=600.0)
     assert any(problem.startswith("products or copies differ") for problem in result.problems)
 
 

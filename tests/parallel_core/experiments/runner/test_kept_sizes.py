@@ -1,6 +1,7 @@
 """Sizes that a run keeps for its machine, and that later runs take, whatever the framework."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from parallel_core import run_parallel
 from parallel_core.command_line.run import run
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner import declaration, parameters
 from parallel_core.experiments.runner.kept_sizes import KeptSizes, SpoiltSizesError, keep_sizes, kept_sizes, place_of
-from parallel_core.measurement.result import Result
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.measurement.result import Case, Result
+from parallel_core.system.machine_watch import MachineWatch
 
 
 @pytest.fixture
@@ -39,14 +43,15 @@ def test_what_one_framework_chose_another_takes(file: Path, numpy: Backend, monk
     first = run_once(numpy, work="kept")
     assert first.sizes == ""
     if not first.problems:
-        kept = kept_sizes("parallel", place_of(numpy), ["size"])
+        kept = kept_sizes("parallel", place_of(numpy, 0.5), ["size"])
         assert kept is not None
         assert (kept.values, kept.chosen_on) == ({"size": first.parameters["size"]}, "numpy sync")
-    keep_sizes("parallel", place_of(numpy), {"size": 24}, "torch async")
+    keep_sizes("parallel", place_of(numpy, 0.5), {"size": 24}, "torch async")
     second = run_once(numpy, work="kept")
     assert second.parameters["size"] == 24
     assert "torch async" in second.sizes
     assert Result.from_json(second.as_json()).sizes == second.sizes
+    assert Result.from_json(second.as_json()).chosen_by == {"size": "kept"}
     assert run_once(numpy, work="kept", size=16).parameters["size"] == 16
     # Other devices are other work.
     assert kept_sizes("parallel", "cpu:1; 2 threads, 1 workers", ["size"]) is None
@@ -68,7 +73,7 @@ def test_what_was_not_chosen_by_a_valid_run_is_not_kept(
 def test_a_file_that_says_nothing_of_this_machine_is_replaced(file: Path, numpy: Backend, content: str) -> None:
     file.parent.mkdir()
     file.write_text(content)
-    place = place_of(numpy)
+    place = place_of(numpy, 0.5)
     assert kept_sizes("parallel", place, ["size"]) is None
     keep_sizes("parallel", place, {"size": 8, "sizes": (1, 2)}, "numpy sync")
     kept = kept_sizes("parallel", place, ["size", "sizes"])
@@ -77,18 +82,56 @@ def test_a_file_that_says_nothing_of_this_machine_is_replaced(file: Path, numpy:
     assert kept_sizes("parallel", place, ["size", "copies"]) is None
 
 
-def test_sizes_of_another_machine_are_none_here(file: Path, numpy: Backend) -> None:
-    keep_sizes("parallel", place_of(numpy), {"size": 8}, "numpy sync")
+@pytest.mark.parametrize("other", [{"machine": {"processor": "another"}}, {"rule": 1}, {"rule": None}])
+def test_sizes_of_another_machine_rule_or_budget_are_none_here(file: Path, numpy: Backend, other: object) -> None:
+    keep_sizes("parallel", place_of(numpy, 0.5), {"size": 8}, "numpy sync")
     document = json.loads(file.read_text())
-    document["machine"]["processor"] = "another"
-    file.write_text(json.dumps(document))
-    assert kept_sizes("parallel", place_of(numpy), ["size"]) is None
+    assert kept_sizes("parallel", place_of(numpy, 0.5), ["size"]) is not None
+    assert kept_sizes("parallel", place_of(numpy, 5.0), ["size"]) is None
+    file.write_text(json.dumps({**document, **other}))  # type: ignore[dict-item]
+    assert kept_sizes("parallel", place_of(numpy, 0.5), ["size"]) is None
+
+
+def test_what_was_chosen_while_others_worked_is_chosen_again_and_not_kept(
+    file: Path, numpy: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = iter((0.3, 0.2, 0.4))
+    watch = partial(MachineWatch, 10.0, 2.0, stolen_share=None, waiting_share=None, slowest_mhz=None, fastest_mhz=None)
+    monkeypatch.setattr(parameters, "watched", lambda *_: watch(others_share=next(taken)))
+    sizes = iter((8, 16, 24))
+    monkeypatch.setattr("parallel_core.experiments.works.size_for", lambda *_: next(sizes))
+    found = run_once(numpy, work="new")
+    # That of the quietest moment.
+    assert (found.parameters["size"], next(taken, None)) == (16, None)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(("taken", "spent", "size"), [(3, 9.0, 800), (1, 10.0, 608), (1, 5.0, 768), (2, 1e6, 8)])
+def test_a_run_of_too_few_rounds_takes_a_size_with_which_three_fit(
+    numpy: Backend, taken: int, spent: float, size: int
+) -> None:
+    trial = Trial(numpy, {"size": 800}, rounds=5, budget=10.0)
+    trial._started -= spent
+    trial.cases = {"run": Case("run", (0.1,) * taken, (0.1,) * taken)}
+    assert declaration._size_for_rounds(trial) == size
+
+
+@pytest.mark.usefixtures("file")
+def test_a_run_that_was_too_large_is_repeated_with_less(numpy: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_sizes("parallel", place_of(numpy, 600.0), {"size": 24}, "numpy sync")
+    monkeypatch.setattr(declaration, "_size_for_rounds", lambda trial: min(16, trial.parameters["size"]))
+    found = run_parallel(numpy, rounds=2, budget=600.0, work="kept")
+    assert (found.parameters["size"], found.chosen_by, found.sizes) == (16, {"size": "rounds"}, "")
+    if not found.problems:
+        kept = kept_sizes("parallel", place_of(numpy, 600.0), ["size"])
+        assert kept is not None
+        assert kept.values == {"size": 16}
 
 
 def test_nothing_is_kept_if_the_variable_is_empty(monkeypatch: pytest.MonkeyPatch, numpy: Backend) -> None:
     monkeypatch.setenv("PARALLEL_CORE_SIZES", "")
-    keep_sizes("parallel", place_of(numpy), {"size": 8}, "numpy sync")
-    assert kept_sizes("parallel", place_of(numpy), ["size"]) is None
+    keep_sizes("parallel", place_of(numpy, 0.5), {"size": 8}, "numpy sync")
+    assert kept_sizes("parallel", place_of(numpy, 0.5), ["size"]) is None
 
 
 CALIBRATED = [name for name, one in EXPERIMENTS.items() if one.calibrated]
@@ -110,14 +153,14 @@ def test_what_a_run_chose_the_next_one_takes_of_every_experiment(file: Path, nam
         return {one: parameters[one] for one in EXPERIMENTS[name].calibrated}
 
     chosen = sizes("--work", "own")
-    keep_sizes(name, place_of(backends.load("numpy", EXPERIMENTS[name].devices)), chosen, "numpy sync")
+    keep_sizes(name, place_of(backends.load("numpy", EXPERIMENTS[name].devices), 0.5), chosen, "numpy sync")
     assert sizes() == chosen
     assert json.loads(file.read_text())["sizes"].keys() == {name}
 
 
 def test_a_run_says_that_its_sizes_were_kept(file: Path, numpy: Backend) -> None:
-    keep_sizes("parallel", place_of(numpy), {"size": 16}, "numpy sync")
-    done = CliRunner().invoke(run, ["parallel", "--backend", "numpy", "--rounds", "2"])
+    keep_sizes("parallel", place_of(numpy, 0.5), {"size": 16}, "numpy sync")
+    done = CliRunner().invoke(run, ["parallel", "--backend", "numpy", "--rounds", "2", "--budget", "0.5"])
     printed = " ".join(done.output.split())
     assert "size = 16" in printed
     assert "kept for this machine, as chosen on numpy sync" in printed
@@ -140,7 +183,7 @@ NEAR = st.fixed_dictionaries(
 def test_whatever_stands_in_the_file_a_run_has_right_sizes_or_none(
     file: Path, numpy: Backend, document: object, places: object, entry: object, level: str
 ) -> None:
-    place = place_of(numpy)
+    place = place_of(numpy, 0.5)
     keep_sizes("parallel", place, {"size": 8}, "numpy sync")
     whole = json.loads(file.read_text())
     spoilt = {"sizes": document, "places": {"parallel": places}, "entry": {"parallel": {place: entry}}}
@@ -171,9 +214,9 @@ def test_whatever_stands_in_the_file_a_run_has_right_sizes_or_none(
     ],
 )
 def test_spoilt_sizes_are_not_taken_and_a_line_says_so(file: Path, numpy: Backend, entry: object) -> None:
-    keep_sizes("parallel", place_of(numpy), {"size": 16}, "numpy sync")
+    keep_sizes("parallel", place_of(numpy, 0.5), {"size": 16}, "numpy sync")
     whole = json.loads(file.read_text())
-    file.write_text(json.dumps({**whole, "sizes": {"parallel": {place_of(numpy): entry}}}))
+    file.write_text(json.dumps({**whole, "sizes": {"parallel": {place_of(numpy, 0.5): entry}}}))
     arguments = ["--rounds", "1", "--budget", "0.5", "--json", str(file.parent / "run.json")]
     done = CliRunner().invoke(run, ["parallel", "--backend", "numpy", *arguments])
     assert done.exception is None or isinstance(done.exception, MeasurementError), done.output
