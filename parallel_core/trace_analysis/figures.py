@@ -88,6 +88,7 @@ class CaseFigures:
     devices_at_once: float | None
     """How many devices worked at the same time, whatever the number of their queues."""
     parts: Parts
+    """What the time consists of, and how much of exchange and of copies lay under computation."""
     waits: LaunchWaits | None
     control_returned_seconds: float | None
     """When the host had done all but the case's last wait, counted from its first launch."""

@@ -1,6 +1,7 @@
 """The price of overlap: how many times as long computations take while others run beside them.
 
-An operation is alone if others run in at most a tenth of its time, and beside others if they do in half of it or more.
+An operation is alone if others run in at most a tenth of its time, and beside others if they do in a quarter of it or
+more: the price is that of neighbours as they come, with the gaps between them.
 Others are the operations of all other queues of the trace. Operations of one name on one device are compared, and a
 trace has no shapes: a name whose durations, alone or beside others, differ too much is left out, for it may be several
 operations. So is one with too few operations on either side.
@@ -20,7 +21,7 @@ __all__ = ["FEWEST", "Price", "PricedOperation", "interference"]
 
 FEWEST = 5
 """So many operations on each side are needed to say something."""
-ALONE, BESIDE = 0.1, 0.5
+ALONE, BESIDE = 0.1, 0.25
 """Shares of an operation's time in which others ran: at most, and at least."""
 ALIKE = 2.0
 """Of operations of one shape, nine in ten take at most so many times as long as the fastest tenth."""

@@ -135,7 +135,7 @@ def by_trace(results: CellResults) -> Division | str:
 def test_a_trace_is_divided_by_the_times_of_the_process_that_wrote_it() -> None:
     found = by_trace(with_bare(TORCH, [(0.21, 0.2), (0.41, 0.4), (0.61, 0.6)]))
     assert isinstance(found, Division)
-    assert (found.bare_seconds, found.clock_seconds) == (0.2, 0.21)
+    assert found.bare_seconds == 0.2
 
 
 def test_without_the_times_of_the_process_that_wrote_it_a_trace_is_not_divided() -> None:

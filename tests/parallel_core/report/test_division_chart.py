@@ -34,7 +34,7 @@ def test_the_parts_are_a_row_without_gaps_over_the_whole_time(
     bare: float, longest: float, turns: float, exposed: float, idle: float
 ) -> None:
     whole = longest + turns + exposed + idle
-    parts = row_of(Division(whole, bare, longest, turns, exposed, idle, whole, 0.05)).parts
+    parts = row_of(Division(whole, bare, longest, turns, exposed, idle, 0.05)).parts
     assert parts[0].start == 0
     for earlier, later in pairwise(parts):
         assert later.start == pytest.approx(earlier.start + earlier.length)
@@ -42,7 +42,7 @@ def test_the_parts_are_a_row_without_gaps_over_the_whole_time(
 
 
 def test_parts_are_named_unless_they_are_nearly_nothing() -> None:
-    row = row_of(Division(1.0, 0.6, 0.7, 0.2, 0.0, 0.1 - 1e-3, 1.0, 0.05))
+    row = row_of(Division(1.0, 0.6, 0.7, 0.2, 0.0, 0.1 - 1e-3, 0.05))
     assert (row.name, row.seconds) == ("mxnet async", "1.00 s")
     assert list(row.words) == [
         "600 ms bare operations",
@@ -50,7 +50,7 @@ def test_parts_are_named_unless_they_are_nearly_nothing() -> None:
         "200 ms others’ turns to compute",
         "99.0 ms no device at work",
     ]
-    quick = row_of(Division(1.0, 1.2, 0.995, 0.0, 0.0, 0.005, 1.0, 0.05))
+    quick = row_of(Division(1.0, 1.2, 0.995, 0.0, 0.0, 0.005, 0.05))
     assert quick.words == ("995 ms bare operations",)
     assert [part.kind for part in quick.parts] == ["bare", "idle"]
 

@@ -78,11 +78,10 @@ def test_a_name_of_several_shapes_is_left_out() -> None:
     assert interference((made_case(*queue_of(times + beside), *queue_of(beside, "copy", SECOND)),)) == ()
 
 
-def test_what_is_half_beside_others_is_neither_alone_nor_dropped() -> None:
-    """From half of its time on an operation is beside others, and below a tenth alone."""
+def test_what_is_hardly_beside_others_is_on_neither_side() -> None:
     times = [(2.0 * n, 2.0 * n + 1) for n in range(18)]
     covered = [
-        (start, start + share) for (start, _), share in zip(times, [0.1] * 6 + [0.3] * 6 + [0.5] * 6, strict=True)
+        (start, start + share) for (start, _), share in zip(times, [0.1] * 6 + [0.2] * 6 + [0.25] * 6, strict=True)
     ]
     anything, _ = interference((made_case(*queue_of(times), *queue_of(covered, "copy", SECOND)),))
     assert [(one.alone, one.beside) for one in anything.operations] == [(6, 6)]
