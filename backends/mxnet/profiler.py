@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -34,13 +35,13 @@ from backends.profiling.threads_of_trace import (
     spans_of,
     windows,
 )
-from backends.profiling.timeline import HOST_DEVICE, SpanKind, Spans, Timeline
+from backends.profiling.timeline import HOST_DEVICE, SpanKind, Spans, Timeline, Window
 from backends.protocol import Array, Backend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 
 __all__ = ["check", "is_from", "profile", "refuse_rowless", "timeline_of"]
 
-OPERATORS, MARKS = "operator", "event"
+OPERATORS, MARKS, STEP = "operator", "event", "ProfilerStep#"
 HOUSEKEEPING = {"DeleteVariable", "ResourceParallelRandomSetSeed"}
 """The engine's own work of some microseconds."""
 READABLE_NAMES = {
@@ -142,6 +143,9 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
     if unlinked:
         notes.append(UNLINKED.format(", ".join(unlinked)))
     timeline = assemble(source, Spans.joined([Spans.of(host), waited, spans]), cases, notes)
+    if not cases:
+        steps = tuple(Window(mark.name, mark.start, mark.end) for mark in marks if mark.name.startswith(STEP))
+        timeline = replace(timeline, annotations=steps)
     return count_unlinked(timeline, set(devices.values()))
 
 

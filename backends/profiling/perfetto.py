@@ -44,6 +44,7 @@ def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
         "source": timeline.source,
         "notes": timeline.notes,
         "unlinked": timeline.unlinked,
+        "timed": timeline.timed,
         # A trace has no beginning but its first event.
         "first_event_us": slices[0]["ts"] if slices else 0.0,
     }
@@ -71,8 +72,9 @@ def parse_timeline(trace: Trace) -> Timeline:
             _parse_spans(slices.select(~of_cases), trace).moved(first),
             tuple(Window(one.name, first + one.start, first + one.end) for one in slices.select(of_cases)),
             tuple(map(str, own["notes"])),
-            # Files of before have no such number.
+            # Files of before have no such numbers.
             int(own.get("unlinked", 0)),
+            {str(case): float(seconds) for case, seconds in dict(own.get("timed", {})).items()},
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"it is a damaged timeline of parallel-core ({error!r})") from error

@@ -1,6 +1,6 @@
 """What a profiler recorded, in the same terms for every framework: spans on queues, and when they were launched."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -37,6 +37,8 @@ class Timeline:
     """What a reader must know: events that could not be used, links that the profiler does not give."""
     unlinked: int = 0
     """The number of operations on devices that were launched, but by a call that is not known."""
+    timed: Mapping[str, float] = field(default_factory=dict)
+    """How many seconds each case takes without a profiler, if that is known."""
     annotations: tuple[Window, ...] = field(default=(), repr=False)
     """What a program says of itself in its profile: steps, phases; they may lie in each other."""
     host_calls: HostCalls | None = field(default=None, repr=False, compare=False)

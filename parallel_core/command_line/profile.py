@@ -26,8 +26,12 @@ from parallel_core.jobs.own_program.running import (
 )
 from parallel_core.plots import can_draw, write_picture_file
 from parallel_core.system import files
-from parallel_core.terminal.console import ASIDE, terminal_console
+from parallel_core.system.formatting import figure, percent
+from parallel_core.system.machine_watch import MachineWatch, sample_machine, watched
+from parallel_core.terminal.console import ASIDE, DOUBTFUL, terminal_console
 from parallel_core.terminal.layout import show_sentence
+from parallel_core.terminal.timeline import show_prices
+from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
 
 __all__ = ["profile"]
 
@@ -70,7 +74,9 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
         raise RequestError(f"{json_path} may be a trace: give --json another file")
     console = terminal_console(stderr=True)
     with _scratch_folder(output) as scratch:
+        before = sample_machine()
         status = run_program(interpreted(command), Path(scratch), warm_up, steps)
+        load = watched(before, sample_machine())
         processes = recorded_in(Path(scratch))
         traces = _packed(processes, output)
     console.print()
@@ -79,13 +85,13 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     found = None
     if traces:
         try:
-            found = analyse(traces)
-            _show(found, traces, picture, console)
+            found = analyse(traces, load.taken_share)
+            _show(found, traces, load, picture, console)
         except (RequestError, OSError) as error:
             # The program has ended as it has; its status counts.
             console.print(f"parallel-core: {error}", markup=False, soft_wrap=True)
     if json_path is not None:
-        files.write_json(json_path, _document(command, status, processes, traces, found))
+        files.write_json(json_path, _document(command, status, processes, traces, load, found))
     return end_as(status)
 
 
@@ -116,9 +122,15 @@ def _packed(processes: Sequence[Recorded], output: Path) -> dict[Path, Recorded]
     return packed
 
 
-def _show(found: Analysis, traces: Iterable[Path], picture: Path, console: Console) -> None:
-    for sentence in found.sentences:
+def _show(found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: Path, console: Console) -> None:
+    if load.is_disturbed:
+        taken = f"Others took {percent(load.taken_share)} of the time of the {figure(load.cores)} cores meanwhile"
+        show_sentence(f"{taken}, so that the intervals are wider.", console, DOUBTFUL, bullet="! ")
+    for sentence in found.answer.sentences:
         show_sentence(sentence, console, bullet="· ")
+    if found.answer.slowdown <= MAX_SLOWDOWN:
+        # Of several processes one stands for all.
+        show_prices(next(iter(found.figures.values())).interference, console)
     for note in found.notes:
         show_sentence(note, console, ASIDE, bullet="· ")
     console.print(escape(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}"), soft_wrap=True)
@@ -134,6 +146,7 @@ def _document(
     status: int,
     processes: Sequence[Recorded],
     traces: Mapping[Path, Recorded],
+    load: MachineWatch,
     found: Analysis | None,
 ) -> dict[str, object]:
     path_of = {one.pid: path for path, one in traces.items()}
@@ -141,7 +154,9 @@ def _document(
     return {
         "command": command,
         "status": status,
-        "sentences": [] if found is None else found.sentences,
+        "sentences": [] if found is None else found.answer.sentences,
+        "answer": None if found is None else asdict(found.answer),
+        "load": asdict(load),
         "processes": [
             {
                 "pid": one.pid,

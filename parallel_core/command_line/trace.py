@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.ranks import show_ranks
-from parallel_core.terminal.timeline import show_figures
+from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.timeline_details import show_details
 from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY
 from parallel_core.trace_analysis.ranks.reading import RankTrace, begins_later, files_of, read_ranks, side_by_side
@@ -119,6 +120,7 @@ def trace(
 def _show(one: RankTrace, console: Console) -> None:
     show_sentence(f"{one.timeline.source}: {one.spans:,} spans", console, "bold")
     show_figures(one.figures, console)
+    show_prices(one.prices, console)
     if len(one.figures) == 1:
         show_details(one.figures[0], console)
     for note in one.timeline.notes:
@@ -146,4 +148,5 @@ def _as_json(one: RankTrace) -> dict[str, Any]:
         "notes": timeline.notes,
         "unlinked_operations": timeline.unlinked,
         "cases": cases,
+        "interference": [asdict(price) for price in one.prices],
     }

@@ -1,6 +1,6 @@
 """Print a timeline: its figures in tables and lines, and the clock's beside them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from humanize import metric
 from rich import box
@@ -8,15 +8,23 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent
 from parallel_core.terminal.console import ASIDE, DOUBTFUL
 from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement, Overhead
 from parallel_core.trace_analysis.critical_path import PathCauses
+from parallel_core.trace_analysis.device_figures.interference import Beside, Price
 from parallel_core.trace_analysis.figures import CaseFigures
 
-__all__ = ["show_agreements", "show_figures"]
+__all__ = ["show_agreements", "show_figures", "show_prices"]
 
+BESIDE: Mapping[Beside, str] = {
+    "anything": "beside others",
+    "compute": "beside computation",
+    "copy": "beside copies",
+    "exchange": "beside an exchange",
+}
 MAX_PATH_PARTS = 3
 """So many parts of a critical path are named; the others are added up."""
 MAX_FULL_CASES = 3
@@ -61,6 +69,8 @@ def _cases_table(figures: Sequence[CaseFigures]) -> Table:
 
 def _queues_table(case: CaseFigures) -> Table:
     title = f"“{escape(case.case)}”, {metric(case.seconds, 's')} by the trace"
+    if case.slowed_in_words:
+        title += f", [{DOUBTFUL}]{case.slowed_in_words}[/]"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
     table.add_column("queue")
     _add_numbers(table, "spans", "busy", "gaps", "idle in gaps", "longest gap")
@@ -78,12 +88,19 @@ def _queues_table(case: CaseFigures) -> Table:
 
 
 def _case_lines(case: CaseFigures) -> Iterator[str]:
-    if case.hidden_share is not None:
-        yield (
-            f"overlap: {percent(case.hidden_share)} of the communication "
-            f"({metric(case.hidden_seconds, 's')} of {metric(case.communication_seconds, 's')}) "
-            "lay under computation, copies counted as communication"
-        )
+    if case.slowed_in_words:
+        # Where the time went would be where the profiler's went.
+        return
+    parts = case.parts
+    for what, seconds, hidden in (
+        ("exchange", parts.exchange_seconds, parts.hidden_exchange_seconds),
+        ("copying", parts.copy_seconds, parts.hidden_copy_seconds),
+    ):
+        if seconds:
+            yield (
+                f"overlap: {percent(hidden / seconds)} of the {what} ({metric(hidden, 's')} of {metric(seconds, 's')}) "
+                "lay under computation"
+            )
     if case.hidden_collective_share is not None:
         yield (
             f"of collectives alone, device by device: {percent(case.hidden_collective_share)} "
@@ -104,6 +121,17 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
         yield (
             f"control returned after {metric(case.control_returned_seconds, 's')}, "
             f"{percent(case.dispatch_fraction)} of the time"
+        )
+
+
+def show_prices(prices: Sequence[Price], console: Console) -> None:
+    """Print in one line how much computations slow down while others run beside them; nothing if it is not known."""
+    # Beside anything only if the trace does not tell the kinds apart.
+    apart = [price for price in prices if price.beside != "anything"] or prices
+    if apart:
+        named = [f"{with_bounds(Interval(one.ratio, one.low, one.high))} × {BESIDE[one.beside]}" for one in apart]
+        show_sentence(
+            f"the price of overlap: a computation takes {listed(named)}, of the time alone", console, bullet="· "
         )
 
 

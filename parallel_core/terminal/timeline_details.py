@@ -124,10 +124,8 @@ def _steps_table(found: StepsFigures) -> Table:
 
 
 def _steps_lines(found: StepsFigures) -> Iterator[str]:
-    typical = next(one for one in found.typical if one.quantity == "seconds")
-    count = len(found.steps)
-    deviation = f", and differs from it by {metric(typical.mad_seconds, 's')}" if count > 1 else ""
-    yield f"a step takes {metric(typical.median_seconds, 's')} in the median of {count}{deviation}"
+    if account := found.account:
+        yield f"a step takes {account.seconds_in_words} in the median of {account.steps}: {account.shares_in_words}"
     unlike = defaultdict[str, list[str]](list)
     for one in found.outliers:
         times = "" if one.ratio is None else f" ({figure(round(one.ratio, 2))} × the median)"

@@ -7,10 +7,14 @@ import numpy as np
 from backends.profiling import HostCalls, Span, Spans, Timeline, Window, in_seconds
 from backends.profiling.spans import KINDS, UNKNOWN
 
-__all__ = ["ALL", "KINDS", "UNKNOWN", "CaseSpans", "cases_of", "is_wait"]
+__all__ = ["ALL", "KINDS", "MAX_SLOWDOWN", "PROFILER_STEP", "UNKNOWN", "CaseSpans", "cases_of", "is_wait"]
 
 ALL = "all"
 """The name of the one case of a timeline that names none."""
+PROFILER_STEP = "ProfilerStep#"
+"""How torch.profiler annotates steps, and what `profile` records."""
+MAX_SLOWDOWN = 1.3
+"""From more times as long as without the profiler, a picture is the profiler's: nothing is divided by it."""
 UNITS = (1000, 100, 10)
 """Nanoseconds: in which units a trace's times may be whole. MXNet and PyTorch before 2.3 write whole microseconds."""
 
@@ -45,6 +49,8 @@ class CaseSpans:
     """Places in `queues`."""
     resolution: int
     """The unit in which all times of the timeline are whole, at most a microsecond: what is shorter is not there."""
+    timed: float | None = None
+    """Seconds that it takes without a profiler, if that is known."""
     annotations: tuple[Window, ...] = ()
     """The program's own, of a timeline without cases."""
     host_calls: HostCalls | None = None
@@ -59,6 +65,11 @@ class CaseSpans:
     def seconds(self) -> float:
         """The length of the case."""
         return in_seconds(self.nanoseconds)
+
+    @property
+    def slowdown(self) -> float | None:
+        """How many times as long it took as without a profiler, if that is known."""
+        return self.seconds / self.timed if self.timed else None
 
     @property
     def linked(self) -> np.ndarray:
@@ -89,11 +100,16 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     resolution = _resolution(spans)
     if not timeline.cases:
         whole = _case_spans(ALL, spans, None, resolution)
+        # What Python does at the edges of the steps that were recorded is part of them.
+        steps = [one for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
+        start, end = (min([whole.start, *(one.start for one in steps)]), max([whole.end, *(one.end for one in steps)]))
+        whole = replace(whole, start=start, end=end, timed=timeline.timed.get(ALL))
         return (replace(whole, annotations=timeline.annotations, host_calls=timeline.host_calls),)
     cases = []
     for name, *bounds in timeline.cases:
         first, last = np.searchsorted(spans.starts, bounds).tolist()
-        cases.append(_case_spans(name, spans[first:last], bounds[0], resolution))
+        case = _case_spans(name, spans[first:last], bounds[0], resolution)
+        cases.append(replace(case, timed=timeline.timed.get(name)))
     return tuple(cases)
 
 

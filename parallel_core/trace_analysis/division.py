@@ -15,7 +15,7 @@ from backends.profiling import in_seconds
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case
 from parallel_core.system.formatting import figure, listed, percent
-from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans
+from parallel_core.trace_analysis.case_spans import KINDS, MAX_SLOWDOWN, CaseSpans
 from parallel_core.trace_analysis.interval_sets import gaps, intersection, total_length, union
 
 __all__ = ["Division", "divide"]
@@ -39,8 +39,6 @@ class Division:
     """How long there was communication under which nothing computed, and which is not that piece itself."""
     idle_seconds: float
     """How long no device worked: gaps, and the cost of launching."""
-    clock_seconds: float
-    """How long the repetition usually takes without a profiler."""
     noise: float
     """By how much of a time it differs by chance."""
 
@@ -81,10 +79,7 @@ class Division:
         both += f", which differ by more than the noise (± {percent(self.noise)}): "
         if self.interference_seconds < 0:
             return f"{both}the unit took longer than its operations, and what is said of kernels is doubtful."
-        slowed = self.seconds / self.clock_seconds
-        if slowed > 1 + self.noise:
-            return f"{both}under the profiler all took {figure(slowed)} × as long, so that may be the profiler's."
-        return f"{both}operations took longer beside others, or one by one, than as one unit."
+        return f"{both}operations took longer beside others, one by one or under the profiler, than as one unit."
 
 
 def divide(spans: CaseSpans, case: Case, devices: Sequence[str]) -> Division | str:
@@ -94,6 +89,8 @@ def divide(spans: CaseSpans, case: Case, devices: Sequence[str]) -> Division | s
     """
     if not case.bare_seconds:
         return "it has no bare times"
+    if spans.seconds > MAX_SLOWDOWN * case.again_seconds:
+        return f"under the profiler it took {figure(spans.seconds / case.again_seconds)} × as long"
     device_of = np.array([device for device, _ in spans.queues], dtype=object)[spans.queue_of]
     seen = set(device_of[spans.operations])
     if not seen:
@@ -116,7 +113,6 @@ def divide(spans: CaseSpans, case: Case, devices: Sequence[str]) -> Division | s
         turns_seconds=in_seconds(turns),
         exposed_seconds=in_seconds(exposed),
         idle_seconds=in_seconds(spans.nanoseconds - taken - turns - exposed),
-        clock_seconds=case.again_seconds,
         noise=max(case.spread, _spread(case.bare_seconds), MIN_NOISE),
     )
 

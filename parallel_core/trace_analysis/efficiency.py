@@ -7,9 +7,14 @@ __all__ = ["about_efficiency"]
 
 
 def about_efficiency(case: CaseFigures) -> str:
-    """Say how many devices worked at once, what was hidden, and when nothing ran; empty if nothing was recorded."""
+    """Say how many devices worked at once, what was hidden, and when nothing ran; empty if nothing was recorded.
+
+    Of a case that the profiler slowed down only that is said.
+    """
     if case.devices_at_once is None:
         return ""
+    if case.slowed_in_words:
+        return f"The trace of “{case.case}” says nothing of its efficiency; it was {case.slowed_in_words}."
     hidden = (
         ""
         if case.hidden_of_shorter is None

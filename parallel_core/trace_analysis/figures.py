@@ -13,10 +13,11 @@ import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
 from backends.profiling.host_calls import ROLES
-from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans, cases_of
+from parallel_core.trace_analysis.case_spans import KINDS, MAX_SLOWDOWN, CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import PathSummary, path_summary
 from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY, QueueIdleness, queue_idleness
 from parallel_core.trace_analysis.device_figures.operations_by_name import OperationFigures, operations_by_name
+from parallel_core.trace_analysis.device_figures.parts import Parts, parts_of
 from parallel_core.trace_analysis.device_figures.queue_length import QueueLength, queue_lengths
 from parallel_core.trace_analysis.device_figures.steps import AnnotationFigures, StepsFigures, annotations, steps
 from parallel_core.trace_analysis.device_figures.temporal_breakdown import DeviceFigures, device_figures
@@ -66,6 +67,8 @@ class CaseFigures:
 
     case: str
     seconds: float
+    slowdown: float | None
+    """How many times as long as without the profiler; None if that is not known."""
     queues: tuple[QueueFigures, ...]
     """Devices' queues by name, then the host's."""
     kinds: tuple[KindFigures, ...]
@@ -84,6 +87,8 @@ class CaseFigures:
     """How many queues worked at the same time, on average over the working seconds."""
     devices_at_once: float | None
     """How many devices worked at the same time, whatever the number of their queues."""
+    parts: Parts
+    """What the time consists of, and how much of exchange and of copies lay under computation."""
     waits: LaunchWaits | None
     control_returned_seconds: float | None
     """When the host had done all but the case's last wait, counted from its first launch."""
@@ -112,6 +117,12 @@ class CaseFigures:
     def idle_share(self) -> float:
         """The share of the time in which no operation ran."""
         return 1 - self.working_seconds / self.seconds if self.seconds else 0.0
+
+    @property
+    def slowed_in_words(self) -> str:
+        """What a title says if the profiler slowed the case down so much that its trace shows the profiler."""
+        slowed = self.slowdown is not None and self.slowdown > MAX_SLOWDOWN
+        return f"slowed down by the profiler: {self.slowdown:.1f} × the time" if slowed else ""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object with these names."""
@@ -142,6 +153,7 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
     return CaseFigures(
         case=case.name,
         seconds=case.seconds,
+        slowdown=case.slowdown,
         queues=_queue_figures(case),
         kinds=_kind_figures(case),
         compute_seconds=in_seconds(compute),
@@ -152,6 +164,7 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         working_seconds=in_seconds(total_length(union(computing, communicating))),
         queues_at_once=_at_once(case, case.queue_of),
         devices_at_once=_at_once(case, device_indices[case.queue_of]),
+        parts=parts_of(case, [(case.start, case.end)])[0],
         waits=_launch_waits(case),
         control_returned_seconds=None if returned is None else in_seconds(returned),
         dispatch_fraction=returned / case.nanoseconds if returned is not None and case.nanoseconds else None,

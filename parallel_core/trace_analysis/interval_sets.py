@@ -35,7 +35,8 @@ def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def clip(intervals: np.ndarray, start: int, end: int) -> np.ndarray:
     """Return the part of an interval set that lies from `start` to `end`."""
-    cut = np.clip(intervals, start, end)
+    first, last = np.searchsorted(intervals[:, 1], start, "right"), np.searchsorted(intervals[:, 0], end)
+    cut = np.clip(intervals[first:last], start, end)
     return cut[cut[:, 1] > cut[:, 0]]
 
 

@@ -265,7 +265,12 @@ def block_text(block: Block) -> str:
 
 
 def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:
-    """Return `1.9 queues at once` and `87% of communication under computation`, those that are defined for a case."""
+    """Return `1.9 queues at once` and `87% of communication under computation`, those that are defined for a case.
+
+    Of a case that the profiler slowed down only that is said.
+    """
+    if case.slowed_in_words:
+        return (case.slowed_in_words,)
     phrases = []
     if case.queues_at_once is not None:
         at_once = f"{case.queues_at_once:.1f}"

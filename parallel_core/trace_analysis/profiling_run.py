@@ -56,7 +56,8 @@ def profile(backend: Backend, result: Result) -> Profile:
         tell("reading what was recorded", len(cases) / (len(cases) + 1))
         timeline = read_timeline(path)
     source = f"{backend.name} {backend.version}, {engine_in_words(result.backend)}"
-    return Profile(replace(timeline, source=source, notes=(*timeline.notes, *notes)), seconds)
+    timed = {case.name: case.again_seconds for case in cases}
+    return Profile(replace(timeline, source=source, notes=(*timeline.notes, *notes), timed=timed), seconds)
 
 
 def seconds_unprofiled(result: Result) -> float:

@@ -15,8 +15,10 @@ from parallel_core.system import files
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.measurement_progress import measurement_progress
-from parallel_core.terminal.timeline import show_agreements, show_figures
+from parallel_core.terminal.timeline import show_agreements, show_figures, show_prices
+from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.clock_agreement import agreements, overhead
+from parallel_core.trace_analysis.device_figures.interference import interference
 from parallel_core.trace_analysis.efficiency import about_efficiency
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.profiling_run import profile, seconds_unprofiled, shown_case
@@ -50,6 +52,7 @@ def profile_and_show(
     main = shown_case([case.case for case in figures], experiment.case)
     show_sentence(f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold")
     show_figures(figures, console, main)
+    show_prices(interference(cases_of(timeline)), console)
     compared = agreements(result, figures, profiled.seconds)
     show_agreements(compared, overhead(result, profiled.seconds), console, main, experiment.main.name)
     for note in timeline.notes:

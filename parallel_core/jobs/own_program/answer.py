@@ -1,16 +1,34 @@
-"""The answer to “does my overlap happen?” in three sentences: who works, what is hidden, what bounds a step."""
+"""The answer to “does my overlap happen?” in three sentences: who works, what is hidden, what bounds a step.
+
+Each says something only if the whole interval over the steps lies in one band, so that the same program gives the same
+answer twice, or an inconclusive one.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from functools import reduce
 from statistics import fmean
 
+import numpy as np
 from humanize import metric
 
 from parallel_core.jobs.own_program.step_figures import StepFigures
-from parallel_core.system.formatting import listed, percent
+from parallel_core.measurement.confidence_intervals import Interval, decide
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+from parallel_core.system.formatting import figure, listed, percent
+from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
+from parallel_core.trace_analysis.device_figures.parts import (
+    PARTS,
+    Parts,
+    StepAccount,
+    account_of,
+    over_steps,
+    share_in_words,
+    share_of,
+)
 
-__all__ = ["Waiting", "answer"]
+__all__ = ["INCONCLUSIVE", "Answer", "Waiting", "answer"]
 
 THREAD = re.compile(r"thread \d+")
 """What the same queue of several processes differs in."""
@@ -18,15 +36,38 @@ MAX_QUEUES = 4
 """So many queues are named, the busiest; the others are counted."""
 LITTLE, MOST = 0.1, 0.5
 """Below the first share of an exchange nothing overlaps; from the second on it does, or is waiting."""
-BOUNDS = {
-    "compute_share": "Computation bounds a step: {} of it",
-    "exposed_exchange_share": "Exchange that nothing computes under bounds a step: {} of it",
-    "exposed_copy_share": "Copying that nothing computes under bounds a step: {} of it",
-    "idle_share": "Waiting bounds a step: in {} of it nothing ran",
-}
-"""The parts of a step, which sum to 1; the largest bounds it."""
 MIN_SHARE = 0.1
 """Time outside of computation that is worth looking at first, as a share of a step."""
+COMPUTE, EXCHANGE, COPY, IDLE = PARTS
+INCONCLUSIVE = "inconclusive"
+
+OVERLAP = {"none": "No overlap", "some": "Some overlap", "overlap": "Overlap", INCONCLUSIVE: "Inconclusive"}
+BOUNDS = {
+    COMPUTE: ("computation", "Computation bounds a step: {} of it."),
+    EXCHANGE: ("exchange", "Exchange that nothing computes under bounds a step: {} of it."),
+    COPY: ("copies", "Copying that nothing computes under bounds a step: {} of it."),
+    IDLE: ("waiting", "Waiting bounds a step: in {} of it nothing ran."),
+}
+"""What bounds a step if one of its parts is the largest: a code, and a sentence."""
+FIRST = {
+    "operators": "the operators that compute longest, {operators} of their time",
+    "late-rank": "who is late: most of the exchange is waiting, and rank {rank} came last in {last} of {exchanges}",
+    "exchange-less": "the exchange beyond the backward pass, {share} of a step: exchange fewer bytes, less often,"
+    " or end with a smaller bucket",
+    "exchange-earlier": "the exchange, which starts after the backward pass and takes {share} of a step: let it start "
+    "earlier, with smaller buckets (bucket_cap_mb) or DistributedDataParallel",
+    "copies": "the copies, {share} of a step: pinned memory, non_blocking=True and a stream of their own",
+    "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or less to decode",
+    "waiting": "what the devices wait for in {share} of a step: reading of data, Python between the operators, other "
+    "processes",
+}
+"""What to look at first, by its code: time outside of computation can go without a faster device."""
+UNDECIDED_BOUND = "Inconclusive what bounds a step ({})."
+UNDECIDED_FIRST = "Inconclusive what to look at first ({}): record more --steps, on a quiet machine."
+UNDECIDED = "Inconclusive what bounds a step ({}): record more --steps, on a quiet machine."
+SLOWED = (
+    "Inconclusive what bounds a step: under the profiler it took {} × as long, so that its parts are the profiler's."
+)
 
 
 @dataclass(frozen=True)
@@ -41,12 +82,59 @@ class Waiting:
     exchanges: int
 
 
-def answer(processes: Sequence[StepFigures], waiting: Waiting | None = None) -> tuple[str, str, str]:
-    """Return three sentences about the recorded steps of one process, or of several that train together."""
-    return _queues(processes), _hidden(processes, waiting), _bound(processes, waiting)
+@dataclass(frozen=True)
+class Answer:
+    """Three sentences about the recorded steps, what was decided, and the account that it was decided by."""
+
+    sentences: tuple[str, str, str]
+    overlap: str
+    """A key of OVERLAP; `no-exchange` without one."""
+    bound: str
+    first: str
+    """A key of FIRST; INCONCLUSIVE if an interval touches two answers."""
+    step: StepAccount
+    slowdown: float
+    """How many times as long a step took under the profiler."""
 
 
-def _queues(processes: Sequence[StepFigures]) -> str:
+def answer(
+    processes: Sequence[StepFigures], waiting: Waiting | None = None, taken: float = 0.0, slowdown: float = 1.0
+) -> Answer:
+    """Say what the steps were of one process, or of several that train together.
+
+    `taken` is the share of the cores' time that others took, and `slowdown` how many times as long a step took under
+    the profiler.
+    """
+    alike = zip(*(process.by_step for process in processes), strict=False)
+    steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]
+    account = account_of(steps, taken)
+    overlap, hidden = _hidden(processes, steps, waiting, taken, slowdown)
+    if slowdown > MAX_SLOWDOWN:
+        sentences = _queues(processes, account), hidden, SLOWED.format(figure(slowdown))
+        return Answer(sentences, overlap, INCONCLUSIVE, INCONCLUSIVE, account, slowdown)
+    largest = _largest(PARTS, steps, taken)
+    first, share = _first(processes, steps, waiting, account, taken)
+    bound = UNDECIDED_BOUND.format(account.shares_in_words)
+    if largest:
+        bound = BOUNDS[largest][1].format(share_in_words(account.shares[largest]))
+    if first in FIRST:
+        slots = {
+            "operators": listed([f"{name} ({percent(taken)})" for name, taken in processes[0].operators]),
+            "share": share,
+            "loading": percent(_loading(processes)),
+            "rank": waiting and waiting.last_rank,
+            "last": waiting and waiting.last,
+            "exchanges": waiting and waiting.exchanges,
+        }
+        bound = f"{bound} Look first at {FIRST[first].format_map(slots)}."
+    else:
+        undecided = f"{bound} {UNDECIDED_FIRST}" if largest else UNDECIDED
+        bound = undecided.format(account.shares_in_words)
+    code = BOUNDS[largest][0] if largest else INCONCLUSIVE
+    return Answer((_queues(processes, account), hidden, bound), overlap, code, first, account, slowdown)
+
+
+def _queues(processes: Sequence[StepFigures], account: StepAccount) -> str:
     shares: dict[str, list[float]] = {}
     for process in processes:
         for queue in process.queues:
@@ -61,75 +149,90 @@ def _queues(processes: Sequence[StepFigures]) -> str:
     steps = sorted({process.steps for process in processes})
     recorded = f"{steps[0]} recorded" if len(steps) == 1 else f"{steps[0]} to {steps[-1]} recorded"
     where = f" on each of {len(processes)} processes" if len(processes) > 1 else ""
-    seconds = metric(fmean(process.step_seconds for process in processes), "s")
-    return f"A step took {seconds} ({recorded}{where}): {listed(named) or 'no device did anything'}."
+    did = listed(named) or "no device did anything"
+    return f"A step took {account.seconds_in_words} in the median ({recorded}{where}): {did}."
 
 
-def _hidden(processes: Sequence[StepFigures], waiting: Waiting | None) -> str:
+def _hidden(
+    processes: Sequence[StepFigures], steps: Sequence[Parts], waiting: Waiting | None, taken: float, slowdown: float
+) -> tuple[str, str]:
     exchanging = [process for process in processes if process.hidden_exchange_share is not None]
     if not exchanging:
         copying = [one.hidden_copy_share for one in processes if one.hidden_copy_share is not None]
         copies = f"; {_range(copying)} of the copying lay under computation" if copying else ""
         alone = "" if len(processes) == 1 else ", so that the processes did not train together in these steps"
-        return f"Nothing was exchanged between devices or processes{alone}{copies}."
-    hidden = [process.hidden_exchange_share or 0.0 for process in exchanging]
+        return "no-exchange", f"Nothing was exchanged between devices or processes{alone}{copies}."
+    share = fmean(process.hidden_exchange_share or 0.0 for process in exchanging)
     exchanges, early = (sum(one.exchanges for one in exchanging), sum(one.early_exchanges for one in exchanging))
+    with_exchange = [step for step in steps if step.exchange_seconds]
+    over = Interval(share, 0.0, 1.0)
+    if with_exchange:
+        over = over_steps(share_of("hidden_exchange_seconds", "exchange_seconds"), with_exchange, taken)
+    # The figure is that of `trace`, over all steps.
+    interval = Interval(share, min(share, over.low), max(share, over.high))
+    # What begins after the backward pass can be hidden under little.
+    codes, edges = (("none", "some", "overlap"), (LITTLE, MOST)) if early else (("none", "overlap"), (MOST,))
+    place = None if slowdown > MAX_SLOWDOWN else decide(interval, *edges)
+    code = INCONCLUSIVE if place is None else codes[place]
     seconds = metric(fmean(process.exchange_seconds for process in exchanging), "s")
     waited = f", {percent(waiting.share)} of it waiting for each other" if waiting and waiting.share >= MOST else ""
-    lay = f"{_range(hidden)} of the exchange ({seconds} in a step{waited}) lay under computation"
-    launches = f"{early} of {exchanges} were launched before the backward pass was over"
-    share = fmean(hidden)
-    if not early and share < MOST:
-        return f"No overlap: {lay}, for none was launched before the backward pass was over."
-    if share < LITTLE:
-        return f"No overlap: {lay}, although {launches}."
-    return f"{'Some overlap' if share < MOST else 'Overlap'}: {lay}; {launches}."
+    lay = f"{share_in_words(interval)} of the exchange ({seconds} in a step{waited}) lay under computation"
+    launches = f"{early or 'none'} of {exchanges} launched before the backward pass was over"
+    return code, f"{OVERLAP[code]}: {lay}, {launches}."
 
 
-def _bound(processes: Sequence[StepFigures], waiting: Waiting | None) -> str:
-    shares = {name: _mean(processes, name) for name in BOUNDS}
-    largest = max(BOUNDS, key=lambda name: shares[name])
-    first = _first(processes, shares, largest, waiting)
-    return f"{BOUNDS[largest].format(percent(shares[largest]))}; look first at {first}."
-
-
-def _first(processes: Sequence[StepFigures], shares: Mapping[str, float], largest: str, waiting: Waiting | None) -> str:
-    """Return what to look at first: time outside of computation can go without a faster device."""
-    exchange, copy, idle = (shares[name] for name in ("exposed_exchange_share", "exposed_copy_share", "idle_share"))
-    outside = max(exchange, copy, idle)
-    if outside < MIN_SHARE and largest == "compute_share":
-        named = listed([f"{name} ({percent(share)})" for name, share in processes[0].operators])
-        return f"the operators that compute longest, {named} of their time"
-    if outside == exchange:
-        if waiting and waiting.share >= MOST:
-            return (
-                f"who is late: most of the exchange is waiting, and rank {waiting.last_rank} came last in "
-                f"{waiting.last} of {waiting.exchanges}"
-            )
-        if any(process.early_exchanges for process in processes):
-            return (
-                f"the {percent(exchange)} of exchange beyond the backward pass: exchange fewer bytes, or less often, "
-                "or end with a smaller bucket"
-            )
-        return (
-            f"the exchange, which starts after the backward pass and takes {percent(exchange)} of a step: let it start "
-            "earlier, with smaller buckets (bucket_cap_mb) or DistributedDataParallel"
-        )
-    if outside == copy:
-        return f"the copies, {percent(copy)} of a step: pinned memory, non_blocking=True and a stream of their own"
-    loading = _mean(processes, "loading_share")
-    if loading >= idle / 2:
-        return (
-            f"the DataLoader, for which the program waits {percent(loading)} of a step: num_workers, or less to decode"
-        )
-    others = ", processes that wait for each other" if len(processes) > 1 else ""
-    return (
-        f"what the devices wait for in {percent(idle)} of a step: reading of data, Python between the operators{others}"
+def _largest(parts: Sequence[str], steps: Sequence[Parts], taken: float) -> str | None:
+    """Return which of some parts is larger than each other one beyond the noise; None if none is."""
+    largest = max(parts, key=lambda part: over_steps(share_of(part), steps).estimate)
+    others = [part for part in parts if part != largest]
+    apart = over_steps(
+        lambda of: (of[largest] - reduce(np.maximum, [of[part] for part in others])) / of["seconds"],
+        steps,
+        taken,
+        is_difference=True,
     )
+    return largest if decide(apart, 0.0) == 1 else None
 
 
-def _mean(processes: Sequence[StepFigures], name: str) -> float:
-    return fmean(getattr(process, name) for process in processes)
+def _first(
+    processes: Sequence[StepFigures],
+    steps: Sequence[Parts],
+    waiting: Waiting | None,
+    account: StepAccount,
+    taken: float,
+) -> tuple[str, str]:
+    """Return the code of what to look at first, and the share of a step that it takes, in words."""
+    outside = (EXCHANGE, COPY, IDLE)
+    most = over_steps(lambda of: reduce(np.maximum, [of[part] for part in outside]) / of["seconds"], steps, taken)
+    worth_it = decide(most, MIN_SHARE)
+    if worth_it == 0:
+        return "operators", ""
+    part = _largest(outside, steps, taken) if worth_it else None
+    if part is None:
+        return INCONCLUSIVE, ""
+    if part == EXCHANGE:
+        code = "exchange-less" if any(process.early_exchanges for process in processes) else "exchange-earlier"
+        code = _decided(_waited(waiting, taken), MOST, code, "late-rank")
+    elif part == COPY:
+        code = "copies"
+    else:
+        # Loading that makes up at least half of the waiting.
+        code = _decided(account.shares[IDLE], 2 * _loading(processes), "loading", "waiting")
+    return code, share_in_words(account.shares[part])
+
+
+def _decided(interval: Interval, bound: float, below: str, above: str) -> str:
+    place = decide(interval, bound)
+    return INCONCLUSIVE if place is None else (below, above)[place]
+
+
+def _waited(waiting: Waiting | None, taken: float) -> Interval:
+    share, left = waiting.share if waiting else 0.0, max(1 - taken, 1e-9)
+    return Interval(share, (share * (1 - BETWEEN_PROCESSES) - taken) / left, share * (1 + BETWEEN_PROCESSES) / left)
+
+
+def _loading(processes: Sequence[StepFigures]) -> float:
+    return fmean(process.loading_share for process in processes)
 
 
 def _range(shares: Sequence[float]) -> str:

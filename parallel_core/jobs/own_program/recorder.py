@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Literal, Protocol, TypeAlias
 
 __all__ = ["ENDED", "Marker", "Recorder", "RecordingProfiler", "begin", "current"]
@@ -76,6 +77,8 @@ class Recorder:
     def _begin_afresh(self) -> None:
         self.pid = os.getpid()
         self.seen: Counter[Marker] = Counter()
+        self.first_seen: dict[Marker, float] = {}
+        self.unprofiled: float | None = None
         self.marker: Marker = PRECEDENCE[0]
         self.thread: int | None = None
         self.recorded = 0
@@ -104,6 +107,7 @@ class Recorder:
             return
         self.thread = thread
         self.seen[marker] += 1
+        self.first_seen.setdefault(marker, perf_counter())
         if self.recording is not None:
             with self._failing():
                 self._end_step()
@@ -129,6 +133,8 @@ class Recorder:
 
     def _start(self, profiler: RecordingProfiler) -> None:
         profiler.settle()
+        if (steps := self.seen[self.marker] - 1) > 0:
+            self.unprofiled = (perf_counter() - self.first_seen[self.marker]) / steps
         with self._failing():
             profiler.start()
             atexit.register(self._at_exit)
@@ -197,6 +203,7 @@ class Recorder:
             "marker": self.marker,
             "steps_seen": self.seen[self.marker],
             "steps_recorded": self.recorded,
+            "unprofiled_step_seconds": self.unprofiled,
             "trace": self.trace and self.trace.name,
             "hindrance": self.hindrance,
         }

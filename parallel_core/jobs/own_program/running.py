@@ -42,6 +42,8 @@ class Recorded:
     hindrance: str
     failure: str = ""
     """Why the framework could not be hooked; empty if it was."""
+    unprofiled_step_seconds: float | None = None
+    """How long a step took before the recording, on average; None if only one was seen."""
 
 
 def interpreted(command: Sequence[str]) -> tuple[str, ...]:
@@ -113,6 +115,7 @@ def recorded_in(folder: Path) -> tuple[Recorded, ...]:
             trace=folder / f"{report['pid']}.json" if report.get("trace") else None,
             hindrance=report.get("hindrance", ""),
             failure=report.get("failure", ""),
+            unprofiled_step_seconds=report.get("unprofiled_step_seconds"),
         )
         for report in sorted(reports, key=lambda one: (one.get("rank") or 0, one["pid"]))
     )

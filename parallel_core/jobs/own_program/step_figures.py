@@ -1,18 +1,18 @@
-"""What a step of a recorded program consists of: computing, and what lies under it or beside it.
-
-The shares of a step sum to 1: some queue computes; none does, but one exchanges; neither, but one copies; nothing runs.
-"""
+"""What a step of a recorded program consists of, by the same figures as `trace` has, and what only `profile` asks."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from statistics import median
 
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
-from parallel_core.trace_analysis.case_spans import KINDS, cases_of
+from parallel_core.trace_analysis.case_spans import KINDS, PROFILER_STEP, cases_of
+from parallel_core.trace_analysis.device_figures.interference import Price, interference
+from parallel_core.trace_analysis.device_figures.parts import Parts
 from parallel_core.trace_analysis.figures import figures_of
-from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total_length, union
+from parallel_core.trace_analysis.interval_sets import clip, total_length, union
 
 __all__ = ["QueueShare", "StepFigures", "step_figures"]
 
@@ -22,7 +22,6 @@ KEEPING = f"{BACKWARD}: torch::autograd::AccumulateGrad"
 """Keeps a gradient that is there, and launches its exchange: no time to hide it under."""
 LOADING = "enumerate(DataLoader)#"
 """How PyTorch annotates the time in which a program waits for its next batch."""
-STEP = "ProfilerStep#"
 MAX_OPERATORS = 3
 
 
@@ -37,11 +36,12 @@ class QueueShare:
 
 @dataclass(frozen=True)
 class StepFigures:
-    """The mean step of one process; its shares are those of the recorded time."""
+    """The steps of one process; the shares are those of the recorded time."""
 
     steps: int
     """How many were recorded."""
     step_seconds: float
+    """The median step's."""
     queues: tuple[QueueShare, ...]
     compute_share: float
     exposed_exchange_share: float
@@ -61,59 +61,54 @@ class StepFigures:
     """The share of the time in which the program waited for PyTorch's DataLoader; 0 too if it has another."""
     operators: tuple[tuple[str, float], ...]
     """What computes longest, as shares of all operators' time."""
+    by_step: tuple[Parts, ...]
+    """The parts of every step, over which intervals are."""
+    interference: tuple[Price, ...] = ()
 
 
 def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     """Compute the figures of a process that recorded so many whole steps; what its timeline holds beyond is cut."""
-    windows = [one for one in timeline.annotations if one.name.startswith(STEP)][:steps]
-    (case,) = cases_of(replace(timeline, spans=_of_whole_steps(timeline, steps), cases=()))
-    # What Python does at a step's edges is part of it; a device may be behind.
-    begin = min([case.start, *(one.start for one in windows)])
-    end = max([case.end, *(one.end for one in windows)])
+    marked = [one for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
+    kept = tuple(one for one in timeline.annotations if one not in marked[steps:])
+    (case,) = cases_of(replace(timeline, spans=_of_whole_steps(timeline, steps), annotations=kept, cases=()))
     figures = figures_of(case)
-    copies = case.kinds == KINDS.index("copy")
-    if {device for device, _ in case.queues} <= {HOST_DEVICE, "cpu"}:
-        # A CPU's copies stay in its memory, and its thread computes nothing meanwhile: they are its work.
-        copies &= False
-    exchanges = case.kinds == KINDS.index("exchange")
-    computing, exchanging, copying = (
-        union(case.intervals(mask)) for mask in (case.operations & ~copies & ~exchanges, exchanges, copies)
-    )
-    free = gaps(computing, begin, end)
-    exposed_exchange = total_length(intersection(free, exchanging))
-    working = total_length(union(computing, exchanging, copying))
-    compute, exchange, copy = map(total_length, (computing, exchanging, copying))
-    whole = max(1, end - begin)
+    whole = figures.parts
+    seconds = whole.seconds or 1.0
+    by_step: tuple[Parts, ...] = (Parts(*(value / steps for value in astuple(whole))),)
+    if marked and figures.steps and figures.steps.account:
+        by_step = tuple(one.parts for one in figures.steps.steps)
     loads = [(one.start, one.end) for one in timeline.annotations if one.name.startswith(LOADING)]
-    loading = union(np.array(loads, dtype=np.int64))
+    loading = clip(union(np.array(loads, dtype=np.int64)), case.start, case.end)
     operators = [one for one in figures.operations if one.kind == "compute"]
     all_computing = sum(one.seconds for one in operators)
     return StepFigures(
         steps=steps,
-        step_seconds=in_seconds(whole) / steps,
+        step_seconds=median(one.seconds for one in by_step),
         queues=tuple(
-            QueueShare(queue.device, queue.queue, queue.busy_seconds / in_seconds(whole))
+            QueueShare(queue.device, queue.queue, queue.busy_share)
             for queue in figures.queues
             if queue.device != HOST_DEVICE
         ),
-        compute_share=compute / whole,
-        exposed_exchange_share=exposed_exchange / whole,
-        exposed_copy_share=(working - compute - exposed_exchange) / whole,
-        idle_share=1 - working / whole,
-        exchange_seconds=in_seconds(exchange) / steps,
-        hidden_exchange_share=total_length(intersection(computing, exchanging)) / exchange if exchange else None,
-        copy_seconds=in_seconds(copy) / steps,
-        hidden_copy_share=total_length(intersection(computing, copying)) / copy if copy else None,
-        exchanges=int(exchanges.sum()),
+        compute_share=whole.compute_seconds / seconds,
+        exposed_exchange_share=whole.exposed_exchange_seconds / seconds,
+        exposed_copy_share=whole.exposed_copy_seconds / seconds,
+        idle_share=whole.idle_seconds / seconds,
+        exchange_seconds=whole.exchange_seconds / steps,
+        hidden_exchange_share=whole.hidden_exchange_share,
+        copy_seconds=whole.copy_seconds / steps,
+        hidden_copy_share=whole.hidden_copy_share,
+        exchanges=int((case.kinds == KINDS.index("exchange")).sum()),
         early_exchanges=_early_exchanges(case.spans),
-        loading_share=total_length(clip(loading, begin, end)) / whole,
+        loading_share=in_seconds(total_length(loading)) / seconds,
         operators=tuple((one.name, one.seconds / all_computing) for one in operators[:MAX_OPERATORS]),
+        by_step=by_step,
+        interference=interference((case,)),
     )
 
 
 def _of_whole_steps(timeline: Timeline, steps: int) -> Sequence[Span]:
     """Return the spans without those of a step in which the recording ended."""
-    ends = [one.end for one in timeline.annotations if one.name.startswith(STEP)]
+    ends = [one.end for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
     if len(ends) <= steps:
         return timeline.spans
     until = ends[steps - 1]

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from backends.profiling import Window, in_seconds
-from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans
+from parallel_core.trace_analysis.case_spans import KINDS, PROFILER_STEP, CaseSpans
+from parallel_core.trace_analysis.device_figures.parts import Parts, StepAccount, account_of, parts_of
 from parallel_core.trace_analysis.device_figures.temporal_breakdown import fills_memory
 from parallel_core.trace_analysis.interval_sets import intersection, total_length, union
 
 __all__ = ["AnnotationFigures", "Outlier", "StepFigures", "StepsFigures", "TypicalStep", "annotations", "steps"]
 
-PROFILER_STEP = "ProfilerStep#"
 BY_THE_FRAMEWORK = re.compile(
     r"(?:nccl|gloo|mpi|ucc|xccl):|Optimizer\.|DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|enumerate\(DataLoader"
 )
@@ -34,6 +34,8 @@ NUMBER = re.compile(r"[\s#_:/.-]*\d+\s*$")
 LONGEST_ANNOTATIONS = 30
 """So many kinds of annotations have figures: those that last longest."""
 
+COVERED = 0.9
+"""Steps that a profiler marks cover at least this share of the time, unless the devices are behind them."""
 COMPARED = ("seconds", "device_seconds", "busy_seconds", "collective_seconds")
 """The quantities of a step in which it may be an outlier."""
 OUTLIER = 3.5
@@ -62,6 +64,8 @@ class StepFigures:
     collective_seconds: float
     hidden_collective_seconds: float
     """How much of that lay under the compute seconds."""
+    parts: Parts
+    """The step as the devices kept to it: it begins when they have ended the steps before."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ class StepsFigures:
     steps: tuple[StepFigures, ...]
     typical: tuple[TypicalStep, ...]
     outliers: tuple[Outlier, ...]
+    account: StepAccount | None
+    """What `profile` says of the median step, too; None if the devices were so far behind that no step can be told."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,11 @@ def steps(case: CaseSpans) -> StepsFigures | None:
         return None
     found = _step_figures(case, windows)
     typical = tuple(_typical(found, quantity) for quantity in COMPARED)
-    return StepsFigures(found, typical, tuple(one for quantity in typical for one in _outliers(found, quantity)))
+    outliers = tuple(one for quantity in typical for one in _outliers(found, quantity))
+    divided = [one.parts for one in found]
+    marks_all = windows[0].name.startswith(PROFILER_STEP)
+    behind = marks_all and sum(one.seconds for one in divided) < COVERED * case.seconds
+    return StepsFigures(found, typical, outliers, None if behind else account_of(divided))
 
 
 def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
@@ -174,13 +184,31 @@ def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigur
     compute = (case.kinds == KINDS.index("compute")) & ~fills_memory(case)
     collective = case.kinds == KINDS.index("exchange")
     times = np.stack((case.starts, case.ends), axis=1)
+    of_steps = np.split(places, bounds[1:-1])
+    parts = parts_of(case, _on_devices(windows, [times[own] for own in of_steps]))
     return tuple(
-        _step(one, times[own], compute[own], collective[own])
-        for one, own in zip(windows, np.split(places, bounds[1:-1]), strict=True)
+        _step(one, times[own], compute[own], collective[own], divided)
+        for one, own, divided in zip(windows, of_steps, parts, strict=True)
     )
 
 
-def _step(window: Window, times: np.ndarray, compute: np.ndarray, collective: np.ndarray) -> StepFigures:
+def _on_devices(windows: Sequence[Window], times: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+    """Return from when to when the devices kept to each step, whose operations ran at some times.
+
+    They may be behind the host: a step begins when what was launched before has ended, or its own operations begin.
+    """
+    begins: list[int] = []
+    ends: list[int] = []
+    ended = 0
+    for window, own in zip(windows, times, strict=True):
+        first = int(own[:, 0].min()) if len(own) else ended
+        begins.append(max([window.start, min(ended, first), *begins[-1:]]))
+        ended = max(ended, int(own[:, 1].max(initial=0)))
+        ends.append(max(window.end, begins[-1], int(own[:, 1].max(initial=0))))
+    return [(begin, min(end, after)) for begin, end, after in zip(begins, ends, [*begins[1:], ends[-1]], strict=True)]
+
+
+def _step(window: Window, times: np.ndarray, compute: np.ndarray, collective: np.ndarray, parts: Parts) -> StepFigures:
     computing, exchanging = union(times[compute]), union(times[collective])
     return StepFigures(
         name=window.name,
@@ -192,6 +220,7 @@ def _step(window: Window, times: np.ndarray, compute: np.ndarray, collective: np
         compute_seconds=in_seconds(total_length(computing)),
         collective_seconds=in_seconds(total_length(exchanging)),
         hidden_collective_seconds=in_seconds(total_length(intersection(exchanging, computing))),
+        parts=parts,
     )
 
 

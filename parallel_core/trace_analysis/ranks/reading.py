@@ -15,7 +15,9 @@ from backends.profiling.perfetto import OWN_KEY
 from backends.profiling.spans import KINDS, Spans
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
+from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY
+from parallel_core.trace_analysis.device_figures.interference import Price, interference
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 from parallel_core.trace_analysis.ranks.one_step import only_step
 from parallel_core.trace_analysis.trace_files import timeline_in, trace_in
@@ -42,6 +44,8 @@ class RankTrace:
     """Their times are nanoseconds by the clock of the file."""
     begin: int | None
     """When the timeline begins, by the same clock; None if that is not known."""
+    prices: tuple[Price, ...] = ()
+    """How much longer computations took while others ran beside them."""
 
 
 def files_of(paths: Iterable[Path]) -> list[Path]:
@@ -134,6 +138,7 @@ def _ranks_in(file: Path, kernels: re.Pattern[str] | None, step: int | None, ker
             tuple(_own_collectives(timeline) if is_own else _collectives(part, timeline, begin, step is not None)),
             # Cases begin at zero, wherever they are in the trace.
             None if is_own or timeline.cases else begin,
+            interference(cases_of(timeline)),
         )
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from click.testing import Result as Outcome
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.command_line import cli
 from parallel_core.errors import RequestError
+from parallel_core.jobs.own_program.answer import answer
+from parallel_core.jobs.own_program.step_figures import step_figures
 from parallel_core.trace_analysis.trace_files import write_trace_file
+from tests.parallel_core.jobs.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
 from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS, PROCESSES
 from tests.parallel_core.trace_analysis.test_trace_files import MXNET, TORCH
 from tests.parallel_core.trace_analysis.traces import counting
@@ -56,6 +60,35 @@ def test_a_trace_of_ours_becomes_figures_and_a_picture(tmp_path: Path, name: str
     for text in ("torch 2.13.0, async engine: 3 spans", "compute", "copy", *OURS.notes, str(picture)):
         assert text in done.stdout
     assert "<svg" in picture.read_text()
+
+
+def test_a_repetition_that_the_profiler_slowed_down_is_titled_so(tmp_path: Path) -> None:
+    """1 μs by the trace, of a case that takes half as long."""
+    path, picture, figures = tmp_path / "trace.json", tmp_path / "picture.svg", tmp_path / "figures.json"
+    write_trace_file(replace(OURS, timed={"run and copy": 0.5e-6}), path)
+    done = shown(path, "--timeline", picture, "--json", figures)
+    warning = "slowed down by the profiler: 2.0 × the time"
+    assert warning in done.stdout
+    assert warning in picture.read_text()
+    assert json.loads(figures.read_text())["cases"][0]["slowdown"] == 2
+
+
+def test_trace_and_profile_give_one_figure(tmp_path: Path) -> None:
+    path, figures = TRACES / "ddp-buckets.json.gz", tmp_path / "figures.json"
+    assert shown(path, "--json", figures).exit_code == 0
+    document = json.loads(figures.read_text())
+    (case,) = document["cases"]
+    by_profile = step_figures(recorded("ddp-buckets"), RECORDED_STEPS)
+    found = asdict(answer([by_profile]))
+    assert case["steps"]["account"] == found["step"]
+    assert case["parts"]["exchange_seconds"] == pytest.approx(by_profile.exchange_seconds * RECORDED_STEPS)
+    assert case["parts"]["hidden_exchange_seconds"] / case["parts"]["exchange_seconds"] == pytest.approx(
+        by_profile.hidden_exchange_share
+    )
+    assert [(one["queue"], one["busy_share"]) for one in case["queues"] if one["device"] != HOST_DEVICE] == [
+        (one.queue, one.busy_share) for one in by_profile.queues
+    ]
+    assert document["interference"] == []
 
 
 @pytest.mark.parametrize("document", [TORCH, MXNET], ids=["torch", "mxnet"])

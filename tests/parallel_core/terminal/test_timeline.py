@@ -32,10 +32,18 @@ def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
     text = in_words(shown(timeline_figures(overlap_timeline()), JOINT, width))
     assert "cpu:1 compute 50 98% 0 – –" in text
     assert "host Python 101 1%, waits 99% 0 – –" in text
-    assert "98% of the communication (196 ms of 200 ms) lay under computation" in text
+    assert "98% of the copying (196 ms of 200 ms) lay under computation" in text
     assert "critical path: 98% copy on cpu:2 compute and 2% matmul on cpu:1 compute" in text
     assert "from launch to start: 99.0 ms in the median of 100 operations, 178 ms at the 90th percentile" in text
     assert "control returned after 2.00 ms, 1% of the time" in text
+
+
+def test_a_title_says_that_the_profiler_slowed_a_case_down_and_nothing_is_divided_by_it() -> None:
+    timeline = overlap_timeline()
+    text = in_words(shown(timeline_figures(replace(timeline, timed={JOINT: 0.05})), JOINT))
+    assert "slowed down by the profiler: 4.1 × the time" in text
+    assert not re.search("overlap:|critical path:", text)
+    assert "slowed down" not in shown(timeline_figures(replace(timeline, timed={JOINT: 0.2})), JOINT)
 
 
 def test_nothing_is_wider_than_the_terminal() -> None:

@@ -1,8 +1,13 @@
 """What a trace adds to an answer: figures alone, of what was recorded."""
 
+from dataclasses import replace
+
+import pytest
+
 from backends.profiling import Timeline
 from parallel_core.trace_analysis.efficiency import about_efficiency
 from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.lanes import overlap_phrases
 from tests.parallel_core.trace_analysis.synthetic import overlap_timeline, parallel_timeline
 
 
@@ -21,3 +26,15 @@ def test_of_a_case_that_communicates_nothing_no_share_is_told() -> None:
 def test_of_a_case_without_operations_nothing_is_told() -> None:
     (empty,) = timeline_figures(Timeline("made up", ()))
     assert about_efficiency(empty) == ""
+
+
+def test_of_a_case_that_the_profiler_slowed_down_no_figure_is_told() -> None:
+    timeline = overlap_timeline()
+    seconds = {case.case: case.seconds for case in timeline_figures(timeline)}
+    for slowdown, figures in ((1.2, True), (6.2, False)):
+        timed = {case: taken / slowdown for case, taken in seconds.items()}
+        case = timeline_figures(replace(timeline, timed=timed))[-1]
+        assert case.slowdown == pytest.approx(slowdown)
+        assert ("%" in about_efficiency(case)) == figures
+        assert (overlap_phrases(case) == (case.slowed_in_words,)) == (not figures)
+        assert ("6.2" in case.slowed_in_words) == (not figures)

@@ -87,6 +87,15 @@ NO_TIMELINES: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+def test_steps_that_mxnet_s_profiler_marks_are_annotations(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    step = {"name": "ProfilerStep#3", "cat": "event", "pid": 9, "tid": 7}
+    marks = [{**step, "ph": phase, "ts": 1795279713356000 + time} for phase, time in (("B", 0), ("E", 3000))]
+    path.write_text(json.dumps({"traceEvents": [*MXNET["traceEvents"], *marks]}))
+    (found,) = read_timeline(path).annotations
+    assert (found.name, found.end - found.start) == ("ProfilerStep#3", 3_000_000)
+
+
 @pytest.mark.parametrize(("make", "message"), NO_TIMELINES.values(), ids=NO_TIMELINES)
 def test_a_file_that_is_no_timeline_is_refused(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
     path = tmp_path / "trace.json"

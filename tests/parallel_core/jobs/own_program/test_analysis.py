@@ -23,7 +23,7 @@ def test_two_processes_are_one_program() -> None:
     paths = [TWO_PROCESSES / f"rank-{rank}.json.gz" for rank in (0, 1)]
     found = analyse({path: recorded(rank, 1) for rank, path in enumerate(paths)})
     assert list(found.figures) == paths
-    assert "1 recorded on each of 2 processes" in found.sentences[0]
+    assert "1 recorded on each of 2 processes" in found.answer.sentences[0]
     assert {span.device for span in found.timeline.spans} >= {"rank 0 cpu", "rank 1 cpu"}
     (case,) = cases_of(found.timeline)
     (phrase,) = overlap_phrases(figures_of(case))
@@ -33,7 +33,7 @@ def test_two_processes_are_one_program() -> None:
 def test_one_process_has_its_own_timeline() -> None:
     path = TRACES / "ddp-buckets.json.gz"
     found = analyse({path: recorded(0, 2)})
-    assert "processes" not in found.sentences[0]
+    assert "processes" not in found.answer.sentences[0]
     assert {span.device for span in found.timeline.spans} == {"cpu"}
 
 

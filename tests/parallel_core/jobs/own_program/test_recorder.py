@@ -76,6 +76,7 @@ def test_it_records_whole_steps_after_the_warm_up_and_no_more(recorder: Recorder
     found = report(recorder)
     assert (found["steps_seen"], found["steps_recorded"], found["rank"]) == (4, 2, 3)
     assert found["trace"] == f"{os.getpid()}.json"
+    assert found["unprofiled_step_seconds"] > 0, "the second step was seen from end to end before the recording"
 
 
 def test_how_far_it_is_stands_in_a_file_after_each_step(recorder: Recorder) -> None:
