@@ -16,11 +16,12 @@ calls on one element, so their operations contain the calls.
 A part is told as a reason if its difference has the sign of the whole difference, is at least a quarter of it, and is,
 with its whole interval, larger than twice the systematic error. That is what the operations of one framework differ by
 between its two engines, which are the same operations. Nothing is told if operations took longer as a unit than their
-case did. `benchmarks/planted_faults.py` counts how often planted faults are named by their part and by no other.
+case did, or if others took a fifth of the cores or more. `benchmarks/planted_faults.py` counts how often planted faults
+are named by their part and by no other.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from types import MappingProxyType
 
@@ -31,10 +32,13 @@ from parallel_core.measurement.confidence_intervals import (
     SMALLEST_DIFFERENCE,
     Interval,
     Verdict,
-    compare_times,
     difference_interval,
+    ratio_interval,
+    verdict_on,
 )
 from parallel_core.measurement.result import Case
+from parallel_core.system.formatting import percent
+from parallel_core.system.machine_watch import WORTH_SAYING
 
 __all__ = ["PARTS", "TimeDifference", "account_of", "systematic_errors", "time_difference"]
 
@@ -49,6 +53,8 @@ PARTS: Mapping[str, str] = MappingProxyType(
 """What each part is called where people read."""
 LEAST_SHARE = 0.25
 """The share of a difference that a part needs to be told as its reason."""
+TOO_BUSY = 0.2
+"""The share of the cores from which on, if others take it, no reasons are told."""
 TRUSTED = 2.0
 """How many times the systematic error a reason is larger than."""
 
@@ -87,6 +93,13 @@ def _medians(cases: Sequence[Case], name: str) -> tuple[float, ...]:
     return tuple(map(median, seconds)) if all(seconds) else ()
 
 
+def _taken_share(results: CellResults) -> float:
+    """Return the share of the cores that others took in a cell's processes, if it is worth saying."""
+    shares = [one.machine_watch.taken_share for one in results.valid if one.machine_watch is not None]
+    share = median(shares) if shares else 0.0
+    return min(share, 0.99) if share >= WORTH_SAYING else 0.0
+
+
 def systematic_errors(believed: Sequence[CellResults], case: str) -> Mapping[str, float]:
     """Return by framework how many seconds its operations differ by between its engines, which are the same ones."""
     by_backend: dict[str, list[float]] = {}
@@ -102,13 +115,22 @@ def time_difference(
     """Compare two believed cells of an experiment by the time of a case, by default its main one."""
     case = case or EXPERIMENTS[results.cell.experiment].case
     medians, others = results.medians(case), other.medians(case)
-    ratio, verdict = compare_times(medians, others)
+    taken, taken_there = _taken_share(results), _taken_share(other)
+    ratio = ratio_interval(medians, others)
+    # Of w seconds during which others held a share s of the cores, between w(1 - s) and w are the cell's own.
+    ratio = Interval(ratio.estimate, ratio.low * (1 - taken), ratio.high / (1 - taken_there))
+    verdict = verdict_on(ratio, min(len(medians), len(others)))
     own, their = account_of(results, case), account_of(other, case)
     # What only one of them has is in the other's rest.
     comparable = own.keys() == their.keys()
     parts = {part: difference_interval(own[part], their[part]) for part in own if comparable}
     seconds = difference_interval(medians, others)
+    seconds = replace(
+        seconds, low=seconds.low - taken * median(medians), high=seconds.high + taken_there * median(others)
+    )
     doubts = [doubt for one in (results, other) for doubt in doubtful_units(one) if doubt.startswith(f"{case}: ")]
+    if max(taken, taken_there) >= TOO_BUSY:
+        doubts.append(f"other work took {percent(max(taken, taken_there))} of the cores")
     reasons: tuple[str, ...] = ()
     if verdict in ("faster", "slower") and not doubts:
         error = max((errors.get(one.cell.backend, 0.0) for one in (results, other)), default=0.0)
