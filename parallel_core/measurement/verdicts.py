@@ -13,15 +13,13 @@ from statistics import NormalDist
 
 import numpy as np
 
-from parallel_core.measurement.confidence_intervals import Interval, decide, exponential, resampled_medians, stretched
+from parallel_core.measurement.confidence_intervals import Interval, exponential, resampled_medians, stretched
 from parallel_core.measurement.result import Case
 from parallel_core.system.formatting import figure
 
 __all__ = [
     "BETWEEN_PROCESSES",
     "MIN_NOISE",
-    "differ_beyond_noise",
-    "dispatch_fraction",
     "in_percent",
     "over_rounds",
     "times_as_long",
@@ -80,18 +78,8 @@ def times_as_long(one: Case, other: Case, noise: float = MIN_NOISE, among: int =
     return Interval(one.median / other.median, found.low * one.least_share, found.high / other.least_share)
 
 
-def dispatch_fraction(case: Case) -> Interval:
-    """Return after which share of its time control returned, with its interval."""
-    return over_rounds(lambda sent, done: sent / done, case.dispatch_seconds, case.seconds)
-
-
 def in_percent(share: Interval) -> str:
     """Write a share in percent, with its bounds if it has some, and with digits enough for a small one."""
     if not math.isfinite(share.high):
         return f"{figure(100 * share.estimate)}%"
     return f"{figure(100 * share.estimate)}% ({figure(100 * share.low)}–{figure(100 * share.high)}%)"
-
-
-def differ_beyond_noise(one: Case, other: Case, noise: float = MIN_NOISE) -> bool:
-    """Return whether two cases' times are shown to differ."""
-    return decide(times_as_long(one, other, noise), 1.0) is not None

@@ -11,8 +11,6 @@ from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import (
     BETWEEN_PROCESSES,
-    differ_beyond_noise,
-    dispatch_fraction,
     in_percent,
     over_rounds,
     times_as_long,
@@ -38,7 +36,7 @@ def test_a_verdict_holds_for_every_value_of_the_interval(
 def test_nothing_follows_from_one_round_or_from_no_number() -> None:
     once = times_as_long(case(1.0), case(9.0))
     assert (once.estimate, once.low, once.high) == (pytest.approx(1 / 9), 0.0, math.inf)
-    assert not differ_beyond_noise(case(1.0), case(9.0))
+    assert decide(times_as_long(case(1.0), case(9.0)), 1.0) is None
     assert decide(Interval(math.nan, math.nan, math.nan), 1.0) is None
 
 
@@ -61,9 +59,9 @@ def test_no_ratio_is_known_better_than_the_noise_of_a_quiet_machine() -> None:
 def test_what_drifts_in_all_times_of_a_round_is_no_noise() -> None:
     drifting = (1.0, 1.3, 1.7, 2.2, 2.9)
     slower = tuple(1.2 * seconds for seconds in drifting)
-    assert differ_beyond_noise(case(*slower), case(*drifting))
+    assert decide(times_as_long(case(*slower), case(*drifting)), 1.0) is not None
     shuffled = (slower[3], slower[0], slower[4], slower[2], slower[1])
-    assert not differ_beyond_noise(case(*shuffled), case(*drifting))
+    assert decide(times_as_long(case(*shuffled), case(*drifting)), 1.0) is None
 
 
 def test_times_of_unlike_numbers_of_rounds_are_compared() -> None:
@@ -72,5 +70,7 @@ def test_times_of_unlike_numbers_of_rounds_are_compared() -> None:
 
 
 def test_a_share_in_percent_has_its_bounds() -> None:
-    assert in_percent(dispatch_fraction(case(1.0, 1.0, 1.0))) == "10% (9.53–10.5%)"
-    assert in_percent(dispatch_fraction(case(1.0))) == "10%"
+    def share(rounds: int) -> str:
+        return in_percent(over_rounds(lambda sent, done: sent / done, (0.1,) * rounds, (1.0,) * rounds))
+
+    assert (share(3), share(1)) == ("10% (9.53–10.5%)", "10%")

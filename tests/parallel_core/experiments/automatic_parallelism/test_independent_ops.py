@@ -77,4 +77,4 @@ def test_the_other_workers_really_run_in_fresh_processes(require: Callable[[str]
     require(name)
     result = run(backends.load(name, 2, "cpu", None, 1), rounds=2)
     assert len(result.cases) == (6 if name == "mxnet" else 4)
-    assert result.problems == result.disturbances
+    assert set(result.problems) <= set(result.disturbances)
