@@ -32,7 +32,6 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
     for text in (
         "parallel_speedup",
         "Recorded by the profiler",
-        "critical path",
         "by clock",
         "Under the profiler it took",
     ):
@@ -40,7 +39,9 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
     # The answer comes last, and has a sentence of the trace if there is a verdict.
     answer = " ".join(done.stdout.rpartition("\nAnswer\n")[2].split())
     assert "What would change it: " in answer
-    assert ("By the trace of “on all together” " in answer) == (not answer.startswith("No verdict"))
+    # Of so little work the profiler may take most of the time.
+    told = "By the trace of “on all together” " in answer or "The trace of “on all together” says nothing" in answer
+    assert told == (not answer.startswith("No verdict"))
     found = read_timeline(trace)
     assert [case.name for case in found.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]
     assert found.source.startswith(f"{framework_name} ")
