@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 import backends
+from backends.errors import unknown
 from backends.process_groups.addresses import local_address
 from backends.process_groups.rendezvous import TIMEOUT
 from parallel_core.command_line import options
@@ -137,7 +138,7 @@ def _agreed_backend(option: str | None, command: Sequence[str]) -> str:
     if not name:
         raise RequestError("say which framework: --backend mxnet or --backend torch")
     if name not in backends.names():
-        raise RequestError(f"unknown backend {name!r} (known: {', '.join(backends.names())})")
+        raise RequestError(unknown("backend", name, backends.names()))
     return name
 
 

@@ -50,7 +50,7 @@ def examine_load() -> Finding:
     text = f"others take {percent(watch.taken_share)} of the cores' time"
     if not watch.is_disturbed:
         return Finding("other work", "fine", text, None, figures)
-    cause = "what others take is missing from every measurement: runs repeat more, and give no verdict above 20%"
+    cause = "what others take is missing from every measurement: runs repeat more, and give no verdict above 20 %"
     return Finding("other work", "doubtful", text, Diagnosis(cause, "top -b -n 1 -o %CPU | head -15"), figures)
 
 

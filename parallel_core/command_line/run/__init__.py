@@ -11,6 +11,7 @@ from rich.console import Console
 
 import backends
 from backends import Device
+from backends.errors import unknown
 from backends.profiling import check_profiler
 from parallel_core.command_line import options
 from parallel_core.command_line.run.chosen import chosen_for
@@ -58,7 +59,7 @@ class _ExperimentGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the experiment, or say which ones there are."""
         if args[0] not in EXPERIMENTS and not args[0].startswith("-"):
-            raise click.UsageError(f"unknown experiment {args[0]!r} (known: {', '.join(EXPERIMENTS)})")
+            raise click.UsageError(unknown("experiment", args[0], EXPERIMENTS))
         return super().resolve_command(ctx, args)
 
 

@@ -72,5 +72,5 @@ def test_times_of_unlike_numbers_of_rounds_are_compared() -> None:
 
 
 def test_a_share_in_percent_has_its_bounds() -> None:
-    assert in_percent(dispatch_fraction(case(1.0, 1.0, 1.0))) == "10% (9.53–10.5%)"
-    assert in_percent(dispatch_fraction(case(1.0))) == "10%"
+    assert in_percent(dispatch_fraction(case(1.0, 1.0, 1.0))) == "10 % (9.5–10 %)"
+    assert in_percent(dispatch_fraction(case(1.0))) == "10 %"

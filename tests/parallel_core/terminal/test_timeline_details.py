@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from parallel_core.system.formatting import percent
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.timeline_details import show_details
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
@@ -37,10 +38,10 @@ def test_both_shares_of_hidden_communication_are_named() -> None:
     found = figures_of(case_of_trace("ddp"))
     text = in_words(shown(found))
     assert found.hidden_share is not None
-    assert f"overlap: {found.hidden_share:.0%} of the communication" in text
+    assert f"overlap: {percent(found.hidden_share)} of the communication" in text
     assert "lay under computation, copies counted as communication" in text
-    assert "of collectives alone, device by device: 3% (1.41 ms of 46.9 ms), as Holistic Trace Analysis counts" in text
-    assert "gpu:0 90% 3% 7% 46.9 ms 3%" in text
+    assert "of collectives alone, device by device: 3 % (1.41 ms of 46.9 ms), as Holistic Trace Analysis counts" in text
+    assert "gpu:0 90 % 3.2 % 7.1 % 46.9 ms 3 %" in text
 
 
 def test_queues_operations_and_steps_have_tables() -> None:
@@ -49,8 +50,8 @@ def test_queues_operations_and_steps_have_tables() -> None:
     assert "ProfilerStep#6 225 ms" in text
     assert "a step takes 222 ms in the median of 3" in text
     assert "ProfilerStep#6 is unlike the others:" in text
-    assert re.search(r"nccl\S+ number 15, in all 46.8 ms, mean 3.12 ms, share 69%", text)
-    assert "what bounds it: 100% the host" in text
+    assert re.search(r"nccl\S+ number 15, in all 46.8 ms, mean 3.12 ms, share 69 %", text)
+    assert "what bounds it: 100 % the host" in text
 
 
 def test_names_of_operations_are_whole_for_their_ends_tell_them_apart() -> None:
