@@ -109,7 +109,9 @@ def compare(
     threads: int | None,
     json_path: Path | None,
 ) -> None:
-    """Compare backends and engines: the chapters' demonstrations, or the experiments that are named.
+    """Compare backends and engines.
+
+    Runs the chapters' demonstrations, or the experiments that are named.
 
     Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds; with --quick all
     experiments on a backend and engine share one in each round. The folder gets report.html, comparison.json,

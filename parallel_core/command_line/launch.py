@@ -87,7 +87,10 @@ def launch(
     trusted_network: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Run an experiment on several processes: one progress bar, one result, and no process left behind."""
+    """Run an experiment on several processes.
+
+    There is one progress bar and one result, and no process is left behind.
+    """
     _check_command(command)
     name = _agreed_backend(backend, command)
     if servers is not None and name != "mxnet":

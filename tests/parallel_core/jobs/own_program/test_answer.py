@@ -52,8 +52,8 @@ def test_a_program_that_computes_and_hides_its_exchange() -> None:
         "backward pass was over."
     )
     assert bound == (
-        "Computation bounds a step: 92 % of it; look first at the operators that compute longest, conv2d backward (60 %) "
-        "and conv2d (30 %) of their time."
+        "Computation bounds a step: 92 % of it; look first at the operators that compute longest, conv2d backward "
+        "(60 %) and conv2d (30 %) of their time."
     )
 
 
