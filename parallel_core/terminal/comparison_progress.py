@@ -9,7 +9,7 @@ from rich.progress import MofNCompleteColumn
 
 from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.schedule import NextRun
-from parallel_core.terminal.progress_line import progress_line
+from parallel_core.terminal.console import progress_line
 
 __all__ = ["comparison_progress"]
 

@@ -7,7 +7,7 @@ from time import monotonic
 from rich.console import Console
 
 from parallel_core.measurement.progress import listening
-from parallel_core.terminal.progress_line import progress_line
+from parallel_core.terminal.console import progress_line
 
 __all__ = ["SHOWN_FROM", "measurement_progress"]
 
