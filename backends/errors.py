@@ -25,5 +25,5 @@ def message_of(error: BaseException) -> str:
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """Say that no `what` has this name, and which one may be meant; if none is like it, name them all."""
     names = [*known]
-    alike = get_close_matches(name, names, 1)
+    alike = get_close_matches(name, names, 1, 0.7)
     return f"unknown {what} {name!r}" + (f": did you mean {alike[0]}?" if alike else f" (known: {', '.join(names)})")

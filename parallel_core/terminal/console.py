@@ -35,6 +35,6 @@ class _Left(ProgressColumn):
 
 
 def progress_line(console: Console, *counted: ProgressColumn, by_itself: bool = False, shown: bool = True) -> Progress:
-    """Return a line with a bar, what is `counted` and the time left; it is drawn `by_itself`, ten times a second, or only when it is told to."""
+    """Return a line with a bar, drawn `by_itself`, ten times a second, or only when it is told to."""
     columns = (TextColumn("{task.description}"), BarColumn(20), *counted, _Left())
     return Progress(*columns, console=console, auto_refresh=by_itself, transient=True, disable=not shown)

@@ -293,7 +293,7 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
         (["--rounds", "0"], "0 is not in the range 1<=x"),
         (["--deadline", "soon"], "'soon' is not a positive number"),
         (["--minutes", "0"], "'0' is not a positive number"),
-        (["--device-kind", "tpu"], "unknown device kind 'tpu': did you mean cpu?"),
+        (["--device-kind", "tpu"], "unknown device kind 'tpu' (known: auto, cpu, gpu)"),
         (["--python", "torch"], "'torch' is not of the form NAME=PATH"),
         (["--python", "torch=/nowhere/python"], "'/nowhere/python' is not a program that can be run"),
         (["--python", "numpy=python3"], "--python names 'numpy', which is not compared"),

@@ -95,7 +95,7 @@ def test_without_options_it_is_what_is_installed_and_there(monkeypatch: pytest.M
     ("options", "message"),
     [
         (("--backend", "nmupy"), r"^unknown backend 'nmupy': did you mean numpy"),
-        (("--device-kind", "tpu"), r"^unknown device kind 'tpu': did you mean cpu"),
+        (("--device-kind", "tpu"), r"^unknown device kind 'tpu' \(known: auto, cpu, gpu\)$"),
         (("--engine", "lazy"), r"^unknown engine 'lazy' \(known: async, sync\)$"),
     ],
 )
