@@ -1,6 +1,9 @@
 """What can go wrong, in two words: the request was wrong, or the computation was."""
 
-__all__ = ["BackendError", "ComputationError", "message_of"]
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["BackendError", "ComputationError", "message_of", "unknown"]
 
 
 class BackendError(Exception):
@@ -17,3 +20,10 @@ def message_of(error: BaseException) -> str:
         return str(error)
     except BaseException as unreadable:
         return f"no message, for its __str__ raised {type(unreadable).__name__}"
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """Say that no `what` has this name, and which one may be meant; if none is like it, name them all."""
+    names = [*known]
+    alike = get_close_matches(name, names, 1, 0.7)
+    return f"unknown {what} {name!r}" + (f": did you mean {alike[0]}?" if alike else f" (known: {', '.join(names)})")

@@ -2,7 +2,9 @@
 
 import io
 import os
+import shutil
 import sys
+import textwrap
 import traceback
 from typing import NoReturn
 
@@ -63,8 +65,10 @@ def message_and_status(error: Exception) -> tuple[str, int]:
 
 
 def print_error(message: str) -> None:
-    """Print what is wrong on standard error."""
-    click.echo(f"parallel-core: {message}", err=True)
+    """Print what is wrong on standard error, in one line; on a terminal it ends between words."""
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else len(message) + 80
+    lines = textwrap.wrap(f"parallel-core: {message}", width, break_long_words=False, break_on_hyphens=False)
+    click.echo("\n".join(lines), err=True)
 
 
 def exit_interrupted() -> NoReturn:

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 from typing import get_args
 
 from backends.devices import Device, DeviceKind, Wanted, cpu_devices, parse_device, parse_devices
-from backends.errors import BackendError
+from backends.errors import BackendError, unknown
 from backends.host import keep_freed_memory
 from backends.protocol import Backend, BaseBackend, Engine
 from backends.registry.entry_points import registered
@@ -60,9 +60,9 @@ def load(
     if isinstance(wanted, int) and wanted < 1:
         raise BackendError(f"a backend needs at least 1 device, not {wanted}")
     if device_kind not in ("auto", "cpu", "gpu"):
-        raise BackendError(f"unknown device kind {device_kind!r} (known: auto, cpu, gpu)")
+        raise BackendError(unknown("device kind", device_kind, ("auto", "cpu", "gpu")))
     if engine not in (None, *get_args(Engine)):
-        raise BackendError(f"unknown engine {engine!r} (known: {', '.join(get_args(Engine))})")
+        raise BackendError(unknown("engine", str(engine), get_args(Engine)))
     if threads_per_device is not None and threads_per_device < 1:
         raise BackendError(f"a device needs at least 1 thread, not {threads_per_device}")
     if workers_per_device < 1:
@@ -133,7 +133,7 @@ def _takes_variants(make: Callable[..., Backend]) -> bool:
 def _entry(name: str) -> EntryPoint:
     entries = _registered()
     if name not in entries:
-        raise BackendError(f"unknown backend {name!r} (known: {', '.join(sorted(entries))})")
+        raise BackendError(unknown("backend", name, sorted(entries)))
     return entries[name]
 
 

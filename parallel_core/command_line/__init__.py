@@ -36,7 +36,7 @@ def cli() -> None:
 
 @cli.command("list")
 def _list_all() -> None:
-    """List the experiments and the exercises by the book's chapter, and the backends."""
+    """List the experiments, exercises and backends."""
     # The other commands need not wait for it.
     from parallel_core.terminal.catalogue import show_catalogue
     from parallel_core.terminal.console import terminal_console

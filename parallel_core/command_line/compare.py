@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 import backends
+from backends.errors import unknown
 from parallel_core.command_line import options
 from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.cells import Comparison
@@ -107,7 +108,9 @@ def compare(
     threads: int | None,
     json_path: Path | None,
 ) -> None:
-    """Compare backends and engines: the chapters' demonstrations, or the experiments that are named.
+    """Compare backends and engines.
+
+    Runs the chapters' demonstrations, or the experiments that are named.
 
     Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds; with --quick all
     experiments on a backend and engine share one in each round. The folder gets report.html, comparison.json,
@@ -171,7 +174,7 @@ def refuse_unmeasured(analysis: Analysis) -> None:
 def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str, ...]:
     for name in names:
         if name not in EXPERIMENTS:
-            raise click.UsageError(f"unknown experiment {name!r} (known: {', '.join(EXPERIMENTS)})")
+            raise click.UsageError(unknown("experiment", name, EXPERIMENTS))
     if names and with_exercises:
         raise click.UsageError("--all names every experiment already: leave out the others")
     catalogued = (one.name for one in EXPERIMENTS.values() if with_exercises or not one.occasion)
@@ -180,7 +183,7 @@ def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str
 
 def _known_device_kind(kind: str) -> str:
     if kind not in ("auto", "cpu", "gpu"):
-        raise RequestError(f"unknown device kind {kind!r} (known: auto, cpu, gpu)")
+        raise RequestError(unknown("device kind", kind, ("auto", "cpu", "gpu")))
     return kind
 
 

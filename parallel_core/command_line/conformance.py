@@ -57,7 +57,9 @@ def conformance(
     findings: int,
     **limits: Any,
 ) -> None:
-    """Run random programs on a backend and on NumPy, and print a short one that differs.
+    """Test a backend with random programs.
+
+    Runs them on NumPy, too, and prints a short one that differs.
 
     The exit status is 0 if all are equal, and 1 if one differs, hangs or crashes.
     """

@@ -27,7 +27,10 @@ __all__ = ["diff"]
 )
 @options.json_file
 def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> None:
-    """Compare NEW with OLD: two folders (or files) that `parallel-core compare` has written."""
+    """Compare two saved comparisons.
+
+    NEW and OLD are folders (or files) that `parallel-core compare` has written.
+    """
     files.check_outputs(json_path, others=map(result_path, (old, new)))
     difference = compare_with_old(read_comparison(old), read_comparison(new))
     if not difference.changes and not difference.broken:

@@ -21,22 +21,21 @@ __all__ = ["doctor"]
     show_default=True,
     help="Seconds that a framework may take to be imported and to compute something small.",
 )
+@click.option("--all", "everything", is_flag=True, help="Show all that was looked at, a line each.")
 @options.json_file
 @click.pass_context
-def doctor(ctx: click.Context, deadline: float, json_path: Path | None) -> None:
-    """Show what is installed, what is wrong with it, why, and the command that mends it.
+def doctor(ctx: click.Context, deadline: float, everything: bool, json_path: Path | None) -> None:
+    """Show what is wrong here, and how to repair it.
 
     The exit status is 0 if all that is installed works, and 1 if something does not or no framework can be used.
     """
     files.check_outputs(json_path)
     # If the JSON goes to standard output, nothing else does.
     console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
-    sections = []
     with console.status("trying the frameworks"):
-        for section in examine(deadline):
-            show_section(section, console)
-            sections.append(section)
-    examination = Examination(tuple(sections))
+        examination = Examination(tuple(examine(deadline)))
+    for section in examination.sections if everything else ():
+        show_section(section, console)
     show_summary(examination, console)
     if json_path is not None:
         files.write_json(json_path, examination.as_json())

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 import backends
+from backends.errors import unknown
 from backends.process_groups.addresses import local_address
 from backends.process_groups.rendezvous import TIMEOUT
 from parallel_core.command_line import options
@@ -86,7 +87,10 @@ def launch(
     trusted_network: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Run an experiment on several processes: one progress bar, one result, and no process left behind."""
+    """Run an experiment on several processes.
+
+    There is one progress bar and one result, and no process is left behind.
+    """
     _check_command(command)
     name = _agreed_backend(backend, command)
     if servers is not None and name != "mxnet":
@@ -137,7 +141,7 @@ def _agreed_backend(option: str | None, command: Sequence[str]) -> str:
     if not name:
         raise RequestError("say which framework: --backend mxnet or --backend torch")
     if name not in backends.names():
-        raise RequestError(f"unknown backend {name!r} (known: {', '.join(backends.names())})")
+        raise RequestError(unknown("backend", name, backends.names()))
     return name
 
 

@@ -12,6 +12,7 @@ import click
 
 from backends import BackendError, Device
 from backends.devices import parse_devices
+from backends.errors import unknown
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments.runner.parameters import MOST
 
@@ -140,7 +141,7 @@ def names(what: str, known: Callable[[], tuple[str, ...]]) -> Parsed:
         parts = tuple(part.strip() for part in text.split(","))
         for name in parts:
             if name not in known():
-                raise ValueError(f"unknown {what} {name!r} (known: {', '.join(known())})")
+                raise ValueError(unknown(what, name, known()))
         if len(set(parts)) < len(parts):
             raise ValueError(f"{text!r} names one {what} twice")
         return parts

@@ -55,7 +55,9 @@ ENDING = ".json.gz"
 @click.option("--json", "json_path", type=options.PATH, metavar="FILE", help="The sentences and all figures.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
 def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, command: tuple[str, ...]) -> int:
-    """Run a PyTorch or MXNet program of your own, and say whether its exchanges are hidden and what bounds a step.
+    """Profile a PyTorch or MXNet program of your own.
+
+    Says whether its exchanges are hidden and what bounds a step.
 
     \b
     parallel-core profile -- python train.py --epochs 1

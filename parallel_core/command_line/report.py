@@ -17,9 +17,9 @@ __all__ = ["report"]
 @click.command()
 @click.argument("saved", type=click.Path(path_type=Path))
 def report(saved: Path) -> None:
-    """Show SAVED, a folder that `compare` has written, and write its report again.
+    """Show a saved comparison, and write its report.
 
-    Use it to see the results of a comparison that was interrupted.
+    SAVED is a folder that `compare` has written. Use it to see the results of a comparison that was interrupted.
     """
     folder = saved if saved.is_dir() else saved.parent
     comparison = read_comparison(saved)

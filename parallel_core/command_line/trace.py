@@ -79,7 +79,9 @@ def trace(
     kernel_delay: int,
     json_path: Path | None,
 ) -> None:
-    """Show how busy each queue was in FILE, what overlapped, and the critical path.
+    """Show what overlapped in a trace, and what did not.
+
+    It says how busy each queue was, and which operations the critical path consists of.
 
     FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler or mx.profiler, also by your
     own program. Several files, or a folder of them, are the ranks of one job: one table shows who waited for whom.

@@ -8,6 +8,7 @@ import inspect
 from dataclasses import dataclass
 from importlib import import_module
 
+from backends.errors import unknown
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
 
@@ -32,7 +33,7 @@ class Explanation:
 def explain(name: str) -> Explanation:
     """Return what an experiment says of itself, by its name; raises RequestError for one that is not known."""
     if name not in EXPERIMENTS:
-        raise RequestError(f"unknown experiment {name!r} (known: {', '.join(EXPERIMENTS)})")
+        raise RequestError(unknown("experiment", name, EXPERIMENTS))
     return explanation(EXPERIMENTS[name])
 
 

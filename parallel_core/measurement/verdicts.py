@@ -15,7 +15,7 @@ import numpy as np
 
 from parallel_core.measurement.confidence_intervals import Interval, exponential, resampled_medians, stretched
 from parallel_core.measurement.result import Case
-from parallel_core.system.formatting import figure
+from parallel_core.system.formatting import percent
 
 __all__ = [
     "BETWEEN_PROCESSES",
@@ -81,5 +81,6 @@ def times_as_long(one: Case, other: Case, noise: float = MIN_NOISE, among: int =
 def in_percent(share: Interval) -> str:
     """Write a share in percent, with its bounds if it has some, and with digits enough for a small one."""
     if not math.isfinite(share.high):
-        return f"{figure(100 * share.estimate)}%"
-    return f"{figure(100 * share.estimate)}% ({figure(100 * share.low)}–{figure(100 * share.high)}%)"
+        return percent(share.estimate)
+    low, high = percent(share.low).removesuffix(" %"), percent(share.high)
+    return f"{percent(share.estimate)} ({low}{' … ' if '−' in low + high else '–'}{high})"

@@ -15,11 +15,12 @@ __all__ = ["result_figure"]
 
 LINE_CHARACTERS = 32
 """Of a case's name."""
+TITLE_CHARACTERS = 84
 LINE_STYLES = {"solid": "-", "dot": ":", "dash": "--", "dashdot": "-."}
 
 
 def result_figure(result: Result) -> Figure:
-    """Draw what a result is about, titled by its experiment, backend and data."""
+    """Draw what a result is about, titled by its answer; below that its experiment, backend and data."""
     backend = result.backend
     side = f"{backend['name']} {backend['version']}, {engine_in_words(backend)}"
     if result.tasks:
@@ -31,7 +32,8 @@ def result_figure(result: Result) -> Figure:
         drawn = _sweep_figure(result, curves)
     else:
         drawn = _case_times(result)
-    titles = (f"{result.experiment} on {side}, {', '.join(backend['devices'])}", result.data)
+    answer = "" if result.answer is None else fill(result.answer.sentences[0], TITLE_CHARACTERS)
+    titles = (answer, f"{result.experiment} on {side}, {', '.join(backend['devices'])}", result.data)
     drawn.suptitle("\n".join(filter(None, titles)), fontsize="medium")
     return drawn
 
@@ -55,7 +57,8 @@ def _case_times(result: Result) -> Figure:
     axes.barh(rows, dispatched, color=COLOURS[0], height=0.35, label="until control returned")
     axes.set_yticks(rows, [fill(case.name, LINE_CHARACTERS) for case in cases])
     axes.invert_yaxis()
-    axes.set(xlabel="seconds")
+    several = any(len(case.seconds) > 1 for case in cases)
+    axes.set(xlabel="seconds (whiskers: from the fastest to the slowest round)" if several else "seconds")
     axes.grid(axis="x", alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)
     return figure

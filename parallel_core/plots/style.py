@@ -4,14 +4,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from parallel_core.measurement.sweep import Curves, write_point
+from parallel_core.system.formatting import seconds
+from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.lanes import Block, Look
 
-__all__ = ["COLOURS", "GREY", "LOOKS", "Appearance", "CurveStyle", "curve_styles", "curve_ticks", "opacity"]
+__all__ = [
+    "COLOURS",
+    "GREY",
+    "LOOKS",
+    "Appearance",
+    "CurveStyle",
+    "curve_styles",
+    "curve_ticks",
+    "key_case",
+    "message_of",
+    "opacity",
+]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 GREY = "#888888"
 MAX_TICKS = 10
 MIN_OPACITY = 0.2
+MIN_AT_ONCE = 1.05
+"""With fewer queues at once operations did not overlap."""
 
 Dash = Literal["solid", "dot", "dash", "dashdot"]
 DOTTED: Sequence[Dash] = ("dot", "dash", "dashdot")
@@ -44,6 +59,18 @@ LOOKS: Mapping[Look, Appearance] = {
 def opacity(block: Block) -> float:
     """Return how strongly a block has its look's colour: the less of it was busy, the paler."""
     return MIN_OPACITY + (1 - MIN_OPACITY) * block.busy_share
+
+
+def key_case(figures: Sequence[CaseFigures]) -> CaseFigures | None:
+    """Return the case in which most queues worked at once; the first of several, None of none."""
+    return max(figures, key=lambda case: case.queues_at_once or 0.0, default=None)
+
+
+def message_of(case: CaseFigures) -> str:
+    """Say what a case's timeline shows: how long it took, and how long its operations take one after the other."""
+    took, at_once = f"{case.case}: {seconds(case.seconds)}", case.queues_at_once or 0.0
+    in_turn = case.seconds + (at_once - 1) * case.working_seconds
+    return took if at_once < MIN_AT_ONCE else f"{took}; one after the other its operations take {seconds(in_turn)}"
 
 
 def curve_styles(labels: Iterable[str], curves: Curves) -> dict[str, CurveStyle]:

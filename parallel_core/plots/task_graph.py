@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from humanize import metric
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
@@ -24,6 +23,7 @@ from parallel_core.measurement.task_graph import (
     work_seconds,
 )
 from parallel_core.plots.style import COLOURS
+from parallel_core.system.formatting import seconds
 
 __all__ = ["rows_of", "task_graph"]
 
@@ -115,7 +115,7 @@ def _draw_task(axes: Axes, task: Task, at: tuple[float, float], on_chain: bool) 
         axes.text(x, y, task.name, fontsize=10, color=INK, **centred)
     else:
         axes.text(x, y - 0.085, task.name, fontsize=9.5, color=INK, **centred)
-        axes.text(x, y + 0.105, metric(task.seconds, "s"), fontsize=8, color=PALE_INK, **centred)
+        axes.text(x, y + 0.105, seconds(task.seconds), fontsize=8, color=PALE_INK, **centred)
 
 
 def _look(kind: str, on_chain: bool = False) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _look(kind: str, on_chain: bool = False) -> dict[str, Any]:
 def _draw_legend(axes: Axes, tasks: Sequence[Task], chain: Sequence[Task]) -> None:
     kinds = {task.kind for task in tasks}
     handles = [Patch(label=meaning, **_look(kind)) for kind, meaning in MEANINGS.items() if kind in kinds]
-    long, work = (metric(work_seconds(some), "s") for some in (chain, without_loads(tasks)))
+    long, work = (seconds(work_seconds(some)) for some in (chain, without_loads(tasks)))
     timed = f": {long} of {work} in all" if work_seconds(chain) else ""
     handles.append(Patch(label=f"longest chain{timed}", **_look("compute", on_chain=True)))
     bottom = axes.get_ylim()[0]

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import NamedTuple
 
-from humanize import metric
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
@@ -16,7 +15,8 @@ from matplotlib.patches import Patch
 
 from backends.profiling import Timeline
 from parallel_core.errors import RequestError
-from parallel_core.plots.style import LOOKS, opacity
+from parallel_core.plots.style import LOOKS, key_case, message_of, opacity
+from parallel_core.system.formatting import seconds
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import (
@@ -80,14 +80,16 @@ def timeline_picture(timeline: Timeline) -> TimelinePicture:
     titles: dict[str, Sequence[str]] = {}
     for number, (axes, one, case) in enumerate(zip(panels, shown, few, strict=True)):
         titles |= _draw_panel(axes, one, names, scale, longest / scale, f"panel-{number}")
-        title = ", ".join((f"{one.case}: {metric(one.seconds, 's')}", *overlap_phrases(figures_of(case))))
+        title = ", ".join((f"{one.case}: {seconds(one.seconds)}", *overlap_phrases(figures_of(case))))
         axes.set_title(fill(title, TITLE_CHARACTERS), loc="left", fontsize=8.5, parse_math=False)
     more = len(filled) - len(shown)
     left_out = f" ({more} more {'case is' if more == 1 else 'cases are'} not shown)" if more else ""
     panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out}", fontsize=8.5)
     handles = _legend([block for one in shown for lane in one.lanes for block in lane.blocks])
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
-    figure.suptitle(timeline.source, fontsize="medium", parse_math=False)
+    key = key_case([figures_of(case) for case in few])
+    titles_of_all = [message_of(key)] if key else []
+    figure.suptitle("\n".join((*titles_of_all, timeline.source)), fontsize="medium", parse_math=False)
     return TimelinePicture(figure, titles)
 
 

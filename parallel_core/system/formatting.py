@@ -15,6 +15,7 @@ __all__ = [
     "parse_sizes",
     "percent",
     "quantity",
+    "seconds",
     "write_size",
 ]
 
@@ -32,9 +33,21 @@ def figure(value: float) -> str:
 
 
 def percent(share: float, sign: Literal["", "+"] = "") -> str:
-    """Write a share in whole percent, with its sign always ("+") or only if it is negative; 0% never has a minus."""
+    """Write a share in percent, below 10 % with a decimal: `98 %`, `1.4 %`; with its sign always ("+") or if negative.
+
+    What rounds to zero is `0 %`, without a minus.
+    """
+    value = 100 * share
     # Adding zero turns a negative zero, which rounding may give, into a plain one.
-    return f"{round(share, 2) + 0.0:{sign}.0%}".replace("-", "−")
+    return f"{round(value, 0 if abs(value) >= 9.95 else 1) + 0.0:{sign}.10g} %".replace("-", "−")
+
+
+def seconds(value: float) -> str:
+    """Write a time with three digits in the largest unit that it fills: `20.0 ms`; none is `0 ms`."""
+    # The other functions are also used by environments that have nothing but NumPy.
+    from humanize import metric
+
+    return metric(value, "s") if value else "0 ms"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -73,12 +86,11 @@ def library_in_words(kernels: Mapping[str, Any]) -> str:
 
 def quantity(name: str, value: float) -> str:
     """Write a metric in the unit that its name implies."""
-    # The other functions are also used by environments that have nothing but NumPy.
-    from humanize import metric, naturalsize
-
     if name == "seconds" or name.endswith("_seconds") or name.startswith("seconds_"):
-        return metric(value, "s")
+        return seconds(value)
     if "bytes" in name:
+        from humanize import naturalsize
+
         return naturalsize(value)
     return figure(value)
 

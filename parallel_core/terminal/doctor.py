@@ -1,9 +1,10 @@
-"""What a person reads of an examination: a line for each thing that was looked at, and what to do."""
+"""What a person reads of an examination: the problems and what to do, what is fine in a line; or a line for each."""
 
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Column, Table
+from rich.text import Text
 
 from parallel_core.doctor import Examination, Section
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
@@ -39,16 +40,24 @@ def show_section(section: Section, console: Console) -> None:
 
 
 def show_summary(examination: Examination, console: Console) -> None:
-    """Print what to do, each cause with its command on a line of its own, and whether all that is installed works."""
-    if examination.problems:
-        console.print("\n[bold]What to do[/]")
-    for number, (section, finding) in enumerate(examination.problems, 1):
+    """Print each problem with its command, then in a line each what is fine and what absent, and whether all works."""
+    for number, (_, finding) in enumerate(examination.problems, 1):
         cause, command = map(str, finding.cause_and_command.values())
-        console.print(f"{number}. {MARKS[finding.state]}: {escape(section)}, {escape(finding.name)}")
+        console.print(f"{number}. {MARKS[finding.state]}: {escape(finding.name)}")
         show_sentence(cause, console, bullet=" " * 3)
         # Never broken into lines: it is there to be pasted.
         console.print(f"       {escape(command)}", style="bold", soft_wrap=True)
+    for state in ("fine", "absent"):
+        named = [_named(section, state) for section in examination.sections]
+        if names := ", ".join(filter(None, named)):
+            show_sentence(f"{Text.from_markup(MARKS[state]).plain}: {names}", console)
     if broken := examination.broken:
-        console.print(f"\n✗ {broken} {'thing is' if broken == 1 else 'things are'} broken.", style=f"bold {BAD}")
+        console.print(f"✗ {broken} {'thing is' if broken == 1 else 'things are'} broken.", style=f"bold {BAD}")
     else:
-        console.print("\n✓ All that is installed works.", style=f"bold {GOOD}")
+        console.print("✓ All that is installed works.", style=f"bold {GOOD}")
+
+
+def _named(section: Section, state: str) -> str:
+    """Name a section if all its findings are in a state and need nothing, else those of them that are."""
+    having = [one.name for one in section.findings if one.state == state and one.diagnosis is None]
+    return section.name if len(having) == len(section.findings) else ", ".join(having)

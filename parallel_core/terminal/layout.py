@@ -44,16 +44,15 @@ def _lines(text: str, width: int, bullet: str = "") -> Iterator[str]:
 def show_table(table: Table, console: Console) -> None:
     """Print a table; cells of columns that are aligned to the right or not wrapped keep their lines, others may wrap.
 
-    Where that is wider than the terminal, the table loses its box, and then each row becomes lines of its own: its
+    Where that is wider than the terminal, columns move together, and then each row becomes lines of its own: its
     first cell, and below it each other cell that is not empty, after its heading. The title and the caption
     are wrapped at the terminal's width, and not at the table's. The table is consumed.
     """
     title, caption, table.title, table.caption = table.title, table.caption, None, None
     if title:
         show_sentence(_text(title).plain, console, str(table.title_style or ""))
-    for box in (table.box, SIMPLE_HEAD):
-        if box is not table.box:
-            table.box, table.pad_edge, table.padding = box, False, (0, 1, 0, 0)
+    for padding in ((0, 2, 0, 0), (0, 1, 0, 0)):
+        table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, padding
         if widths := _widths(table, console):
             for column, width in zip(table.columns, widths, strict=True):
                 column.width, column.no_wrap = width, False

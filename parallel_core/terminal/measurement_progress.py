@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from time import monotonic
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from parallel_core.measurement.progress import listening
+from parallel_core.terminal.console import progress_line
 
 __all__ = ["SHOWN_FROM", "measurement_progress"]
 
@@ -22,17 +22,8 @@ def measurement_progress(console: Console, title: str) -> Iterator[None]:
     if not console.is_interactive:
         yield
         return
-    columns = (
-        TextColumn(f"{title}: {{task.description}}"),
-        BarColumn(20),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
     # Without a thread that draws: it would take time from what is measured.
-    progress = Progress(
-        *columns, console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
-    )
+    progress = progress_line(console)
     task = progress.add_task("", total=1.0)
     started = monotonic()
     drawn = started - REDRAWN_EVERY
@@ -43,7 +34,7 @@ def measurement_progress(console: Console, title: str) -> Iterator[None]:
         if now - started < SHOWN_FROM or now - drawn < REDRAWN_EVERY:
             return
         drawn = now
-        progress.update(task, description=what, completed=share)
+        progress.update(task, description=f"{title}: {what}", completed=share)
         progress.start()
         progress.refresh()
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-from humanize import metric
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from parallel_core.system.formatting import percent
+from parallel_core.system.formatting import percent, seconds
 from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.trace_analysis.ranks.summary import RankFigures, Ranks, Spread
 
@@ -18,17 +17,13 @@ MAX_ROWS = 8
 MEDIAN, SPREAD = "median", "spread"
 
 
-def _seconds(value: float) -> str:
-    return metric(value, "s")
-
-
 COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
-    "seconds": ("time", _seconds),
-    "compute_seconds": ("computing", _seconds),
-    "communication_seconds": ("communication", _seconds),
+    "seconds": ("time", seconds),
+    "compute_seconds": ("computing", seconds),
+    "communication_seconds": ("communication", seconds),
     "hidden_share": ("hidden", percent),
     "idle_share": ("idle", percent),
-    "waited_seconds": ("waited", _seconds),
+    "waited_seconds": ("waited", seconds),
 }
 """By figure, what it is called and how it is written."""
 
@@ -99,5 +94,5 @@ def _straggler(ranks: Ranks) -> str:
     share = f", {percent(waited / most.seconds)} of the time" if most.seconds else ""
     return (
         f"straggler: rank {late.rank} came last in {late.arrived_last:,} of {late.matched_collectives:,} collectives, "
-        f"and waited {metric(late.waited_seconds or 0.0, 's')} in them; {others} {metric(waited, 's')}{share}"
+        f"and waited {seconds(late.waited_seconds or 0.0)} in them; {others} {seconds(waited)}{share}"
     )

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from humanize import metric
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT, Answer
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
-from parallel_core.system.formatting import engine_in_words, kernels_in_words, quantity
+from parallel_core.system.formatting import engine_in_words, kernels_in_words, percent, seconds
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL
 from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.terminal.sweep import bandwidths, curves_table
@@ -80,17 +80,16 @@ def _timings(result: Result) -> Table:
     for heading in ("control returned after", "done after", "spread"):
         table.add_column(heading, justify="right")
     for case in result.cases:
-        spread = f"± {case.spread:.0%}" if len(case.seconds) > 1 else "once"
-        table.add_row(escape(case.name), metric(case.dispatch_median, "s"), metric(case.median, "s"), spread)
+        spread = f"± {percent(case.spread)}" if len(case.seconds) > 1 else "once"
+        table.add_row(escape(case.name), seconds(case.dispatch_median), seconds(case.median), spread)
     return table
 
 
 def _numbers(result: Result) -> Table:
     table = Table("metric", Column("value", justify="right"))
     for name, value in result.metrics.items():
-        low, high = result.metric_intervals.get(name, (value, value))
-        between = f" ({quantity(name, low)} … {quantity(name, high)})" if low < high else ""
-        table.add_row(name, quantity(name, value) + between)
+        interval = Interval(value, *result.metric_intervals.get(name, (value, value)))
+        table.add_row(name, EXPERIMENTS[result.experiment].metric_named(name).write(interval, result))
     table.add_section()
     for name, value in result.checks.items():
         table.add_row(f"{name} (check)", f"{value:.1e}")

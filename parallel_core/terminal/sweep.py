@@ -1,13 +1,12 @@
 """A sweep in the terminal: a row for each point, a column for each curve."""
 
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves, labelled, write_point
-from parallel_core.system.formatting import figure, quantity, write_size
+from parallel_core.system.formatting import figure, percent, quantity, write_size
 from parallel_core.terminal.console import ASIDE
 
 __all__ = ["bandwidths", "curves_table"]
@@ -16,7 +15,7 @@ __all__ = ["bandwidths", "curves_table"]
 def curves_table(result: Result, curves: Curves) -> Table:
     """Return the table of a result's curves."""
     values_by_label = labelled(result.series, curves.quantity)
-    table = Table(title=curves.y_title, title_justify="left", title_style=ASIDE, box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=curves.y_title, title_style=ASIDE)
     table.add_column(escape(curves.x_title), justify="right")
     for label in values_by_label:
         table.add_column(escape(label or curves.y_title), justify="right")
@@ -41,11 +40,7 @@ def bandwidths(result: Result) -> Table:
     bound, shares = next((words, some) for name, words in BOUNDS.items() if (some := labelled(result.series, name)))
     table = Table(
         title=f"GB/s of each device's vector, and the share of {bound} speed",
-        title_justify="left",
         title_style=ASIDE,
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
     )
     table.add_column("size", justify="right", no_wrap=True)
     for name in speeds:
@@ -54,7 +49,7 @@ def bandwidths(result: Result) -> Table:
         fastest = max(shares, key=lambda name: speeds[name][row])
         cells = []
         for name, values in speeds.items():
-            share = f" {shares[name][row]:4.0%}" if name in shares else ""
+            share = f" {percent(shares[name][row]):>5}" if name in shares else ""
             cells.append(Text(_speed(values[row]) + share, style="bold" if name == fastest else ""))
         table.add_row(write_size(int(size)), *cells)
     return table

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
+from parallel_core.terminal.console import progress_line
 from parallel_core.training.progress import CompletedSteps, Epoch
 
 __all__ = ["TrainingProgress", "epoch_line", "training_progress"]
@@ -49,7 +50,5 @@ def epoch_line(epoch: Epoch) -> str:
 @contextmanager
 def training_progress(console: Console, epochs: int, images: int) -> Iterator[TrainingProgress]:
     """Show a progress bar on a console; `images` is the number of images in an epoch."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    speed_columns = (_ImagesPerSecond(), TimeRemainingColumn())
-    with Progress(*columns, *speed_columns, console=console, transient=True) as progress:
+    with progress_line(console, MofNCompleteColumn(), _ImagesPerSecond(), by_itself=True) as progress:
         yield TrainingProgress(progress, epochs, images)

@@ -11,6 +11,7 @@ from rich.console import Console
 
 import backends
 from backends import Device
+from backends.errors import unknown
 from backends.profiling import check_profiler
 from parallel_core.command_line import options
 from parallel_core.command_line.run.chosen import chosen_for
@@ -29,6 +30,7 @@ from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
+from parallel_core.terminal.catalogue import SUMMARIES
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.layout import show_sentence
@@ -58,7 +60,7 @@ class _ExperimentGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the experiment, or say which ones there are."""
         if args[0] not in EXPERIMENTS and not args[0].startswith("-"):
-            raise click.UsageError(f"unknown experiment {args[0]!r} (known: {', '.join(EXPERIMENTS)})")
+            raise click.UsageError(unknown("experiment", args[0], EXPERIMENTS))
         return super().resolve_command(ctx, args)
 
 
@@ -162,7 +164,9 @@ def _command_of(experiment: Experiment) -> click.Command:
     decorated: Any = command
     for option in reversed(_options_of(experiment)):
         decorated = option(decorated)
-    return click.command(experiment.name, cls=_ExperimentCommand, help=experiment.question)(decorated)
+    short = SUMMARIES[experiment.name]
+    named = click.command(experiment.name, cls=_ExperimentCommand, help=experiment.question, short_help=short)
+    return named(decorated)
 
 
 def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import backends
 from backends import Engine
 from backends.devices import DeviceKind
+from backends.errors import unknown
 from backends.registry.variants import frameworks
 from parallel_core.doctor.gpus import ask_driver
 from parallel_core.errors import RequestError
@@ -31,7 +32,7 @@ def chosen_for(experiment: Experiment, given: Mapping[str, Any]) -> Chosen:
     )
     for what, value, values in known:
         if value not in values:
-            raise RequestError(f"unknown {what} {value!r} (known: {', '.join(filter(None, values))})")
+            raise RequestError(unknown(what, value, filter(None, values)))
     kinds = _kinds_there() if kind == "auto" else (kind,)
     return Chosen(experiment.settings, named or _installed(), kinds, engine)
 

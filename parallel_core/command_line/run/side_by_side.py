@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 import backends
+from backends.errors import unknown
 from parallel_core.command_line.compare import choose_interpreters, refuse_unmeasured, run_plan
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import OWN_ENGINE, Comparison, with_engines_that_ran
@@ -89,7 +90,7 @@ def _known_names(text: str) -> tuple[str, ...]:
     named = tuple(name.strip() for name in text.split(","))
     for name in named:
         if name not in backends.names():
-            raise RequestError(f"unknown backend {name!r} (known: {', '.join(backends.names())})")
+            raise RequestError(unknown("backend", name, backends.names()))
     if len(set(named)) < len(named):
         raise RequestError(f"--backend {text} names one backend twice")
     return named

@@ -15,7 +15,7 @@ import numpy as np
 from parallel_core.measurement.confidence_intervals import Interval, decide, exponential, with_bounds
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_rounds
-from parallel_core.system.formatting import figure, quantity
+from parallel_core.system.formatting import figure, percent, quantity
 
 __all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Formula", "Metric", "Times", "bands_of", "interval_of", "ratio", "speed"]
 
@@ -237,7 +237,7 @@ class Metric:
 
     def brief(self, value: float) -> str:
         """Write a value in the metric's unit."""
-        return f"{figure(100 * value)}%" if self.in_percent else quantity(self.name, value)
+        return percent(value) if self.in_percent else quantity(self.name, value)
 
 
 def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> Metric:

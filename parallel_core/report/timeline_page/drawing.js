@@ -1,7 +1,7 @@
 // Draws timelines and their axis on canvases: only what is in view, and a mark for each pixel at most. `view` is the
-// time from which to which is shown, on how many pixels, and the layout of the lanes.
+// time from which to which is shown, where the axis begins (`origin`), on how many pixels, and the layout of the lanes.
 const LOOKS = ["compute", "copy", "exchange", "host", "wait", "mark"];
-const [BAR, AXIS] = [18, 22];
+const [BAR, AXIS] = [30, 22];
 // Spans below two pixels share marks, which are paler the less of a pixel was busy.
 const [MIN_PIXELS, MIN_OPACITY, DIMMED] = [2, 0.2, 0.18];
 
@@ -38,17 +38,18 @@ const drawing = (view) => {
     const least = (view.to - view.from) / Math.max(2, view.width / 110);
     const power = 10 ** Math.floor(Math.log10(least));
     const step = [1, 2, 5, 10].map((digit) => digit * power).find((one) => one >= least * 0.999999);
-    const first = Math.ceil(view.from / step - 1e-9);
-    return Array.from({ length: Math.floor(view.to / step + 1e-9) - first + 1 }, (_, number) => (first + number) * step);
+    const [from, to] = [view.from - view.origin, view.to - view.origin];
+    const first = Math.ceil(from / step - 1e-9);
+    return Array.from({ length: Math.floor(to / step + 1e-9) - first + 1 }, (_, number) => view.origin + (first + number) * step);
   };
   const drawAxis = (axis) => {
     const context = sized(axis, AXIS);
     const marks = ticks();
-    const [size, unit] = unitOf(view.to);
+    const [size, unit] = unitOf(Math.max(view.to - view.origin, view.origin - view.from));
     context.font = `11px ${FONT}`;
     context.fillStyle = colours.soft;
     for (const at of marks) {
-      const label = `${Number((at / size).toPrecision(12))} ${unit}`;
+      const label = `${Number(((at - view.origin) / size).toPrecision(12))} ${unit}`.replace("-", "−");
       const [x, half] = [pixels(at), textWidth(label, 11) / 2];
       context.fillText(label, Math.min(view.width - 2 * half, Math.max(0, x - half)), 15);
     }
@@ -92,7 +93,7 @@ const drawing = (view) => {
         const text = fitted(name, 11, visible - 8);
         context.font = `11px ${FONT}`;
         context.fillStyle = colours.on[matches ? "found" : look];
-        if (text) context.fillText(text, Math.max(left, 0) + (visible - textWidth(text, 11)) / 2, top + 13);
+        if (text) context.fillText(text, Math.max(left, 0) + (visible - textWidth(text, 11)) / 2, top + BAR / 2 + 4);
       }
     }
     flush();

@@ -6,14 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from humanize import metric
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from backends.profiling import Timeline
-from parallel_core.plots.style import LOOKS
+from parallel_core.plots.style import LOOKS, key_case, message_of
 from parallel_core.report.timeline_page.packing import MARK, MAX_NAME_CHARACTERS, first_time, pack
 from parallel_core.system import files
-from parallel_core.system.formatting import figure, percent
+from parallel_core.system.formatting import figure, percent, seconds
 from parallel_core.trace_analysis.case_spans import KINDS
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.lanes import overlap_phrases, shortened
@@ -63,7 +62,7 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["seconds"] = lambda value: metric(value, "s")
+    environment.filters["seconds"] = seconds
     environment.filters["percent"] = percent
     environment.filters["figure"] = figure
     environment.filters["phrases"] = overlap_phrases
@@ -75,9 +74,13 @@ def render(
     looks: dict[str, str] = {one: appearance.name for one, appearance in LOOKS.items() if one in used}
     if MARK in used:
         looks |= {MARK: "cases and annotations"}
+    source = ", ".join(dict.fromkeys(timeline.source for timeline in timelines.values()))
+    key = key_case([one for name in timelines for one in figures[name]])
     return environment.get_template("page.html.jinja").render(
         shown=shown,
-        source=", ".join(dict.fromkeys(timeline.source for timeline in timelines.values())),
+        source=source,
+        message=message_of(key) if key else f"Timeline of {source}",
+        key=key.case if key else "",
         spans=sum(len(timeline.spans) for timeline in timelines.values()),
         looks=looks,
         kinds={kind: LOOKS[kind].name for kind in KINDS},

@@ -1,7 +1,7 @@
 // The timelines on canvases, all with one scale of time: moved, zoomed, searched and read, by pointer and by keyboard.
 (async () => {
-  const WIDE = { row: 24, bar: 3, narrow: false };
-  const NARROW = { row: 38, bar: 17, narrow: true };
+  const WIDE = { row: 38, bar: 4, narrow: false };
+  const NARROW = { row: 50, bar: 17, narrow: true };
   const [MAX_NAMES_SHARE, NARROWER, REACH, MIN_VIEW] = [0.35, 640, 3, 20];
 
   const byId = (id) => document.getElementById(id);
@@ -22,7 +22,7 @@
   }
 
   const whole = Math.max(MIN_VIEW, ...timelines.map(({ end }) => end));
-  const view = { from: 0, to: whole, width: 1, layout: WIDE };
+  const view = { from: 0, to: whole, origin: 0, width: 1, layout: WIDE };
   const { pixels, timeAt, barTop, readColours, drawAxis, drawTimeline } = drawing(view);
   let [hovered, scheduled] = [null, false];
   const draw = () => {
@@ -61,6 +61,7 @@
   const shift = (part) => show(view.from + part * (view.to - view.from), view.to + part * (view.to - view.from));
   const showAll = () => {
     caseChoice.value = "";
+    view.origin = 0;
     show(0, whole);
   };
 
@@ -76,7 +77,7 @@
     tip.textContent = [
       name,
       ...(operator ? [operator] : []),
-      `${inWords(ends[span] - starts[span])} from ${inWords(starts[span], 9)}`,
+      `${inWords(ends[span] - starts[span])} from ${inWords(starts[span] - view.origin, 9)}`,
       ...(Number.isNaN(delay) ? [] : [`${inWords(delay)} from launch to start`]),
       `${device} ${queue}`.trim(),
     ].join("\n");
@@ -107,6 +108,8 @@
   const bring = (place) => {
     const { starts, ends } = place.timeline.lanes[place.lane];
     const [start, end] = [starts[place.span], ends[place.span]];
+    // What lies before the chosen case leaves it.
+    if (start < view.origin) [view.origin, caseChoice.value] = [0, ""];
     if (start < view.from || end > view.to || pixels(end) - pixels(start) < 4) {
       const enough = Math.max((end - start) * 200, whole / 5000);
       const half = Math.max((end - start) * 10, Math.min((view.to - view.from) / 2, enough));
@@ -263,7 +266,19 @@
   }
   caseChoice.hidden = cases.size < 2;
   for (const name of cases.keys()) caseChoice.add(new Option(name, name));
-  caseChoice.addEventListener("change", () => show(...(cases.get(caseChoice.value) ?? [0, whole])));
+  const panels = [...document.querySelectorAll("details[data-case]")];
+  const choose = () => {
+    const [start, end] = cases.get(caseChoice.value) ?? [0, whole];
+    view.origin = start;
+    show(start, end);
+    if (cases.has(caseChoice.value)) for (const panel of panels) panel.open = panel.dataset.case === caseChoice.value;
+  };
+  caseChoice.addEventListener("change", choose);
+  // At first the case that shows most, which stands in the title.
+  if (cases.size > 1 && timelines.length === 1 && cases.has(root.dataset.case)) {
+    caseChoice.value = root.dataset.case;
+    choose();
+  }
   pathBox.addEventListener("change", schedule);
 
   readColours();

@@ -49,7 +49,7 @@ def test_lanes_cases_and_meanings_are_text() -> None:
     assert {"mxnet 1.9.1, async engine", "host Python", "cpu:1 compute", "cpu:2 compute"} <= set(found)
     assert {"computation", "copy", "Python", "waiting", "matmul"} <= set(found)
     assert "exchange" not in found
-    assert "run and copy together: 65.1 ms, 1.7 queues at once, 90% of communication under computation" in found
+    assert "run and copy together: 65.1 ms, 1.7 queues at once, 90 % of communication under computation" in found
     assert "copy: 50.1 ms, 1.0 queue at once" in found
 
 

@@ -41,16 +41,16 @@ def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
     assert without == {"mxnet sync": NASTY}
     chart = drawn((found, without))
     assert [(panel.name, panel.remarks) for panel in chart.panels] == [
-        ("MXNet", "305 ms (timed: 1.00 s), 1.8 queues at once, 98% of communication under computation"),
-        ("PyTorch", "305 ms (timed: 1.00 s), 1.8 queues at once, 98% of communication under computation"),
-        ("PyTorch without queue", "550 ms (timed: 1.00 s), 1.0 queue at once, 0% of communication under computation"),
+        ("MXNet", "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication under computation"),
+        ("PyTorch", "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication under computation"),
+        ("PyTorch without queue", "550 ms (timed: 1.00 s), 1.0 queue at once, 0 % of communication under computation"),
     ]
     assert [[lane.name for lane in panel.lanes] for panel in chart.panels] == [
         ["host Python", "cpu:1 compute", "cpu:2 compute"],
         ["host Python", "cpu:1 compute", "cpu:1 copy"],
         ["cpu calling thread"],
     ]
-    assert chart.panels[0].lanes[1].description == "cpu:1 compute: computation 55% of the width"
+    assert chart.panels[0].lanes[1].description == "cpu:1 compute: computation 55 % of the width"
 
 
 def test_all_panels_have_one_scale_and_the_legend_each_look_once() -> None:
@@ -67,7 +67,7 @@ def test_a_block_tells_what_ran_when_for_how_long_and_how_long_it_waited() -> No
     assert block.text == "matmul (_npi_matmul)\n6.00 ms from 6.03 ms\n5.97 ms from launch to start"
     assert (block.place, block.length, block.opacity) == ("1.0964", "1.0909", "")
     many = drawn(panels(analysed(), small)).panels[0].lanes[0].blocks[0]
-    assert re.fullmatch(r"\d+ × add\n[\d.]+ ms from 0 ms, 80% of it busy", many.text)
+    assert re.fullmatch(r"\d+ × add\n[\d.]+ ms from 0 ms, 80 % of it busy", many.text)
     assert many.opacity == "0.84"
 
 

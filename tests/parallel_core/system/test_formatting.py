@@ -17,13 +17,23 @@ from parallel_core.system.formatting import (
 
 
 @pytest.mark.parametrize(
-    ("share", "written"), [(0.5, "50%"), (-0.5, "−50%"), (-0.001, "0%"), (0.0, "0%"), (1.234, "123%")]
+    ("share", "written"),
+    [
+        (0.5, "50 %"),
+        (-0.5, "−50 %"),
+        (-0.0001, "0 %"),
+        (0.0, "0 %"),
+        (1.234, "123 %"),
+        (0.0142, "1.4 %"),
+        (0.05, "5 %"),
+        (0.0996, "10 %"),
+    ],
 )
 def test_percent_has_a_sign_if_it_is_negative(share: float, written: str) -> None:
     assert percent(share) == written
 
 
-@pytest.mark.parametrize(("share", "written"), [(0.5, "+50%"), (-0.5, "−50%"), (-0.001, "+0%")])
+@pytest.mark.parametrize(("share", "written"), [(0.5, "+50 %"), (-0.5, "−50 %"), (-0.0001, "+0 %")])
 def test_a_difference_has_a_sign(share: float, written: str) -> None:
     assert percent(share, "+") == written
 

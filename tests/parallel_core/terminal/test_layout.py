@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from rich.style import Style
 from rich.table import Column, Table
 
 import backends
@@ -19,7 +20,7 @@ from parallel_core.comparison.storage import read_comparison
 from parallel_core.doctor import Finding, Section
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
-from parallel_core.terminal.catalogue import show_catalogue
+from parallel_core.terminal.catalogue import SUMMARIES, show_catalogue
 from parallel_core.terminal.comparison import NARROW, WIDE, show_comparison
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
 from parallel_core.terminal.difference import show_difference
@@ -141,19 +142,16 @@ def test_no_line_of_a_sentence_ends_within_a_quantity(parts: list[str]) -> None:
         assert any(part in line for line in lines)
 
 
-def contrast(colour: str, background: float) -> float:
-    """Return the contrast by WCAG 2 of one of the 256 colours with a background of this luminance."""
-    number = int(colour.removeprefix("color(").removesuffix(")"))
-    steps = (0, 95, 135, 175, 215, 255)
-    cube = number - 16
-    grey = 8 + 10 * (number - 232)
-    levels = (grey,) * 3 if number >= 232 else (steps[cube // 36], steps[cube // 6 % 6], steps[cube % 6])
-    red, green, blue = (((level / 255 + 0.055) / 1.055) ** 2.4 for level in levels)
-    own = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return (max(own, background) + 0.05) / (min(own, background) + 0.05)
+def test_the_catalogue_fits_a_screen_with_a_line_for_each_experiment() -> None:
+    stream = StringIO()
+    show_catalogue(EXPERIMENTS.values(), ("numpy", "torch"), Console(file=stream, width=80))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == len(EXPERIMENTS) + 5
+    assert all(len(question) <= 45 for question in SUMMARIES.values())
+    assert [*SUMMARIES] == [*EXPERIMENTS]
 
 
 @pytest.mark.parametrize("colour", [ASIDE, BAD, DOUBTFUL, GOOD])
-def test_colours_can_be_read_on_white_and_on_black(colour: str) -> None:
-    # Of one colour on both, 4.6 is the most that can be had.
-    assert min(contrast(colour, 1.0), contrast(colour, 0.0)) > 3.8
+def test_colours_are_the_terminals_own(colour: str) -> None:
+    style = Style.parse(colour)
+    assert style.dim or (style.color is not None and style.color.is_default is False and style.color.number in range(8))

@@ -30,12 +30,12 @@ def in_words(text: str) -> str:
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
     text = in_words(shown(timeline_figures(overlap_timeline()), JOINT, width))
-    assert "cpu:1 compute 50 98% 0 – –" in text
-    assert "host Python 101 1%, waits 99% 0 – –" in text
-    assert "98% of the copying (196 ms of 200 ms) lay under computation" in text
-    assert "critical path: 98% copy on cpu:2 compute and 2% matmul on cpu:1 compute" in text
+    assert "cpu:1 compute 50 98 % 0 – –" in text
+    assert "host Python 101 1 %, waits 99 % 0 – –" in text
+    assert "98 % of the copying (196 ms of 200 ms) lay under computation" in text
+    assert "critical path: 98 % copy on cpu:2 compute and 2 % matmul on cpu:1 compute" in text
     assert "from launch to start: 99.0 ms in the median of 100 operations, 178 ms at the 90th percentile" in text
-    assert "control returned after 2.00 ms, 1% of the time" in text
+    assert "control returned after 2.00 ms, 1 % of the time" in text
 
 
 def test_a_title_says_that_the_profiler_slowed_a_case_down_and_nothing_is_divided_by_it() -> None:
@@ -52,7 +52,7 @@ def test_nothing_is_wider_than_the_terminal() -> None:
 
 def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
     text = shown(timeline_figures(Timeline("made up", queue_of([(0, 1), (2, 3)]))))
-    assert "critical path: 67% compute on cpu:1 compute and 33% idle" in in_words(text)
+    assert "critical path: 67 % compute on cpu:1 compute and 33 % idle" in in_words(text)
     assert not re.search("overlap|launch|control|None|nan", text)
 
 
@@ -67,7 +67,7 @@ def test_the_shares_of_a_critical_path_add_up_however_many_names_share_it(drawn:
         end += gap + length
     text = in_words(shown(timeline_figures(Timeline("made up", tuple(spans), (Window("case", 0, end),))), width=1000))
     for line in re.findall("critical path: (.*)", text):
-        shares = [int(share) for share in re.findall(r"(\d+)% (?:k\d+ on|others|[\d,]+ names|idle)", line)]
+        shares = [float(share) for share in re.findall(r"([\d.]+) % (?:k\d+ on|others|[\d,]+ names|idle)", line)]
         # Each of at most five is rounded, and one below 0.5 % is left out.
         assert shares
         assert abs(sum(shares) - 100) <= 3

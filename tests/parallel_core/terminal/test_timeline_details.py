@@ -37,9 +37,9 @@ def test_both_shares_of_hidden_communication_are_named() -> None:
     found = figures_of(case_of_trace("ddp"))
     text = in_words(shown(found))
     assert found.parts.hidden_exchange_share is not None
-    assert f"overlap: {found.parts.hidden_exchange_share:.0%} of the exchange" in text
-    assert "of collectives alone, device by device: 3% (1.41 ms of 46.9 ms), as Holistic Trace Analysis counts" in text
-    assert "gpu:0 90% 3% 7% 46.9 ms 3%" in text
+    assert f"overlap: {found.parts.hidden_exchange_share:.0 %} of the exchange" in text
+    assert "of collectives alone, device by device: 3 % (1.41 ms of 46.9 ms), as Holistic Trace Analysis counts" in text
+    assert "gpu:0 90 % 3 % 7 % 46.9 ms 3 %" in text
 
 
 def test_queues_operations_and_steps_have_tables() -> None:
@@ -48,8 +48,8 @@ def test_queues_operations_and_steps_have_tables() -> None:
     assert "ProfilerStep#6 225 ms" in text
     assert re.search(r"a step takes 222 ms \(\d+ ms … \d+ ms\) in the median of 3: ", text)
     assert "ProfilerStep#6 is unlike the others:" in text
-    assert re.search(r"nccl\S+ number 15, in all 46.8 ms, mean 3.12 ms, share 69%", text)
-    assert "what bounds it: 100% the host" in text
+    assert re.search(r"nccl\S+ number 15, in all 46.8 ms, mean 3.12 ms, share 69 %", text)
+    assert "what bounds it: 100 % the host" in text
 
 
 def test_names_of_operations_are_whole_for_their_ends_tell_them_apart() -> None:

@@ -47,7 +47,9 @@ def test_what_overlaps_and_saves_time_agrees() -> None:
     one = of(held(overlap_result(0.2, 0.2, 0.205)), "overlap_efficiency")
     assert one.agree
     assert (one.by_trace, one.by_clock) == (pytest.approx(0.98), pytest.approx(0.975))
-    assert "by the trace 98% of the shorter part lay under the other, by the clock 98% of it was saved" in one.sentence
+    assert (
+        "by the trace 98 % of the shorter part lay under the other, by the clock 98 % of it was saved" in one.sentence
+    )
     assert "agree within the noise" in one.sentence
 
 
@@ -117,7 +119,9 @@ def test_a_profiler_that_slows_a_case_down_is_called_so() -> None:
 
 def test_dispatch_that_differs_either_way_is_said() -> None:
     eager, queued = (held(overlap_result(0.2, 0.2, 0.4), synchronous=synchronous) for synchronous in (True, False))
-    assert "100% of the time by the trace, 1% by the clock: they differ by more" in of(eager, DISPATCH, "run").sentence
+    assert (
+        "100 % of the time by the trace, 1 % by the clock: they differ by more" in of(eager, DISPATCH, "run").sentence
+    )
     assert of(queued, DISPATCH, "run").agree
 
 

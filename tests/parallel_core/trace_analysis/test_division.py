@@ -62,8 +62,8 @@ def test_devices_at_once_leave_nothing_beyond_but_the_launches() -> None:
     assert found.interference_seconds == pytest.approx(0)
     assert (found.turns_seconds, found.exposed_seconds) == pytest.approx((0.02e-3 * 50, 0), abs=1e-6)
     whole, agreement = found.sentences
-    assert whole.endswith("are bare; nothing else takes 5% of it.")
-    assert agreement.endswith("they agree within the noise (± 5%).")
+    assert whole.endswith("are bare; nothing else takes 5 % of it.")
+    assert agreement.endswith("they agree within the noise (± 5 %).")
 
 
 def test_devices_that_take_turns_are_seen() -> None:

@@ -13,8 +13,8 @@ from tests.parallel_core.trace_analysis.synthetic import overlap_timeline, paral
 
 def test_copies_that_are_hidden_are_told_with_the_devices_that_worked() -> None:
     told = about_efficiency(timeline_figures(overlap_timeline(products=50))[-1])
-    assert "1.96 of 2 devices worked at the same time, on average, 98% of the shorter of computing and" in told
-    assert told.endswith("was hidden, and nothing ran for 0% of the time.")
+    assert "1.96 of 2 devices worked at the same time, on average, 98 % of the shorter of computing and" in told
+    assert told.endswith("was hidden, and nothing ran for 0 % of the time.")
 
 
 def test_of_a_case_that_communicates_nothing_no_share_is_told() -> None:

@@ -209,5 +209,5 @@ def test_a_block_tells_its_name_when_it_ran_and_how_long_it_waited() -> None:
     one = Block(0.001, 0.003, "compute", "matmul", 1, 0.002, 0.0005)
     assert block_text(one) == "matmul\n2.00 ms from 1 ms\n500 μs from launch to start"
     many = one._replace(label="5 × matmul", spans=5, busy=0.001)
-    assert block_text(many) == "5 × matmul\n2.00 ms from 1 ms, 50% of it busy\nat most 500 μs from launch to start"
+    assert block_text(many) == "5 × matmul\n2.00 ms from 1 ms, 50 % of it busy\nat most 500 μs from launch to start"
     assert block_text(one._replace(waited=None)) == "matmul\n2.00 ms from 1 ms"

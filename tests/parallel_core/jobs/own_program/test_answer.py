@@ -65,14 +65,14 @@ def test_whether_the_exchange_of_a_real_program_is_hidden(name: str, overlap: st
 def test_a_program_that_computes_and_hides_its_exchange() -> None:
     found = answer([made()])
     assert (found.overlap, *decided(found)) == ("overlap", "computation", "operators")
-    assert "gpu:0 stream 7 worked 92% of it and gpu:0 stream 9 30%" in found.sentences[0]
-    assert "conv2d backward (60%) and conv2d (30%)" in found.sentences[2]
+    assert "gpu:0 stream 7 worked 92 % of it and gpu:0 stream 9 30 %" in found.sentences[0]
+    assert "conv2d backward (60 %) and conv2d (30 %)" in found.sentences[2]
 
 
 def test_several_processes_are_one_program() -> None:
     found = answer([made(), made(0.8, 0.15, hidden=0.7)])
     assert "5 recorded on each of 2 processes" in found.sentences[0]
-    assert "gpu:0 stream 7 worked 80% to 92% of it" in found.sentences[0]
+    assert "gpu:0 stream 7 worked 80 % to 92 % of it" in found.sentences[0]
     assert found.overlap == "overlap"
     assert "30 of 40" in found.sentences[1]
     assert found.step.shares["compute_seconds"].estimate == pytest.approx(0.86)
@@ -134,14 +134,14 @@ def test_an_exchange_that_hides_elsewhere_than_under_the_backward_pass_is_hidden
 def test_copies_are_named_if_nothing_is_exchanged() -> None:
     found = answer([replace(made(hidden=None), hidden_copy_share=0.5)])
     assert found.overlap == "no-exchange"
-    assert "50% of the copying" in found.sentences[1]
+    assert "50 % of the copying" in found.sentences[1]
 
 
 def test_processes_that_wait_for_each_other_are_said_to() -> None:
     processes = [made(0.3, 0.6)] * 2
     found = answer(processes, Waiting(0.8, last_rank=1, last=9, exchanges=10))
     assert found.first == "late-rank"
-    assert "80% of it waiting for each other" in found.sentences[1]
+    assert "80 % of it waiting for each other" in found.sentences[1]
     assert "rank 1 came last in 9 of 10" in found.sentences[2]
     assert answer(processes, Waiting(0.2, last_rank=1, last=9, exchanges=10)).first == "exchange-less"
     assert answer(processes, Waiting(0.5, last_rank=1, last=9, exchanges=10)).first == INCONCLUSIVE

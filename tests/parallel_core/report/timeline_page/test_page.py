@@ -77,12 +77,11 @@ def test_a_hundred_thousand_spans_take_less_than_two_megabytes(tmp_path: Path) -
 def test_each_timeline_has_its_lanes_and_its_figures() -> None:
     texts = _Parsed(page({"rank 0": mxnet_async(), "rank 1": torch_async()})).texts
     assert texts.count("rank 0") == texts.count("rank 1") == 2
-    assert "Timeline of mxnet 1.9.1, async engine, torch 2.13.0, async engine" in texts
+    assert "run and copy together: 65.1 ms; one after the other its operations take 110 ms" in texts
     for lane in ("cpu:2 compute", "cpu:1 copy"):
         assert lane in texts
-    assert (
-        texts.count("“run and copy together”: 65.1 ms, 1.7 queues at once, 90% of communication under computation") == 2
-    )
+    phrase = "“run and copy together”: 65.1 ms, 1.7 queues at once, 90 % of communication under computation"
+    assert texts.count(phrase) == 2
     for heading in ("Queues", "Kinds", "Operations that took the most time", "Critical path"):
         assert texts.count(heading) == 6
 

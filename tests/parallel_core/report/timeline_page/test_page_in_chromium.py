@@ -44,6 +44,7 @@ SHARE_OF_COLOUR = """([wanted, top, bottom]) => {
     }
     return found / (data.length / 4);
 }"""
+ROW = 38
 COMPUTE, FOUND, PATH = (0, 0x72, 0xB2), (0xFF, 0xD4, 0), (0xA3, 0x12, 0x2B)
 
 
@@ -93,14 +94,14 @@ def view(visit: Visit) -> list[float]:
 
 def share(visit: Visit, colour: tuple[int, int, int], lane: int) -> float:
     view(visit)
-    found: float = visit.page.evaluate(SHARE_OF_COLOUR, [colour, 24 * lane, 24 * (lane + 1)])
+    found: float = visit.page.evaluate(SHARE_OF_COLOUR, [colour, ROW * lane, ROW * (lane + 1)])
     return found
 
 
 def hover(visit: Visit, across: float, lane: int) -> list[str]:
     box = visit.page.locator(".lanes > canvas").first.bounding_box()
     assert box is not None
-    visit.page.mouse.move(box["x"] + across * box["width"], box["y"] + 24 * lane + 12)
+    visit.page.mouse.move(box["x"] + across * box["width"], box["y"] + ROW * lane + ROW / 2)
     tip = visit.page.locator("#tip")
     return tip.inner_text().splitlines() if tip.is_visible() else []
 
@@ -119,6 +120,7 @@ def test_the_script_unpacks_what_was_packed(open_page: Open, name: str) -> None:
 
 def test_operations_are_drawn_where_they_ran(open_page: Open) -> None:
     visit = open_page("few", 1280, "light")
+    visit.page.locator("[data-do=all]").click()
     # Ten products of 6 ms each in two of the three cases, over 1.2 s: blocks have white gaps of less than a pixel.
     assert 0.04 < share(visit, COMPUTE, 3) < 0.12
     assert share(visit, COMPUTE, 2) == 0
@@ -129,8 +131,23 @@ def test_operations_are_drawn_where_they_ran(open_page: Open) -> None:
     assert share(visit, COMPUTE, 3) > 0.5
 
 
+def test_the_case_that_shows_most_is_open_and_another_one_can_be_chosen(open_page: Open) -> None:
+    visit = open_page("few", 1280, "light")
+    opened = visit.page.locator("details[open]")
+    for case in ("run and copy together", "run"):
+        visit.page.locator("#case").select_option(case)
+        assert opened.evaluate_all("all => all.map((one) => one.dataset.case)") == [case]
+        start, end = next((one.start, one.end) for one in mxnet_async().cases if one.name == case)
+        shown = view(visit)
+        assert shown[1] - shown[0] == end - start
+    visit.page.reload()
+    visit.page.wait_for_selector("#timelines[data-ready]")
+    assert opened.evaluate_all("all => all.map((one) => one.dataset.case)") == ["run and copy together"]
+
+
 def test_wheel_drag_and_double_click_change_the_view(open_page: Open) -> None:
     visit = open_page("few", 1280, "light")
+    visit.page.locator("[data-do=all]").click()
     whole = view(visit)
     hover(visit, 0.5, 1)
     visit.page.mouse.wheel(0, -400)
@@ -155,6 +172,7 @@ def test_wheel_drag_and_double_click_change_the_view(open_page: Open) -> None:
 
 def test_the_keyboard_moves_zooms_and_reads_spans(open_page: Open) -> None:
     visit = open_page("few", 1280, "light")
+    visit.page.locator("[data-do=all]").click()
     whole = view(visit)
     visit.page.locator(".lanes").focus()
     for key in ("+", "+", "ArrowRight"):
@@ -191,6 +209,7 @@ def test_what_is_pointed_at_says_what_it_is(open_page: Open) -> None:
 
 def test_a_name_that_is_searched_is_highlighted_and_reached(open_page: Open) -> None:
     visit = open_page("few", 1280, "light")
+    visit.page.locator("[data-do=all]").click()
     assert share(visit, FOUND, 3) == 0
     visit.page.locator("#search").fill("MATMUL")
     assert share(visit, FOUND, 3) > 0.04
@@ -238,7 +257,7 @@ def test_the_page_fits_and_can_be_read(open_page: Open, name: str, width: int, s
     sizes = lanes.evaluate_all("all => all.map((one) => parseFloat(getComputedStyle(one).fontSize))")
     assert min(sizes) >= 9
     heights = visit.page.evaluate("[...document.querySelectorAll('.lanes > canvas')].map((one) => one.clientHeight)")
-    assert min(heights) >= 24 * len(names)
+    assert min(heights) >= ROW * len(names)
     assert visit.troubles == []
 
 
