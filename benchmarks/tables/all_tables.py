@@ -5,7 +5,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.tables.benchmarks import all_findings, gpu, how_fast, network, processes, variants
-from benchmarks.tables.comparisons import comparison, comparison_answer, comparison_differences, wrong_verdicts
+from benchmarks.tables.comparisons import (
+    comparison,
+    comparison_answer,
+    comparison_differences,
+    planted_faults,
+    wrong_verdicts,
+)
 from benchmarks.tables.exercises import answer, exercises, first_run, trace
 
 __all__ = ["TABLES", "write_table"]
@@ -20,6 +26,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "comparison-answer": comparison_answer,
     "comparison-differences": comparison_differences,
     "wrong-verdicts": wrong_verdicts,
+    "planted-faults": planted_faults,
     "findings": all_findings,
     "processes": processes,
     "network": network,

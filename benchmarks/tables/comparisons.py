@@ -8,6 +8,7 @@ from humanize import metric
 
 from backends.registry import title
 from benchmarks.harness.provenance import provenance_of_comparison
+from benchmarks.planted_faults import HEADINGS, counts
 from benchmarks.self_test import COLUMNS, Rates
 from benchmarks.tables.markdown import read_json, source_of, table
 from parallel_core.comparison.analysis import CellAnalysis, ExperimentAnalysis, analyse
@@ -17,7 +18,7 @@ from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import read_comparison
 from parallel_core.measurement.confidence_intervals import with_bounds
 
-__all__ = ["comparison", "comparison_answer", "comparison_differences", "wrong_verdicts"]
+__all__ = ["comparison", "comparison_answer", "comparison_differences", "planted_faults", "wrong_verdicts"]
 
 
 def comparison(folder: Path) -> str:
@@ -81,6 +82,13 @@ def wrong_verdicts(folder: Path) -> str:
     # Files from before there were reasons have no such columns.
     columns = COLUMNS if any(one.neither is not None for one in compared) else COLUMNS[:5]
     return table(columns, [row[: len(columns)] for row in rows], source_of(folder, ("self-test.json", written)))
+
+
+def planted_faults(folder: Path, over: str) -> str:
+    """Give a row to each fault that was planted in a framework, with how often its part was named."""
+    name = f"planted-faults-{over}.json"
+    written = read_json(folder / name)
+    return table(HEADINGS, counts(written), source_of(folder, (name, written)))
 
 
 def _counts(rates: Rates) -> tuple[Any, ...]:

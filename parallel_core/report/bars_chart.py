@@ -6,7 +6,7 @@ Colour says the kind of work and hatching that there is no queue; frameworks are
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from parallel_core.comparison.analysis import Analysis, CellAnalysis, Experiment
 from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.report.scales import Scale, Tick, around, axis, from_zero, write_seconds
 
@@ -28,6 +29,7 @@ __all__ = [
     "cost_model_chart",
     "differences_chart",
     "dispatch_chart",
+    "layers_chart",
     "metric_chart",
     "whisker",
 ]
@@ -36,6 +38,12 @@ WIDEST_WHISKER = 1.5
 """Of the longest bar: an interval from two processes may reach much farther, and its bounds are written beside it."""
 STYLES = {"operations": "compute", "overhead": "host", "transfer": "copy", "rest": "wait", "total": "total"}
 """The classes of parts of a time: the colours of the same work in a timeline."""
+LAYERS = (
+    ("the operation, in one unit", "compute"),
+    ("+ the framework’s call of each", "host"),
+    ("+ a launch of each", "exchange"),
+    ("+ a wait for each", "wait"),
+)
 COST_MODEL_METRICS = {
     "waiting once": {
         "measured": "measured_once_seconds",
@@ -104,23 +112,44 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     compared = [one for one in (*experiment.between_frameworks, *experiment.between_engines) if one.parts]
     if not compared:
         return None
-    ends = {id(one): list(accumulate(part.estimate for part in one.parts.values())) for one in compared}
-    scale = from_zero(end for some in ends.values() for end in some)
-
-    def bar(part: str, seconds: Interval, end: float) -> Bar:
-        places = sorted((scale.place(end - seconds.estimate), scale.place(end)))
-        return Bar(PARTS.get(part, "together"), with_seconds(seconds), places[0], places[1], STYLES[part])
-
+    scale = from_zero(end for one in compared for end in accumulate(part.estimate for part in one.parts.values()))
     groups = []
     for one in compared:
         told = "; ".join(filter(None, (difference_in_words(one), reasons_in_words(one))))
-        bars = [bar(*part, end) for part, end in zip(one.parts.items(), ends[id(one)], strict=True)]
-        bars.append(bar("total", one.seconds, one.seconds.estimate))
+        rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in one.parts.items()]
+        bars = [*_stacked(rows, scale), *_stacked([("together", one.seconds, STYLES["total"])], scale)]
         if one.verdict == "too few runs":
             # The bounds of two processes reach farther than anybody believes.
             bars = [each._replace(value=each.value.partition(" (")[0]) for each in bars]
         groups.append(BarGroup(f"{one.cell.side} against {one.against.side}: {told}", tuple(bars)))
-    return BarsChart(tuple(groups), axis(scale, lambda seconds: metric(seconds, "s").replace("-", "−")))
+    return BarsChart(tuple(groups), axis(scale, write_seconds))
+
+
+def _stacked(rows: Sequence[tuple[str, Interval, str]], scale: Scale) -> list[Bar]:
+    """Draw seconds as bars of which each begins where the one before ended: names, seconds and styles."""
+    bars, at = [], 0.0
+    for name, seconds, style in rows:
+        start, end = sorted((scale.place(at), scale.place(at + seconds.estimate)))
+        bars.append(Bar(name, with_seconds(seconds), start, end, style))
+        at += seconds.estimate
+    return bars
+
+
+def layers_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
+    """Draw what a tiny operation takes, layer by layer: as a unit, and what each call, launch and wait adds to that."""
+    drawn: dict[str, list[tuple[str, Interval, str]]] = {}
+    for cell in experiment.believed:
+        bare, steps = cell.results.bare_medians(ONCE), cell.results.valid[0].parameters.get("steps")
+        if bare and steps and {SINGLE, ONCE, EACH} <= set(cell.times):
+            ends = [0.0, median(bare), *(cell.times[case].estimate for case in (SINGLE, ONCE, EACH))]
+            added = [(after - before) / steps for before, after in pairwise(ends)]
+            alone = [Interval(seconds, -math.inf, math.inf) for seconds in added]
+            drawn[cell.cell.side] = [(name, one, style) for (name, style), one in zip(LAYERS, alone, strict=True)]
+    if not drawn:
+        return None
+    scale = from_zero(end for rows in drawn.values() for end in accumulate(one.estimate for _, one, _ in rows))
+    groups = (BarGroup(side, tuple(_stacked(rows, scale))) for side, rows in drawn.items())
+    return BarsChart(tuple(groups), axis(scale, write_seconds))
 
 
 def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:

@@ -29,6 +29,7 @@ from parallel_core.report.bars_chart import (
     cost_model_chart,
     differences_chart,
     dispatch_chart,
+    layers_chart,
     metric_chart,
 )
 from parallel_core.report.curves_chart import curves_chart, learning_chart, trained
@@ -132,6 +133,7 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
         "differences": differences_chart(experiment),
         "kernels": _kernels(experiment),
         "curves": curves,
+        "layers": layers_chart(experiment),
         "cost_model": cost_model_chart(experiment),
         "learning": learning_chart(analysis, experiment),
         "data": "; ".join(sorted({result.data for result in results if result.data})),

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from parallel_core.comparison.analysis import Analysis, analyse
+from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_seconds
 from parallel_core.report.bars_chart import (
     BarsChart,
@@ -12,9 +14,10 @@ from parallel_core.report.bars_chart import (
     cost_model_chart,
     differences_chart,
     dispatch_chart,
+    layers_chart,
     metric_chart,
 )
-from tests.parallel_core.comparison.made_up import TIMES, comparison, every_chart, measured, parallel
+from tests.parallel_core.comparison.made_up import TIMES, comparison, every_chart, measured, parallel, result
 from tests.parallel_core.comparison.test_account import made_of
 
 
@@ -97,3 +100,15 @@ def test_parts_of_a_difference_add_up_to_it() -> None:
     assert (overhead.start, overhead.end) == pytest.approx((60, 60))
     assert (rest.start, rest.end) == pytest.approx((60, 100))
     assert (total.start, total.end, total.style) == (0, 100, "total")
+
+
+def test_each_layer_of_a_tiny_operation_begins_where_the_one_before_ended() -> None:
+    seconds = {SINGLE: 0.3, ONCE: 0.6, EACH: 1.0}
+    plain = result(Cell("async", "torch", "async"), seconds, parameters={"steps": 100})
+    timed = (replace(case, bare_seconds=(0.2,)) if case.name == ONCE else case for case in plain.cases)
+    cell = CellResults(Cell("async", "torch", "async"), (replace(plain, cases=tuple(timed)),))
+    chart = layers_chart(analyse(comparison(cell)).experiments[0])
+    assert chart is not None
+    assert [value for _, value in bars_of(chart, "torch async")] == ["2.00 ms", "1.00 ms", "3.00 ms", "4.00 ms"]
+    assert [bar.start for bar in chart.groups[0].bars] == pytest.approx([0, 20, 30, 60])
+    assert layers_chart(analyse(comparison(measured(parallel("torch"), (1.0,)))).experiments[0]) is None

@@ -1,0 +1,242 @@
+"""How often a planted fault is named by the part of the time that it is in, on the real machine.
+
+    python -m benchmarks.planted_faults --over torch --trials 20 --out benchmarks/results/NAME
+
+A backend with one fault is compared with the same backend without it, in fresh processes in interleaved rounds, by the
+code of `parallel-core compare`. It wraps the real one: every multiplication made twice, time added to every launch,
+every copy made twice, or devices that take turns as if they had one queue. A neighbour that spins is no fault of the
+backend: nothing may be named then. The right part has to be named in at least 18 of 20 trials, another one in at most
+one, and its size has to be right within 20 %, in the median.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import click
+
+import backends
+from backends import Array, Device
+from backends.devices import Wanted
+from benchmarks.self_test import bounds
+from parallel_core.comparison.account import PARTS, account_of, time_difference
+from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.result import Result
+from parallel_core.system.machine import describe_machine
+
+HEADINGS = ("planted", "its part", "that part named first", "another one named", "size / planted")
+ENGINE = "async"
+ROOT = Path(__file__).resolve().parent.parent
+OVER = "PARALLEL_CORE_PLANTED_OVER"
+"""The environment variable that names the backend in which faults are planted."""
+SIZES: Mapping[str, Mapping[str, Any]] = {
+    "parallel": {"size": 400, "rounds": 3, "budget": 3},
+    "async": {"size": 200, "steps": 500, "rounds": 3, "budget": 3},
+    "overlap": {"size": 600, "products": 10, "copies": 10, "rounds": 3, "budget": 3},
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is planted, the experiment that shows it, and the part that has to be named: none for a neighbour."""
+
+    what: str
+    experiment: str
+    part: str | None
+    expected: Callable[[CellResults], float] | None = None
+    """The seconds that it adds, from the results without it; None if that is not known."""
+
+
+def launches_of(results: CellResults) -> int:
+    """Return how many operations the main case of `async` launches."""
+    return int(results.valid[0].parameters["steps"])
+
+
+FAULTS: Mapping[str, Fault] = {
+    "twice": Fault(
+        "every multiplication twice",
+        "parallel",
+        "operations",
+        lambda results: median(account_of(results, EXPERIMENTS["parallel"].case)["operations"]),
+    ),
+    "slow-launches": Fault("+ 300 μs a launch", "async", "overhead", lambda results: 300e-6 * launches_of(results)),
+    "slower-launches": Fault("+ 20 μs a launch", "async", "overhead", lambda results: 20e-6 * launches_of(results)),
+    "copies-twice": Fault("every copy twice", "overlap", "transfer"),
+    "one-queue": Fault("one queue instead of two", "parallel", "rest"),
+    "neighbour": Fault("a spinning neighbour", "parallel", None),
+}
+DELAYS = {"slow-launches": 300e-6, "slower-launches": 20e-6}
+
+
+class Planted:
+    """A backend with a fault; what it does not change is the real one's."""
+
+    def __init__(self, fault: str, *arguments: Any) -> None:
+        self.name = fault
+        self._real = backends.load(os.environ[OVER], *arguments)
+        self._last: object = None
+        self.ops = TwiceMultiplied(self._real.ops) if fault == "twice" else self._real.ops
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        """Launch as the real backend does, later, or when the other devices are idle."""
+        if delay := DELAYS.get(self.name):
+            until = perf_counter() + delay
+            while perf_counter() < until:
+                pass
+        if self.name == "one-queue" and (where := place_of(args)) != self._last:
+            self._real.waitall()
+            self._last = where
+        return self._real.launch(fn, *args)
+
+    def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        """Copy once or twice."""
+        copied = self._real.copy_to(x, device, out=out)
+        return self._real.copy_to(x, device, out=copied) if self.name == "copies-twice" else copied
+
+
+class TwiceMultiplied:
+    """Operations that multiply matrices twice and return the mean of the two."""
+
+    def __init__(self, ops: Any) -> None:
+        self._real = ops
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        """Multiply twice; the sum needs both, so that no compiler leaves one out."""
+        multiply, add, matmul = self._real.multiply, self._real.add, self._real.matmul
+        return multiply(add(matmul(a, b), matmul(a, b)), 0.5)
+
+
+def place_of(args: Sequence[Any]) -> object:
+    """Return the device of the first argument, as its framework calls it."""
+    first = args[0]
+    while isinstance(first, tuple):
+        first = first[0]
+    return getattr(first, "device", None) or first.context
+
+
+def planted(fault: str) -> Callable[..., Planted]:
+    """Return what loads a backend with a fault: entry points name it."""
+
+    def load(devices: Wanted, kind: str, engine: str | None, threads: int | None, *workers: int) -> Planted:
+        return Planted(fault, devices, kind, engine, threads, *workers)
+
+    return load
+
+
+globals().update({fault.replace("-", "_"): planted(fault) for fault in FAULTS})
+
+
+@contextmanager
+def plugged_in(over: str) -> Iterator[None]:
+    """Within a `with` block, let processes that are started find the backends with faults by their names."""
+    with TemporaryDirectory() as folder:
+        metadata = Path(folder) / "planted-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
+        entries = [f"{fault} = benchmarks.planted_faults:{fault.replace('-', '_')}" for fault in FAULTS]
+        (metadata / "entry_points.txt").write_text("\n".join(["[parallel_core.backends]", *entries]) + "\n")
+        before = dict(os.environ)
+        os.environ |= {OVER: over, "PYTHONPATH": os.pathsep.join([folder, str(ROOT)])}
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def measured(backend: str, experiment: str) -> Result:
+    """Run an experiment in a fresh process."""
+    options = {"backend": backend, "engine": ENGINE, "device-kind": "cpu", "work": "own", **SIZES[experiment]}
+    return measure_elsewhere(experiment, options)
+
+
+def trial(over: str, rounds: int) -> dict[str, dict[str, Any]]:
+    """Compare each fault with no fault, and return what was named, the size of the part, and the expected one."""
+    plain: dict[str, list[Result]] = {name: [] for name in SIZES}
+    faulty: dict[str, list[Result]] = {name: [] for name in FAULTS}
+    for _ in range(rounds):
+        for experiment, results in plain.items():
+            results.append(measured(over, experiment))
+        for name, fault in FAULTS.items():
+            if fault.part is None:
+                with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+                    faulty[name].append(measured(over, fault.experiment))
+                    neighbour.kill()
+            else:
+                faulty[name].append(measured(name, fault.experiment))
+    return {name: judged(fault, faulty[name], plain[fault.experiment]) for name, fault in FAULTS.items()}
+
+
+def judged(fault: Fault, faulty: Sequence[Result], plain: Sequence[Result]) -> dict[str, Any]:
+    """Return what a comparison names, how much of it there is, and how much was planted."""
+    results, others = (
+        CellResults(Cell(fault.experiment, side, ENGINE), tuple(some))
+        for side, some in (("faulty", faulty), ("plain", plain))
+    )
+    if not results.valid or not others.valid:
+        return {"verdict": "invalid", "named": [], "withheld": "", "seconds": None, "planted_seconds": None}
+    difference = time_difference(results, others)
+    size = difference.parts[fault.part].estimate if fault.part in difference.parts else None
+    return {
+        "verdict": difference.verdict,
+        "named": list(difference.reasons),
+        "withheld": difference.withheld,
+        "seconds": size,
+        "planted_seconds": fault.expected(others) if fault.expected else None,
+    }
+
+
+def counts(document: Mapping[str, Any]) -> list[list[str]]:
+    """Return a row for each fault: how often its part was named, and another one, with 95 % intervals."""
+    rows = []
+    for name, fault in FAULTS.items():
+        trials = [one[name] for one in document["trials"]]
+        count = len(trials)
+        right = sum(one["named"][:1] == [fault.part] if fault.part else not one["named"] for one in trials)
+        wrong = sum(any(part != fault.part for part in one["named"]) for one in trials)
+        sizes = [one["seconds"] / one["planted_seconds"] for one in trials if one["planted_seconds"] and one["seconds"]]
+        size = f"{median(sizes):.2f} ({min(sizes):.2f}–{max(sizes):.2f})" if sizes else "–"
+        named = [f"{some} of {count} ({bounds(some, count)})" for some in (right, wrong)]
+        rows.append([fault.what, PARTS[fault.part] if fault.part else "none: disturbed", *named, size])
+    return rows
+
+
+@click.command()
+@click.option("--over", type=click.Choice(["torch", "mxnet"]), default="torch", show_default=True)
+@click.option("--trials", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=3), default=3, show_default=True, help="Processes a cell.")
+@click.option("--minutes", type=click.FloatRange(min=0), default=60.0, show_default=True, help="No trial begins later.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="A folder.")
+def main(over: str, trials: int, rounds: int, minutes: float, out: Path) -> None:
+    """Count what planted faults are named by."""
+    began, path = perf_counter(), out / f"planted-faults-{over}.json"
+    out.mkdir(parents=True, exist_ok=True)
+    found: list[dict[str, dict[str, Any]]] = []
+    with plugged_in(over):
+        while len(found) < trials and perf_counter() - began < 60 * minutes:
+            click.echo(f"{over}: trial {len(found) + 1} of {trials}", err=True)
+            found.append(trial(over, rounds))
+            document = {"machine": describe_machine(), "rounds": rounds, "trials": found}
+            path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    click.echo("\n".join(" | ".join(row) for row in counts(document)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Planted faults: their backends are right but for the fault, and what is counted of them."""
+
+import numpy as np
+import pytest
+
+from benchmarks.planted_faults import FAULTS, OVER, Planted, counts, judged, plugged_in
+from parallel_core.comparison.cells import Cell
+from parallel_core.measurement.fresh_process import measure_elsewhere
+from tests.parallel_core.comparison.test_account import PARTS, made_of
+
+WHAT = {"right": ["operations"], "wrong": ["operations", "rest"], "none": []}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_backend_with_a_fault_computes_what_numpy_does(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OVER, "numpy")
+    backend = Planted(fault, 2, "cpu", "sync", 1)
+    assert backend.name == fault
+    a = np.arange(4, dtype=np.float32).reshape(2, 2)
+    for device in backend.devices:
+        x = backend.asarray(a, device)
+        made = backend.launch(backend.ops.matmul, x, x) if fault != "one-queue" else backend.ops.matmul(x, x)
+        np.testing.assert_array_equal(backend.to_numpy(made), a @ a)
+        np.testing.assert_array_equal(backend.to_numpy(backend.copy_to(x, backend.devices[0])), a)
+
+
+def test_processes_find_the_backends_by_name() -> None:
+    with plugged_in("numpy"):
+        result = measure_elsewhere("parallel", {"backend": "twice", "engine": "sync", "size": 8, "rounds": 1})
+    assert (result.backend["name"], result.problems) == ("twice", ())
+
+
+def test_the_part_that_grew_is_judged_and_counted() -> None:
+    cell = Cell("parallel", "torch", "async")
+    plain = made_of(cell, 1.0, PARTS).results
+    slow = made_of(cell, 1.6, PARTS | {"operations": 1.2}).results
+    found = judged(FAULTS["twice"], slow, plain)
+    assert found["named"] == ["operations"]
+    assert found["seconds"] == pytest.approx(found["planted_seconds"], rel=0.01)
+    trials = [{name: {**found, "named": named} for name in FAULTS} for named in WHAT.values()]
+    rows = dict(zip(FAULTS, counts({"trials": trials}), strict=True))
+    assert [cell.split(" (")[0] for cell in rows["twice"][2:4]] == ["2 of 3", "1 of 3"]
+    assert rows["neighbour"][2].startswith("1 of 3")
