@@ -10,6 +10,8 @@ from functools import partial
 from math import sqrt
 from statistics import mean, median
 
+import numpy as np
+
 from backends import Array, Device
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
@@ -32,6 +34,7 @@ __all__ = [
     "multiplications",
     "multiplied",
     "note_issuing",
+    "one_element",
     "seconds_of_one",
     "size_for",
     "size_for_run",
@@ -70,26 +73,25 @@ def multiplied(trial: Trial, x: Array, count: int = 1) -> list[Array]:
     return [trial.backend.launch(trial.backend.ops.matmul, x, x) for _ in range(count)]
 
 
-def multiplications(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
-    """Multiply a matrix with itself so many times, the multiplications independent: the book's `run`."""
+def multiplications(trial: Trial, x: Array, count: int = MULTIPLICATIONS, device: Device | None = None) -> Work:
+    """Multiply a matrix with itself so many times, the multiplications independent: the book's `run`.
+
+    What their calls take by themselves is timed on the device, if it is given.
+    """
     matmul = trial.backend.ops.matmul
 
     def some(length: int) -> Callable[[Array], Array]:
         return lambda matrix: tuple(matmul(matrix, matrix) for _ in range(length))
 
-    one = one_element(trial, x)
-    calls = Work(partial(multiplied, trial, one, count), in_units(trial, one, count, some))
-    return Work(partial(multiplied, trial, x, count), in_units(trial, x, count, some), calls=calls)
+    def of(x: Array, calls: Work | None = None) -> Work:
+        return Work(partial(multiplied, trial, x, count), in_units(trial, x, count, some), calls=calls)
+
+    return of(x, None if device is None else of(one_element(trial, device)))
 
 
-def one_element(trial: Trial, x: Array) -> Array:
-    """Make a matrix of one element on a matrix's device: what its operations cost there is overhead."""
-    ops = trial.backend.ops
-
-    def corner(x: Array) -> Array:
-        return ops.flatten(ops.split(ops.total(x, 0), tuple(filter(None, (1, x.shape[1] - 1))))[0])
-
-    return trial.backend.launch(corner, x)
+def one_element(trial: Trial, device: Device) -> Array:
+    """Load a matrix of one element: what an operation takes on it is overhead."""
+    return trial.backend.asarray(np.ones((1, 1), dtype=np.float32), device)
 
 
 def in_units(
@@ -108,8 +110,18 @@ def copy_into(trial: Trial, buffer: Array, result: Array, device: Device, copies
     return buffer
 
 
-def copies_of(trial: Trial, results: Sequence[Array], device: Device, buffers: list[Array], copies: int) -> Work:
-    """Copy every result so many times into its buffer on the device; the buffers are replaced by the copies."""
+def copies_of(
+    trial: Trial,
+    results: Sequence[Array],
+    device: Device,
+    buffers: list[Array],
+    copies: int,
+    source: Device | None = None,
+) -> Work:
+    """Copy every result so many times into its buffer on the device; the buffers are replaced by the copies.
+
+    What their calls take by themselves is timed if the results' device is given as `source`.
+    """
 
     def of(results: Sequence[Array], buffers: list[Array], copies: int) -> Work:
         def one_by_one() -> None:
@@ -127,10 +139,13 @@ def copies_of(trial: Trial, results: Sequence[Array], device: Device, buffers: l
 
         return Work(one_by_one, many_at_once, transfers=True)
 
-    one = one_element(trial, results[0])
+    work = of(results, buffers, copies)
+    if source is None:
+        return work
+    one = one_element(trial, source)
     few = min(copies, MOST_CALLS)
     calls = of([one], [trial.backend.copy_to(one, device)], few)
-    return replace(of(results, buffers, copies), calls=replace(calls, times=len(results) * copies / few))
+    return replace(work, calls=replace(calls, times=len(results) * copies / few))
 
 
 def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:
@@ -290,8 +305,8 @@ def incremented(trial: Trial, x: Array, count: int) -> Array:
     return y
 
 
-def increments(trial: Trial, x: Array, count: int) -> Work:
-    """Add 1 to an array so many times."""
+def increments(trial: Trial, x: Array, count: int, device: Device) -> Work:
+    """Add 1 to an array on a device so many times."""
     add = trial.backend.ops.add
 
     def chain(length: int) -> Callable[[Array], Array]:
@@ -303,6 +318,10 @@ def increments(trial: Trial, x: Array, count: int) -> Work:
 
         return increment
 
-    one, few = one_element(trial, x), min(count, MOST_CALLS)
-    calls = Work(partial(incremented, trial, one, few), in_units(trial, one, few, chain), times=count / few)
-    return Work(partial(incremented, trial, x, count), in_units(trial, x, count, chain), calls=calls)
+    few = min(count, MOST_CALLS)
+
+    def of(x: Array, count: int) -> Work:
+        return Work(partial(incremented, trial, x, count), in_units(trial, x, count, chain))
+
+    calls = replace(of(one_element(trial, device), few), times=count / few)
+    return replace(of(x, count), calls=calls)

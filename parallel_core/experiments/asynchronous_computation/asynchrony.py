@@ -98,7 +98,7 @@ def time_increments(trial: Trial, steps: int | None) -> None:
         of_a_step = model.waiting_each(1) + max(model.t1, model.t2) + 2 * (model.t1 + model.t2)
         allowed = round(trial.left(0.95) / FEWEST_TIMINGS / of_a_step / 100) * 100
         steps = trial.parameters["steps"] = max(100, min(10_000, allowed))
-    once = increments(trial, x, steps)
+    once = increments(trial, x, steps, trial.devices[0])
 
     def waiting_each_time() -> Array:
         for _ in range(steps):

@@ -67,7 +67,11 @@ def program(
         of_this = trial.left(0.6) / (len(vectors) - place)
         fitted[size] = steps, fit_cost_model(trial, x, matrix, steps, trial.rounds, of_this)
         trial.time(
-            f"increment of {size} elements", increments(trial, x, steps), repeats=steps, curve="measured", at=size
+            f"increment of {size} elements",
+            increments(trial, x, steps, trial.devices[0]),
+            repeats=steps,
+            curve="measured",
+            at=size,
         )
     once = [incremented(trial, x, 1) for x in vectors.values()]
     trial.check("increments", once, [np.full((1, size), 2.0) for size in vectors])

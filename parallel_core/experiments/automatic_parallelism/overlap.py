@@ -110,10 +110,10 @@ def time_parts(trial: Trial, size: int, products: int, copies: int, at: str = ""
     run_and_copy(trial, x, there, fresh, 1)
     a = trial.backend.to_numpy(x)
     trial.check("copied products", fresh, [a @ a] * products)
-    run = multiplications(trial, x, products)
+    run = multiplications(trial, x, products, trial.devices[0])
     results = run.launch()
     buffers = [trial.backend.copy_to(result, there) for result in results]
-    copy, read = (copies_of(trial, results, there, buffers, count) for count in (copies, 1))
+    copy, read = (copies_of(trial, results, there, buffers, count, trial.devices[0]) for count in (copies, 1))
     trial.time(RUN + at, run, bare=() if at else (run,))
     trial.time(COPY + at, copy, before=read.launch, bare=() if at else (copy,))
     both = Work(lambda: run_and_copy(trial, x, there, buffers, copies))

@@ -42,7 +42,7 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     trial.refuse_single_device("parallel", "compares devices")
     trial.parameters["products"] = MULTIPLICATIONS
     matrices = [trial.normal(size, device) for device in trial.devices]
-    works = {f"on {d} alone": multiplications(trial, x) for d, x in zip(trial.devices, matrices, strict=True)}
+    works = {f"on {d} alone": multiplications(trial, x, device=d) for d, x in zip(trial.devices, matrices, strict=True)}
     for name, work in works.items():
         trial.time(name, work)
     trial.time(TOGETHER, *works.values(), parts=works)

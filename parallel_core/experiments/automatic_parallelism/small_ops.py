@@ -65,10 +65,10 @@ def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) 
     for size, count in counts.items():
         matrices = [trial.normal(size, device) for device in devices]
         repeats = count * len(devices)
-        trial.time(f"{ONE}, size {size}", multiplications(trial, matrices[0], repeats), repeats=repeats)
+        trial.time(f"{ONE}, size {size}", multiplications(trial, matrices[0], repeats, devices[0]), repeats=repeats)
         if len(devices) > 1:
             spread = Work(partial(spread_over, trial, matrices, count))
-            shares = [multiplications(trial, x, count) for x in matrices]
+            shares = [multiplications(trial, x, count, d) for x, d in zip(matrices, devices, strict=True)]
             trial.time(f"{ALL}, size {size}", spread, bare=shares, repeats=repeats)
         a = trial.backend.to_numpy(matrices[0])
         trial.check("products", spread_over(trial, matrices, 1), [a @ a] * len(matrices))

@@ -70,9 +70,9 @@ def program(
     matrices = [trial.normal(size, device, seed) for seed, device in enumerate((first, second))]
     results = [multiplied(trial, x, products) for x in matrices]
     buffers = [[trial.backend.copy_to(x, to) for x in made] for made, to in zip(results, (second, first), strict=True)]
-    computing = [multiplications(trial, x, products) for x in matrices]
-    ways = zip(results, (second, first), buffers, strict=True)
-    copying = [copies_of(trial, made, to, into, copies) for made, to, into in ways]
+    computing = [multiplications(trial, x, products, d) for x, d in zip(matrices, (first, second), strict=True)]
+    ways = zip(results, (second, first), buffers, (first, second), strict=True)
+    copying = [copies_of(trial, made, to, into, copies, source) for made, to, into, source in ways]
     parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: copying}
     worked: dict[str, list[float]] = {name: [] for name in parts}
 

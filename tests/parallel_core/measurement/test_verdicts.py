@@ -73,4 +73,4 @@ def test_a_share_in_percent_has_its_bounds() -> None:
     def share(rounds: int) -> str:
         return in_percent(over_rounds(lambda sent, done: sent / done, (0.1,) * rounds, (1.0,) * rounds))
 
-    assert (share(3), share(1)) == ("10 % (9.53–10.5 %)", "10 %")
+    assert (share(3), share(1)) == ("10 % (9.5–10 %)", "10 %")
