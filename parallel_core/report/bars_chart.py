@@ -10,8 +10,6 @@ from itertools import accumulate
 from statistics import median
 from typing import NamedTuple
 
-from humanize import metric
-
 from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.answers import difference_in_words, reasons_in_words
@@ -19,6 +17,7 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.report.scales import Scale, Tick, around, axis, from_zero, write_seconds
+from parallel_core.system.formatting import seconds
 
 __all__ = [
     "Bar",
@@ -120,7 +119,7 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
             # The bounds of two processes reach farther than anybody believes.
             bars = [each._replace(value=each.value.partition(" (")[0]) for each in bars]
         groups.append(BarGroup(f"{one.cell.side} against {one.against.side}: {told}", tuple(bars)))
-    return BarsChart(tuple(groups), axis(scale, lambda seconds: metric(seconds, "s").replace("-", "−")))
+    return BarsChart(tuple(groups), axis(scale, seconds))
 
 
 def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
@@ -151,7 +150,7 @@ def dispatch_chart(analysis: Analysis) -> BarsChart | None:
     scale = around(positive)
     groups: dict[str, list[Bar]] = {}
     for cell, (returned, done) in moments.items():
-        value = f"{metric(returned, 's')} of {metric(done, 's')}"
+        value = f"{seconds(returned)} of {seconds(done)}"
         bar = Bar(cell.side, value, scale.place(returned), scale.place(done), _style_of(cell))
         groups.setdefault(cell.experiment, []).append(bar)
     drawn = tuple(BarGroup(name, tuple(bars)) for name, bars in groups.items())
