@@ -132,6 +132,7 @@ WITH_THREADS = replace(
 
 EXPERIMENT = Experiment(
     name="eager-cpu",
+    summary="Can asynchrony be seen on a CPU?",
     position=4,
     exercises=(Exercise(1, "Can asynchrony be observed on a CPU?", edition="PyTorch"),),
     program=program,

@@ -173,6 +173,7 @@ THE_BOOK_S = replace(
 
 EXPERIMENT = Experiment(
     name="overlap",
+    summary="Do copies hide under computation?",
     position=2,
     program=program,
     case=TOGETHER,

@@ -67,6 +67,7 @@ SPEEDUP = Metric(
 
 EXPERIMENT = Experiment(
     name="parallel",
+    summary="Do two devices work at the same time?",
     position=1,
     program=program,
     case=TOGETHER,

@@ -100,6 +100,7 @@ def about_hosts(found: Found) -> str:
 
 EXPERIMENT = Experiment(
     name="allreduce",
+    summary="Which allreduce is the fastest?",
     position=2,
     exercises=(Exercise(3, "Which allreduce is faster, and why add up different parameters on different devices?"),),
     program=program,
