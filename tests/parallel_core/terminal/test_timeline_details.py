@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from parallel_core.system.formatting import percent
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.timeline_details import show_details
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
@@ -37,9 +38,9 @@ def test_both_shares_of_hidden_communication_are_named() -> None:
     found = figures_of(case_of_trace("ddp"))
     text = in_words(shown(found))
     assert found.parts.hidden_exchange_share is not None
-    assert f"overlap: {found.parts.hidden_exchange_share:.0 %} of the exchange" in text
+    assert f"overlap: {percent(found.parts.hidden_exchange_share)} of the exchange" in text
     assert "of collectives alone, device by device: 3 % (1.41 ms of 46.9 ms), as Holistic Trace Analysis counts" in text
-    assert "gpu:0 90 % 3 % 7 % 46.9 ms 3 %" in text
+    assert "gpu:0 90 % 3.2 % 7.1 % 46.9 ms 3 %" in text
 
 
 def test_queues_operations_and_steps_have_tables() -> None:
