@@ -19,6 +19,7 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.timing import Timing, measure
 
 __all__ = [
+    "BESIDE",
     "FEWEST_TIMINGS",
     "MULTIPLICATIONS",
     "chained",
