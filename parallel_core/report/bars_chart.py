@@ -119,7 +119,7 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
             # The bounds of two processes reach farther than anybody believes.
             bars = [each._replace(value=each.value.partition(" (")[0]) for each in bars]
         groups.append(BarGroup(f"{one.cell.side} against {one.against.side}: {told}", tuple(bars)))
-    return BarsChart(tuple(groups), axis(scale, seconds))
+    return BarsChart(tuple(groups), axis(scale, write_seconds))
 
 
 def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:

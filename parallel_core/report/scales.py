@@ -77,7 +77,7 @@ def axis(scale: Scale, write: Callable[[float], str]) -> tuple[Tick, ...]:
 def write_seconds(value: float) -> str:
     """Write a marked time: `20 ms`."""
     number, _, unit = seconds(value).partition(" ")
-    return f"{float(number):g} {unit}"
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
 def _round_step(least: float) -> float:
